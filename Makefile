@@ -6,41 +6,17 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --require-virtualenv
 CONSTRAINTS := tools/constraints.txt
 PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
-KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxd)
+KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_async/kernel/*.h)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-repeat test test-slow test-matrix conformance contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-wire clean spark dev kernel kcat
 
+# A heading of this file, or a target with the text after its ##.
 help:
-	@echo "Start"
-	@echo "  make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
-	@echo "  make dev                          install everything that development needs into .venv"
-	@echo "  make spark | make kernel          install pyspark; install the package with its compiled kernel"
-	@echo "Check a change"
-	@echo "  make lint                         style, imports, spelling, language and types"
-	@echo "  make test                         unit and integration tests"
-	@echo "  make test-slow                    slow tests, and unit tests on the machine's other Pythons"
-	@echo "  make test-matrix                  integration tests on older brokers"
-	@echo "  make docs                         the documentation site, with links checked"
-	@echo "  make kcat                         install kcat, which make test-slow uses"
-	@echo "Compare with Kafka"
-	@echo "  make conformance                  the wire format, with Kafka's own Java classes"
-	@echo "  make contract-mutants             the embedded cluster with changed error codes, with Kafka's responses"
-	@echo "Search for defects"
-	@echo "  make fuzz                         a minute of fuzzing the code that reads from the network"
-	@echo "  make fuzz-long                    half an hour of fuzzing; the next call continues"
-	@echo "  make fuzz-kernel                  the compiled kernel under libFuzzer and AddressSanitizer (needs clang)"
-	@echo "  make demo-repeat [RUNS=20]        the demo again and again"
-	@echo "Measure"
-	@echo "  make instructions                 instruction counts of the hot paths, with their budget (needs valgrind)"
-	@echo "  make bench                        all clients, tuned, on Apache Kafka: half an hour"
-	@echo "  make bench-defaults               all clients with default options: 10 minutes"
-	@echo "  make bench-pythons                the hot paths on Python 3.11, 3.12 and 3.13"
-	@echo "  make bench-wire                   encoding and decoding of messages and batches"
-	@echo "Clean up"
-	@echo "  make clean                        remove build results, caches and artifacts"
+	@awk -F ':.*## ' '/^# --- / { gsub(/^# --- | -+$$/, ""); print } \
+	  /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# --- The environment -----------------------------------------------------------------------------
+# --- Install --------------------------------------------------------------------------------------
 
 # PYTHON, or the newest version that starts: a name on the PATH may belong to a version manager without that version.
 $(BIN)/python:
@@ -52,7 +28,7 @@ $(BIN)/python:
 	echo "kafka_async needs Python 3.11 or newer, with venv; none was found on the PATH" >&2; exit 1
 
 $(VENV)/.installed-base: $(PACKAGING) $(KERNEL) | $(BIN)/python
-	@echo "installing kafka_async, its command and its compiled kernel"
+	@echo "installing kafka_async, its command and its compiled kernel (it takes a minute or more)"
 	@$(PIP) install -q -c $(CONSTRAINTS) pip setuptools wheel Cython
 	@PYTHONWARNINGS=ignore $(PIP) install -q --no-build-isolation -c $(CONSTRAINTS) -e '.[cli]'
 	@KAFKA_ASYNC_KERNEL=c $(BIN)/python -c 'import kafka_async.kernel' 2>/dev/null \
@@ -61,7 +37,7 @@ $(VENV)/.installed-base: $(PACKAGING) $(KERNEL) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed-base tools/requirements-dev.txt
-	@echo "installing the development tools"
+	@echo "installing the development tools (it takes some minutes)"
 	@PYTHONWARNINGS=ignore $(PIP) install -q --no-build-isolation -c $(CONSTRAINTS) -e '.[cli,uvloop,testing]' pyarrow \
 	  -r tools/requirements-dev.txt
 	@touch $@
@@ -71,42 +47,12 @@ $(VENV)/.installed-spark: $(PACKAGING) | $(VENV)/.installed-base
 	@$(PIP) install --progress-bar on -c $(CONSTRAINTS) pyspark pyarrow pandas
 	@touch $@
 
-dev: $(VENV)/.installed-dev
-spark: $(VENV)/.installed-spark
-kernel: $(VENV)/.installed-base
-
-# --- The demo ------------------------------------------------------------------------------------
-
-# The first half runs at once. Before its Spark half the demo looks for pyspark. If Java is installed and
-# pyspark is not, it runs the command in KAFKA_ASYNC_DEMO_INSTALL_SPARK.
-demo: $(VENV)/.installed-base
-ifeq ($(SPARK),no)
-	@$(BIN)/kafka-async demo $(FILES) --no-spark $(DEMO_ARGS)
-else
-	@KAFKA_ASYNC_DEMO_INSTALL_SPARK='$(MAKE) --no-print-directory -C $(CURDIR) spark' \
-	  $(BIN)/kafka-async demo $(FILES) $(DEMO_ARGS)
-endif
-
-# The demo again and again, to find rare failures: make demo-repeat RUNS=20 BACKEND=apache
-RUNS ?= 20
-BACKEND ?= embedded
-demo-repeat: $(VENV)/.installed-dev
-	@$(BIN)/python tools/repeat_demo.py --runs $(RUNS) --backend $(BACKEND) $(REPEAT_ARGS)
-
-# --- Checks --------------------------------------------------------------------------------------
-
-# Spark's tests need Java 17. Without it they are skipped, which the last line reports.
-ifneq ($(filter test test-slow test-matrix,$(MAKECMDGOALS)),)
-JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
-JAVA_VERSION := $(shell $(JAVA) -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p')
-SPARK_FOR_TESTS := $(shell [ "0$(JAVA_VERSION)" -ge 17 ] && echo $(VENV)/.installed-spark)
-endif
-
-test: $(VENV)/.installed-dev $(SPARK_FOR_TESTS)
-	@$(BIN)/python tools/run_tests.py
+dev: $(VENV)/.installed-dev ## everything that development needs, into .venv
+spark: $(VENV)/.installed-spark ## pyspark
+kernel: $(VENV)/.installed-base ## the package with its compiled kernel
 
 # kcat is a package of Debian and its relatives. It is installed if make runs as root; otherwise a message says how.
-kcat:
+kcat: ## kcat, which make test-slow uses
 	@command -v kcat >/dev/null && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "installing kcat"; export DEBIAN_FRONTEND=noninteractive; \
@@ -115,64 +61,100 @@ kcat:
 	fi; \
 	echo "kcat is missing, so its tests will not run: install it (Debian: apt-get install kcat)" >&2
 
-test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) kcat
-	@$(BIN)/python tools/run_tests.py slow
+# --- Demo -----------------------------------------------------------------------------------------
 
-test-matrix: $(VENV)/.installed-dev
-	@$(BIN)/python tools/run_tests.py matrix
+# The first half runs at once. Before its Spark half the demo looks for pyspark. If Java is installed and
+# pyspark is not, it runs the command in KAFKA_ASYNC_DEMO_INSTALL_SPARK.
+demo: $(VENV)/.installed-base ## a transactional word count, end to end [SPARK=no] [FILES=...]
+ifeq ($(SPARK),no)
+	@$(BIN)/kafka-async demo $(FILES) --no-spark $(DEMO_ARGS)
+else
+	@KAFKA_ASYNC_DEMO_INSTALL_SPARK='$(MAKE) --no-print-directory -C $(CURDIR) spark' \
+	  $(BIN)/kafka-async demo $(FILES) $(DEMO_ARGS)
+endif
 
-# CONFORMANCE_ARGS='--seed 1 --count 1000 --only FetchResponse:12': python -m tools.conformance --help
-conformance: $(VENV)/.installed-dev
-	@$(BIN)/python -m tools.conformance $(CONFORMANCE_ARGS)
+RUNS ?= 20
+BACKEND ?= embedded
+demo-repeat: $(VENV)/.installed-dev ## the demo again and again, to find rare failures [RUNS=20] [BACKEND=apache]
+	@$(BIN)/python tools/repeat_demo.py --runs $(RUNS) --backend $(BACKEND) $(REPEAT_ARGS)
+
+# --- Check a change -------------------------------------------------------------------------------
+
+# Spark's tests need Java 17. Without it they are skipped, which the last line reports.
+ifneq ($(filter test test-slow test-matrix,$(MAKECMDGOALS)),)
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+JAVA_VERSION := $(shell $(JAVA) -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p')
+SPARK_FOR_TESTS := $(shell [ "0$(JAVA_VERSION)" -ge 17 ] && echo $(VENV)/.installed-spark)
+endif
 
 # pyright reads the types of pyspark too.
-lint: $(VENV)/.installed-dev $(VENV)/.installed-spark
+lint: $(VENV)/.installed-dev $(VENV)/.installed-spark ## style, imports, spelling, language and types
 	@$(BIN)/python tools/run_lint.py
 
-# Each error code of the embedded cluster changed in turn: MUTANT_ARGS='--sample 40 --seed 7'.
-contract-mutants: $(VENV)/.installed-dev
-	@$(BIN)/python -m tests.contract.mutants $(MUTANT_ARGS)
+test: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) ## unit and integration tests
+	@$(BIN)/python tools/run_tests.py
 
-# Every target from captured frames; a seed determines a run: FUZZ_ARGS='--seed 7'. The compiled kernel
-# follows if clang is installed.
-fuzz: $(VENV)/.installed-dev
-	@$(BIN)/python -m fuzz short $(FUZZ_ARGS)
-	@$(BIN)/python -m fuzz.kernel --seconds 15 $(KERNEL_FUZZ_ARGS) || [ $$? -eq 2 ]
+test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) kcat ## slow tests, and unit tests on the machine's other Pythons
+	@$(BIN)/python tools/run_tests.py slow
 
-# Half an hour towards the goals in fuzz/__main__.py, continuing from the previous call.
-fuzz-long: $(VENV)/.installed-dev
-	@$(BIN)/python -m fuzz long --seconds 1500 $(FUZZ_ARGS)
-	@$(BIN)/python -m fuzz.kernel --seconds 300 $(KERNEL_FUZZ_ARGS) || [ $$? -eq 2 ]
+test-matrix: $(VENV)/.installed-dev ## integration tests on older brokers
+	@$(BIN)/python tools/run_tests.py matrix
 
-# The compiled kernel by clang and libFuzzer: KERNEL_FUZZ_ARGS='--seconds 600 --seed 7 --targets batches'.
-fuzz-kernel: $(VENV)/.installed-dev
-	@$(BIN)/python -m fuzz.kernel $(KERNEL_FUZZ_ARGS)
-
-# Instruction counts of the hot paths, by callgrind: INSTRUCTIONS_ARGS='--only enqueue --top 20', or --write.
-instructions: $(VENV)/.installed-dev
-	@$(BIN)/python -m tools.instructions $(INSTRUCTIONS_ARGS)
-
-docs: $(VENV)/.installed-dev
+docs: $(VENV)/.installed-dev ## the documentation site, with links checked
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 	@echo "site/index.html"
 
-# Every client, tuned: BENCH_ARGS='--resume', '--only produce-100 idle', '--backend embedded', '--help'.
-bench: $(VENV)/.installed-dev
+# --- Compare with Kafka ---------------------------------------------------------------------------
+
+# CONFORMANCE_ARGS='--seed 1 --count 1000 --only FetchResponse:12': python -m tools.conformance --help
+conformance: $(VENV)/.installed-dev ## the wire format, with Kafka's own Java classes
+	@$(BIN)/python -m tools.conformance $(CONFORMANCE_ARGS)
+
+# MUTANT_ARGS='--sample 40 --seed 7'.
+contract-mutants: $(VENV)/.installed-dev ## the embedded cluster with changed error codes, with Kafka's responses
+	@$(BIN)/python -m tests.contract.mutants $(MUTANT_ARGS)
+
+# --- Search for defects ---------------------------------------------------------------------------
+
+# Every target from captured frames; a seed determines a run: FUZZ_ARGS='--seed 7'. The compiled kernel
+# follows if clang is installed.
+fuzz: $(VENV)/.installed-dev ## a minute of fuzzing the code that reads from the network
+	@$(BIN)/python -m fuzz short $(FUZZ_ARGS)
+	@$(BIN)/python -m fuzz.kernel --seconds 15 $(KERNEL_FUZZ_ARGS) || [ $$? -eq 2 ]
+
+# Half an hour, continuing with the corpora of the previous call.
+fuzz-long: $(VENV)/.installed-dev ## half an hour of fuzzing; the next call continues
+	@$(BIN)/python -m fuzz long --seconds 1500 $(FUZZ_ARGS)
+	@$(BIN)/python -m fuzz.kernel --seconds 300 $(KERNEL_FUZZ_ARGS) || [ $$? -eq 2 ]
+
+# KERNEL_FUZZ_ARGS='--seconds 600 --seed 7 --targets batches'.
+fuzz-kernel: $(VENV)/.installed-dev ## the compiled kernel under libFuzzer and AddressSanitizer (needs clang)
+	@$(BIN)/python -m fuzz.kernel $(KERNEL_FUZZ_ARGS)
+
+# --- Measure --------------------------------------------------------------------------------------
+
+# INSTRUCTIONS_ARGS='--only enqueue --top 20', or --write.
+instructions: $(VENV)/.installed-dev ## instruction counts of the hot paths, with their budget (needs valgrind)
+	@$(BIN)/python -m tools.instructions $(INSTRUCTIONS_ARGS)
+
+# BENCH_ARGS='--resume', '--only produce-100 idle', '--backend embedded', '--help'.
+bench: $(VENV)/.installed-dev ## all clients, tuned, on Apache Kafka: half an hour
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
-# The second table: fewer cases, every option of every client at its default.
-bench-defaults: $(VENV)/.installed-dev
+bench-defaults: $(VENV)/.installed-dev ## all clients with default options: 10 minutes
 	@$(BIN)/python -m benchmarks --defaults $(BENCH_ARGS)
 
-# The third table: some cases on Python 3.11, 3.12 and 3.13 in one run; it makes .venv-3.12 and .venv-3.13.
-bench-pythons: $(VENV)/.installed-dev
+# It makes .venv-3.12 and .venv-3.13.
+bench-pythons: $(VENV)/.installed-dev ## the hot paths on Python 3.11, 3.12 and 3.13
 	@$(BIN)/python -m benchmarks --pythons $(BENCH_ARGS)
 
-# Encoding and decoding of messages and batches: make bench-wire WIRE_ARGS="--only fetch"
-bench-wire: $(VENV)/.installed-dev
+# WIRE_ARGS='--only fetch'.
+bench-wire: $(VENV)/.installed-dev ## encoding and decoding of messages and batches
 	@$(BIN)/python -m benchmarks.wire $(WIRE_ARGS)
 
-clean:
+# --- Clean up -------------------------------------------------------------------------------------
+
+clean: ## remove build results, caches and artifacts
 	rm -rf build dist site artifacts kafka-async-demo spark-warehouse metastore_db *.egg-info
 	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -f kafka_async/kernel/*.c kafka_async/kernel/*.so $(VENV)/.installed-base

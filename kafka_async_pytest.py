@@ -66,9 +66,8 @@ def kafka_cluster(
     request: pytest.FixtureRequest, kafka_clusters: Clusters
 ) -> Iterator[ClusterHandle]:
     """Provide a running cluster, shared by the session's tests, with names unique to this test."""
-    handle = kafka_clusters.handle(request.param)
-    yield handle
-    handle.reset()
+    with kafka_clusters.handle(request.param) as handle:
+        yield handle
     failures = handle.cluster.failures()
     if failures:
         pytest.fail(f"the cluster itself failed: {failures}")

@@ -17,6 +17,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
+KERNEL = Path("kafka_async", "kernel")
 MODULES = ("_ckernel", "_ccodec")
 WANTED = os.environ.get("KAFKA_ASYNC_KERNEL", "")
 
@@ -50,8 +51,9 @@ def kernel() -> list[Extension]:
     """Return the extensions to build: none for the kernel in plain Python."""
     if WANTED == "python":
         return []
+    included = [str(path) for suffix in ("pxi", "h") for path in KERNEL.glob(f"*.{suffix}")]
     return [
-        Extension(f"kafka_async.kernel.{name}", [f"kafka_async/kernel/{name}.pyx"])
+        Extension(f"kafka_async.kernel.{name}", [str(KERNEL / f"{name}.pyx")], depends=included)
         for name in MODULES
     ]
 

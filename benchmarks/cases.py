@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 from math import log
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from benchmarks.clients import JAVA, OURS, PEERS, PLAIN, PYTHONS, RAW, on_python
 
@@ -13,13 +13,14 @@ SECONDS: Final = 1.0
 """Approximate duration of a run in seconds."""
 TIERS: Final = (100_000, 500_000, 2_000_000, 8_000_000)
 """Sizes of the topics to consume, in records of 100 bytes; a client reads a whole topic."""
+MEGABYTES: Final = {"none": 350, "lz4": 150, "zstd": 60}
+"""Megabytes per second that the broker can receive, or the cores can compress, by codec."""
 MAIN_ROUNDS: Final = 5
 FEW_ROUNDS: Final = 3
 """Rounds of cases without a target."""
 
 
-@dataclass(frozen=True)
-class Contender:
+class Contender(NamedTuple):
     """Client, and the call that it is measured by."""
 
     peer: str
@@ -35,17 +36,15 @@ class Case:
     """Case of the benchmark: the same work for every contender.
 
     Attributes:
-        group: the section of the report.
+        kind: the kind of task: `produce`, `consume`, `round_trip` or `end_to_end`.
         operations: number of single operations in cases that measure latency, else 0.
         together: run all contenders at the same time, because each is idle most of the time.
         rounds: maximum number of rounds in a complete run.
-        tuned: the case is in the table of tuned clients.
-        defaults: the case is in the table of clients with default options.
+        tuned, defaults: the case is in the table of clients with these options.
     """
 
     name: str
     title: str
-    group: str
     kind: str
     contenders: tuple[Contender, ...]
     size: int = 100
@@ -61,20 +60,15 @@ class Case:
 
     def contenders_of_table(self, *, tuned: bool) -> tuple[Contender, ...]:
         """Return the contenders of a table: with default options some calls are the same."""
-        if tuned:
-            return self.contenders
         others = {each.peer for each in self.contenders if each not in ONLY_TUNED}
         return tuple(
-            each for each in self.contenders if each not in ONLY_TUNED or each.peer not in others
+            each
+            for each in self.contenders
+            if tuned or each not in ONLY_TUNED or each.peer not in others
         )
 
     def records(self, contender: Contender, scale: float = 1.0) -> int:
-        """Return the number of records of a run: a multiple of 1,000, so that all values occur.
-
-        Args:
-            contender: the contender of the run.
-            scale: a factor for the number, for a quick run. Default: 1.0.
-        """
+        """Return the number of records of a run: a multiple of 1,000, so that all values occur."""
         if self.operations:
             return max(int(self.operations * scale), 2)
         speed = PEERS[contender.peer].speeds[contender.way]
@@ -82,18 +76,13 @@ class Case:
             records = speed * 1000 * SECONDS * (1.0 if self.compression == "none" else 0.8)
             records *= 0.3 if self.size > 100 else 1.0
             return _thousands(min(self._tiers, key=lambda tier: abs(log(tier / records))) * scale)
-        speed = min(speed * (0.7 if self.keyed else 1.0), self._max_speed)
+        limit = MEGABYTES[self.compression] * 1000 / self.size
+        speed = min(speed * (0.7 if self.keyed else 1.0), limit)
         return _thousands(speed * 1000 * SECONDS * scale)
 
     def check_records(self, scale: float = 1.0) -> int:
         """Return the number of records that a consumer reads in the check round."""
         return _thousands(self._tiers[0] * scale)
-
-    @property
-    def _max_speed(self) -> float:
-        """Thousands of records/s that the broker can receive, or the cores can compress."""
-        megabytes = {"none": 350, "lz4": 150, "zstd": 60}[self.compression]
-        return megabytes * 1000 / self.size
 
     @property
     def _tiers(self) -> tuple[int, ...]:
@@ -105,21 +94,34 @@ def _thousands(records: float) -> int:
     return max(int(records) // 1000, 1) * 1000
 
 
-SENDERS = (OURS, PLAIN, "aiokafka", "confluent", "confluent_asyncio", "kafka_python", JAVA)
-READERS = SENDERS
-_SIZES = {100: "100", 1024: "1k"}
-_BYTES = {100: "100 B", 1024: "1 KiB"}
+CLIENTS: Final = (OURS, PLAIN, "aiokafka", "confluent", "confluent_asyncio", "kafka_python", JAVA)
+ASYNCIO: Final = (OURS, PLAIN, "aiokafka", "confluent_asyncio")
+WITHOUT_LINGER: Final = "linger_ms=0"
+"""Our client with this option and otherwise the defaults."""
+_SIZES = {100: ("100", "100 B"), 1024: ("1k", "1 KiB")}
 
 
-def _all(way: str, peers: tuple[str, ...]) -> tuple[Contender, ...]:
+def _calls(way: str, *peers: str) -> tuple[Contender, ...]:
     return tuple(Contender(peer, way) for peer in peers)
 
 
-def _produce(size: int, keyed: bool, compression: str) -> Case:
+def _shape(verb: str, size: int, how: str, *, keyed: bool, compression: str) -> dict[str, Any]:
+    """Return the name, the title and the records of a case."""
+    name, title = _SIZES[size]
+    words = [*["keyed"] * keyed, *[compression] * (compression != "none")]
+    return {
+        "name": "-".join([verb, name, *words]),
+        "title": ", ".join([f"{verb} {title}{how}", *words]),
+        "kind": verb,
+        "size": size,
+        "keyed": keyed,
+        "compression": compression,
+    }
+
+
+def _produce(size: int, compression: str, keyed: bool) -> Case:
     plain = compression == "none"
-    words = [_SIZES[size], *["keyed"] * keyed, *[compression] * (not plain)]
-    title = [f"produce {_BYTES[size]}", *["keyed"] * keyed, *[compression] * (not plain)]
-    contenders = [*_all("enqueue", SENDERS)]
+    contenders = list(_calls("enqueue", *CLIENTS))
     if plain:  # a callback for each record, like our handles; `enqueue` reports only errors
         contenders.insert(3, Contender("confluent", "callbacks"))
     if keyed:  # the Java tool does not support keys
@@ -127,14 +129,8 @@ def _produce(size: int, keyed: bool, compression: str) -> Case:
     elif plain:
         contenders += [Contender(JAVA, "program"), Contender(RAW, "send_batch")]
     return Case(
-        "-".join(["produce", *words]),
-        ", ".join(title),
-        "produce",
-        "produce",
-        tuple(contenders),
-        size=size,
-        keyed=keyed,
-        compression=compression,
+        **_shape("produce", size, "", keyed=keyed, compression=compression),
+        contenders=tuple(contenders),
         rounds=MAIN_ROUNDS if plain and (size, keyed) != (1024, True) else FEW_ROUNDS,
         defaults=plain,
     )
@@ -142,28 +138,22 @@ def _produce(size: int, keyed: bool, compression: str) -> Case:
 
 def _consume(size: int, compression: str, *, keyed: bool = False) -> Case:
     plain = compression == "none" and not keyed
-    words = [*["keyed"] * keyed, *[compression] * (compression != "none")]
+    raw = _calls("batches", RAW) if plain else ()
     return Case(
-        "-".join(["consume", _SIZES[size], *words]),
-        ", ".join([f"consume {_BYTES[size]} by poll", *words]),
-        "consume",
-        "consume",
-        (*_all("poll", READERS), *([Contender(RAW, "batches")] if plain else [])),
-        size=size,
-        keyed=keyed,
-        compression=compression,
+        **_shape("consume", size, " by poll", keyed=keyed, compression=compression),
+        contenders=(*_calls("poll", *CLIENTS), *raw),
         rounds=MAIN_ROUNDS if plain or (size, compression) == (1024, "zstd") else FEW_ROUNDS,
         defaults=plain,
     )
 
 
 def _iterate(size: int) -> Case:
+    name, title = _SIZES[size]
     return Case(
-        f"consume-{_SIZES[size]}-iterate",
-        f"consume {_BYTES[size]} by async for",
+        f"consume-{name}-iterate",
+        f"consume {title} by async for",
         "consume",
-        "consume",
-        _all("iterate", tuple(peer for peer in READERS if peer != JAVA)),
+        _calls("iterate", *(peer for peer in CLIENTS if peer != JAVA)),
         size=size,
         rounds=MAIN_ROUNDS if size == 100 else FEW_ROUNDS,
         defaults=size == 100,
@@ -171,52 +161,40 @@ def _iterate(size: int) -> Case:
 
 
 def _batches(size: int, compression: str) -> Case:
+    name, title = _SIZES[size]
     plain = compression == "none"
     words = [] if plain else [compression]
     ways = [Contender(peer, way) for peer, way in product((OURS, PLAIN), ("batches", "arrow"))]
     return Case(
-        "-".join(["consume", _SIZES[size], "batches", *words]),
-        ", ".join([f"consume {_BYTES[size]} as batches and Arrow", *words]),
+        "-".join(["consume", name, "batches", *words]),
+        ", ".join([f"consume {title} as batches and Arrow", *words]),
         "consume",
-        "consume",
-        (*ways, *([Contender(RAW, "batches")] if plain else [])),
+        (*ways, *(_calls("batches", RAW) if plain else ())),
         size=size,
         compression=compression,
         rounds=MAIN_ROUNDS if plain and size == 100 else FEW_ROUNDS,
     )
 
 
-ASYNCIO = (OURS, PLAIN, "aiokafka", "confluent_asyncio")
-WITHOUT_LINGER: Final = "linger_ms=0"
-"""Our client with this option and otherwise the defaults."""
-ROUND_TRIPS = (*SENDERS, RAW)
-END_TO_END = SENDERS[:-1]
-
 _CASES = (
-    *(
-        _produce(size, keyed, compression)
-        for size, compression, keyed in product((100, 1024), ("none", "lz4", "zstd"), (False, True))
-    ),
+    *(_produce(*each) for each in product((100, 1024), ("none", "lz4", "zstd"), (False, True))),
     Case(
         "send-many",
         "produce 100 B, enqueue beside send_many",
         "produce",
-        "produce",
-        tuple(Contender(p, way) for way in ("enqueue", "send_many") for p in (OURS, PLAIN)),
+        (*_calls("enqueue", OURS, PLAIN), *_calls("send_many", OURS, PLAIN)),
     ),
     Case(
         "send-batch",
         "produce 100 B in ready-made batches",
         "produce",
-        "produce",
-        _all("send_batch", (OURS, PLAIN, RAW)),
+        _calls("send_batch", OURS, PLAIN, RAW),
     ),
     Case(
         "send-concurrent",
         "1,000 concurrent await send(), 100 B",
         "produce",
-        "produce",
-        _all("send", ASYNCIO),
+        _calls("send", *ASYNCIO),
         concurrency=1_000,
         defaults=True,
     ),
@@ -227,18 +205,16 @@ _CASES = (
     Case(
         "round-trip",
         "round trip, back to back",
-        "latency",
         "round_trip",
-        _all("", ROUND_TRIPS),
+        _calls("", *CLIENTS, RAW),
         operations=4_000,
         defaults=True,
     ),
     Case(
         "lone-send",
         "a lone await send(), one after the other",
-        "latency",
         "round_trip",
-        (*_all("", (OURS, PLAIN, "aiokafka")), Contender(OURS, WITHOUT_LINGER)),
+        (*_calls("", OURS, PLAIN, "aiokafka"), Contender(OURS, WITHOUT_LINGER)),
         operations=2_000,
         tuned=False,
         defaults=True,
@@ -246,18 +222,16 @@ _CASES = (
     Case(
         "round-trip-1000",
         "round trip at 1,000 requests/s",
-        "latency",
         "round_trip",
-        _all("", ROUND_TRIPS),
+        _calls("", *CLIENTS, RAW),
         operations=2_000,
         rate=1_000.0,
     ),
     Case(
         "round-trip-1",
         "round trip at 1 request/s",
-        "latency",
         "round_trip",
-        _all("", ROUND_TRIPS),
+        _calls("", *CLIENTS, RAW),
         operations=30,
         rate=1.0,
         together=True,
@@ -266,9 +240,8 @@ _CASES = (
     Case(
         "end-to-end",
         "from send to receipt, at 1,000 records/s",
-        "latency",
         "end_to_end",
-        _all("", END_TO_END),
+        _calls("", *CLIENTS[:-1]),
         operations=2_000,
         rate=1_000.0,
         rounds=FEW_ROUNDS,
@@ -286,18 +259,15 @@ _PYTHON_CASES = (
         "pythons-produce-100",
         "produce 100 B, by Python",
         "produce",
-        "produce",
         (
             *_on_pythons(OURS, "enqueue", "enqueue_nowait", "send_many"),
             *_on_pythons("confluent", "enqueue", "callbacks"),
-            Contender(JAVA, "enqueue"),
-            Contender(JAVA, "program"),
+            *(Contender(JAVA, "enqueue"), Contender(JAVA, "program")),
         ),
     ),
     Case(
         "pythons-produce-100-keyed",
         "produce 100 B, keyed, by Python",
-        "produce",
         "produce",
         (
             *_on_pythons(OURS, "enqueue"),
@@ -310,7 +280,6 @@ _PYTHON_CASES = (
         "pythons-send-concurrent",
         "1,000 concurrent await send(), 100 B, by Python",
         "produce",
-        "produce",
         (*_on_pythons(OURS, "send"), *_on_pythons("confluent_asyncio", "send")),
         concurrency=1_000,
     ),
@@ -318,17 +287,11 @@ _PYTHON_CASES = (
         "pythons-consume-100",
         "consume 100 B by poll, by Python",
         "consume",
-        "consume",
-        (
-            *_on_pythons(OURS, "poll"),
-            *_on_pythons("confluent", "poll"),
-            Contender(JAVA, "poll"),
-        ),
+        (*_on_pythons(OURS, "poll"), *_on_pythons("confluent", "poll"), Contender(JAVA, "poll")),
     ),
     Case(
         "pythons-round-trip",
         "round trip, back to back, by Python",
-        "latency",
         "round_trip",
         (
             *_on_pythons(OURS, ""),

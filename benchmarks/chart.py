@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.cases import CASES
 from benchmarks.clients import OURS, PEERS, RAW
+from benchmarks.rows import Figure, Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-
-    from benchmarks.report import Row, Spread
 
 COLOURS: Final = {
     "kafka_async": "#0b5fa5",
@@ -25,53 +25,10 @@ COLOURS: Final = {
     "java": "#c1440e",
 }
 """Colours that people with colour blindness can distinguish."""
-LIMIT: Final = "#222222"
+TITLES: Final = {PEERS[peer].title for peer in COLOURS}
 BAR: Final = 0.24
 """Height of a bar in inches."""
 WIDTH: Final = 13.0
-HEAD: Final = 1.0
-FOOT: Final = 0.5
-DASHES: Final = (0, (4, 2))
-
-
-@dataclass(frozen=True)
-class Bar:
-    """Figure of a client in a case."""
-
-    peer: str
-    figure: Spread
-
-
-@dataclass(frozen=True)
-class Group:
-    """Bars of a case, and the figure of the raw socket if it was measured."""
-
-    case: str
-    title: str
-    bars: Sequence[Bar]
-    limit: float | None
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Part of the chart: `cases` with the call to show for each."""
-
-    title: str
-    cases: tuple[tuple[str, str], ...]
-    figure: Callable[[Row], Spread]
-    unit: Callable[[float], str]
-
-
-def _rate(row: Row) -> Spread:
-    return row.rate
-
-
-def _cpu(row: Row) -> Spread:
-    return row.cpu_us
-
-
-def _p50(row: Row) -> Spread:
-    return row.latency["p50"]
 
 
 def _thousands(figure: float) -> str:
@@ -82,36 +39,70 @@ def _micros(figure: float) -> str:
     return f"{figure:,.0f}" if figure >= 10 else f"{figure:.2f}"
 
 
-PRODUCE: Final = (
-    ("produce-100", "enqueue"),
-    ("produce-100-keyed", "enqueue"),
-    ("produce-1k", "enqueue"),
-    ("send-concurrent", "send"),
-)
-CONSUME: Final = (
-    ("consume-100", "poll"),
-    ("consume-100-iterate", "iterate"),
-    ("consume-1k", "poll"),
-    ("consume-1k-zstd", "poll"),
-)
-LATENCY: Final = (
-    ("round-trip", ""),
-    ("round-trip-1000", ""),
-    ("round-trip-1", ""),
-    ("end-to-end", ""),
-)
-CPU: Final = (
-    ("produce-100", "enqueue"),
-    ("produce-1k", "enqueue"),
-    ("consume-100", "poll"),
-    ("consume-1k-zstd", "poll"),
-)
+@dataclass(frozen=True)
+class Panel:
+    """Part of the chart: `cases` with the call to show for each."""
+
+    title: str
+    cases: dict[str, str]
+    figure: Figure
+    unit: Callable[[float], str]
+
+
 PANELS: Final = (
-    Panel("Produce, records/s (more is better)", PRODUCE, _rate, _thousands),
-    Panel("Consume, records/s (more is better)", CONSUME, _rate, _thousands),
-    Panel("Latency p50, microseconds (less is better)", LATENCY, _p50, _micros),
-    Panel("Client CPU, microseconds a record (less is better)", CPU, _cpu, _micros),
+    Panel(
+        "Produce, records/s (more is better)",
+        {"produce-100": "enqueue", "produce-100-keyed": "enqueue", "produce-1k": "enqueue"}
+        | {"send-concurrent": "send"},
+        Figure.RATE,
+        _thousands,
+    ),
+    Panel(
+        "Consume, records/s (more is better)",
+        {"consume-100": "poll", "consume-100-iterate": "iterate"}
+        | {"consume-1k": "poll", "consume-1k-zstd": "poll"},
+        Figure.RATE,
+        _thousands,
+    ),
+    Panel(
+        "Latency p50, microseconds (less is better)",
+        {"round-trip": "", "round-trip-1000": "", "round-trip-1": "", "end-to-end": ""},
+        Figure.P50,
+        _micros,
+    ),
+    Panel(
+        "Client CPU, microseconds a record (less is better)",
+        {"produce-100": "enqueue", "produce-1k": "enqueue"}
+        | {"consume-100": "poll", "consume-1k-zstd": "poll"},
+        Figure.CPU,
+        _micros,
+    ),
 )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of a case, and the figure of the raw socket if it was measured."""
+
+    title: str
+    rows: Sequence[Row]
+    limit: float | None
+
+
+def _groups(panel: Panel, rows: Sequence[Row]) -> list[Group]:
+    found: list[Group] = []
+    for case, way in panel.cases.items():
+        of_case = [row for row in rows if row.case == case]
+        mine = [row for row in of_case if row.peer != RAW]
+        # The row of the same call, else of another call of the peer.
+        chosen = {row.peer: row for row in reversed(mine)}
+        chosen |= {row.peer: row for row in mine if row.way == way}
+        limits = [row.figure(panel.figure).median for row in of_case if row.peer == RAW]
+        limit = limits[0] if limits and panel.figure is not Figure.CPU else None
+        if mine:
+            bars = [row for row in mine if row is chosen[row.peer]]
+            found.append(Group(CASES[case].title, bars, limit))
+    return found
 
 
 def draw(rows: Sequence[Row], machine: str, path: Path) -> bool:
@@ -119,136 +110,58 @@ def draw(rows: Sequence[Row], machine: str, path: Path) -> bool:
     panels = [(panel, groups) for panel in PANELS if (groups := _groups(panel, rows))]
     if not panels:
         return False
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Picture
 
-    lines = [panels[start : start + 2] for start in range(0, len(panels), 2)]
-    heights = [max(_rows(groups) for _, groups in line) * BAR + 0.6 for line in lines]
-    height = sum(heights) + HEAD + FOOT
-    figure: Any = Figure(figsize=(WIDTH, height), layout="constrained")
-    figure.get_layout_engine().set(
-        rect=(0, FOOT / height, 1, 1 - (HEAD + FOOT) / height), hspace=0.02
-    )
-    grid = figure.add_gridspec(len(lines), 2, height_ratios=heights)
-    for number, line in enumerate(lines):
-        for column, (panel, groups) in enumerate(line):
-            where = grid[number, column] if len(line) == 2 else grid[number, :]
-            _draw_panel(figure.add_subplot(where), panel, groups)
-    drawn = {group.case for _, groups in panels for group in groups}
-    rounds = max(row.rounds for row in rows if row.case in drawn)
-    _draw_head(figure, [group for _, groups in panels for group in groups], rounds)
-    foot = "\n".join(textwrap.wrap(machine, 200))
-    figure.text(0.005, 0.1 / height, foot, fontsize=7.5, color="#555555", va="bottom")
-    figure.savefig(path, dpi=110)
+    columns = min(2, len(panels))
+    lines = [panels[start : start + columns] for start in range(0, len(panels), columns)]
+    heights = [max(_bars(groups) for _, groups in line) for line in lines]
+    picture: Any = Picture(figsize=(WIDTH, sum(heights) * BAR + 1.6), layout="constrained")
+    axes = picture.subplots(len(lines), columns, height_ratios=heights, squeeze=False)
+    for each in axes.flat[len(panels) :]:
+        each.set_visible(False)
+    for each, (panel, groups) in zip(axes.flat, panels, strict=False):
+        _draw_panel(each, panel, groups)
+    rounds = max(row.rounds for _, groups in panels for group in groups for row in group.rows)
+    medians = f"medians of {rounds} rounds; thin lines from the lowest to the highest"
+    title = f"{PEERS[OURS].title} beside its peers: {medians if rounds > 1 else 'a single round'}"
+    picture.suptitle(title, fontsize=13, fontweight="bold")
+    picture.supxlabel("\n".join(textwrap.wrap(machine, 200)), fontsize=7.5, color="#555555")
+    picture.savefig(path, dpi=110)
     return True
 
 
-def _groups(panel: Panel, rows: Sequence[Row]) -> list[Group]:
-    found: list[Group] = []
-    for case, way in panel.cases:
-        mine = [row for row in rows if row.case == case]
-        # The row of the same call, else of another call of the peer.
-        chosen = {row.peer: row for row in reversed(mine) if row.peer != RAW}
-        chosen |= {row.peer: row for row in mine if row.way == way and row.peer != RAW}
-        bars = [Bar(row.peer, panel.figure(row)) for row in mine if row is chosen.get(row.peer)]
-        limits = [panel.figure(row).median for row in mine if row.peer == RAW]
-        limit = limits[0] if limits and panel.figure is not _cpu else None
-        if bars:
-            found.append(Group(case, CASES[case].title, bars, limit))
-    return found
-
-
-def _rows(groups: Sequence[Group]) -> float:
-    """Return the height of groups in bars, including titles and gaps."""
-    return sum(len(group.bars) + 1.6 for group in groups)
+def _bars(groups: Sequence[Group]) -> int:
+    """Return the height of a panel in bars: a group has one for its title, and its clients."""
+    return sum(len(group.rows) + 1 for group in groups)
 
 
 def _draw_panel(axes: Any, panel: Panel, groups: Sequence[Group]) -> None:
-    longest = max(bar.figure.high for group in groups for bar in group.bars)
-    near = [group.limit for group in groups if group.limit and group.limit <= longest * 1.5]
-    # Space for the name of a client next to the longest bar.
-    end = max(longest * 1.36, *(limit * 1.05 for limit in near), 0.0)
-    place = 0.0
+    labels: list[str] = []
     for group in groups:
-        axes.text(0, place, group.title, fontsize=9, fontweight="bold", va="center")
-        first = place + 0.5
-        for bar in group.bars:
-            place += 1
-            _draw_bar(axes, panel, bar, place)
+        labels.append(group.title)
         if group.limit is not None:
-            _draw_limit(axes, panel, group.limit, (first, place + 0.5), end)
-        place += 1.6
-    axes.set_xlim(0, end)
-    axes.set_ylim(place - 0.6, -0.8)
-    axes.set_title(panel.title, fontsize=11, loc="left")
-    axes.set_yticks([])
-    axes.xaxis.set_major_formatter(_ticks(panel))
+            labels[-1] += f" (raw socket {panel.unit(group.limit)})"
+            span = (len(labels) - 0.5, len(labels) + len(group.rows) - 0.5)
+            axes.plot([group.limit] * 2, span, color="#222222", linestyle="--", linewidth=1.4)
+        for row in group.rows:
+            spread = row.figure(panel.figure)
+            ends = [[max(0.0, spread.median - spread.low)], [spread.high - spread.median]]
+            bar = axes.barh(len(labels), spread.median, 0.82, xerr=ends, color=COLOURS[row.peer])
+            axes.bar_label(bar, [panel.unit(spread.median)], padding=3, fontsize=7.5)
+            labels.append(row.title)
+    longest = max(row.figure(panel.figure).high for group in groups for row in group.rows)
+    axes.set_xlim(0, longest * 1.2)  # a limit further away has only its figure
+    axes.set_yticks(range(len(labels)), labels, fontsize=7.5)
+    axes.invert_yaxis()
+    for label in axes.get_yticklabels():
+        label.set_fontweight("normal" if label.get_text() in TITLES else "bold")
+    axes.set_title(panel.title, fontsize=11, loc="right")
+    axes.xaxis.set_major_formatter(partial(_tick, panel))
     axes.tick_params(axis="x", labelsize=8)
     axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _ticks(panel: Panel) -> Callable[[float, int], str]:
-    """Return the formatter for the axis of a panel."""
-
-    def format_figure(figure: float, _: int) -> str:
-        return panel.unit(figure) if figure else "0"
-
-    return format_figure
-
-
-def _draw_bar(axes: Any, panel: Panel, bar: Bar, place: float) -> None:
-    spread = bar.figure
-    axes.barh(place, spread.median, height=0.82, color=COLOURS[bar.peer])
-    axes.plot([spread.low, spread.high], [place, place], color="#333333", linewidth=1.1)
-    ours = bar.peer == OURS
-    axes.annotate(
-        f"{panel.unit(spread.median)}  {PEERS[bar.peer].title}",
-        (max(spread.median, spread.high), place),
-        xytext=(4, 0),
-        textcoords="offset points",
-        fontsize=7.5,
-        fontweight="bold" if ours else "normal",
-        color="#000000" if ours else "#444444",
-        va="center",
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
-    )
-
-
-def _draw_limit(
-    axes: Any, panel: Panel, limit: float, span: tuple[float, float], end: float
-) -> None:
-    """Draw the figure of the raw socket as a line, or an arrow if it is outside of the chart."""
-    if limit < end:
-        axes.plot([limit, limit], span, color=LIMIT, linewidth=1.4, linestyle=DASHES)
-    arrow = "" if limit < end else " \u2192"
-    words = f"raw socket {panel.unit(limit)}{arrow}"
-    axes.text(end, span[0] - 0.5, words, fontsize=7.5, ha="right", va="center", color=LIMIT)
-
-
-def _draw_head(figure: Any, groups: Sequence[Group], rounds: int) -> None:
-    """Draw the title and the legend."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    peers = {bar.peer for group in groups for bar in group.bars}
-    marks: list[Any] = [
-        Patch(color=colour, label=PEERS[peer].title)
-        for peer, colour in COLOURS.items()
-        if peer in peers
-    ]
-    if any(group.limit for group in groups):
-        marks.append(Line2D([], [], color=LIMIT, linestyle=DASHES, label=PEERS[RAW].title))
-    height = figure.get_figheight()
-    title = f"{PEERS[OURS].title} beside its peers: "
-    title += (
-        f"medians of {rounds} rounds; thin lines from the lowest to the highest"
-        if rounds > 1
-        else "a single round"
-    )
-    figure.text(0.005, 1 - 0.12 / height, title, fontsize=13, fontweight="bold", va="top")
-    where = (0.0, 1 - 0.36 / height)
-    figure.legend(
-        handles=marks, loc="upper left", bbox_to_anchor=where, ncols=4, fontsize=9, frameon=False
-    )
+def _tick(panel: Panel, figure: float, _: int) -> str:
+    return panel.unit(figure) if figure else "0"

@@ -10,7 +10,7 @@ import importlib.metadata
 import importlib.util
 import sys
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,79 +21,13 @@ from tools import pythons
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-
-def _package(name: str) -> Callable[[], str]:
-    """Return a function that returns the version of a package, or raises if it is missing."""
-
-    def version() -> str:
-        try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            raise BackendUnavailableError(f"the package {name} is not installed") from None
-
-    return version
-
-
-def _compiled() -> str:
-    if importlib.util.find_spec("kafka_async.kernel._ckernel") is None:
-        raise BackendUnavailableError("the compiled kernel is not built: install a C compiler")
-    return importlib.metadata.version("kafka-async")
-
-
-def _java() -> str:
-    return find_java().description.splitlines()[0].strip()
-
-
-def _nothing() -> str:
-    return ""
-
-
-def _compile_java() -> None:
-    """Download the tools and compile the programs before the first run, because it takes long."""
-    from benchmarks.peers import java_peer
-    from tools.conformance.java import JavaError
-
-    try:
-        java_peer.prepare()
-    except JavaError as error:
-        raise BackendUnavailableError(str(error)) from error
-
-
-@cache
-def _interpreters() -> dict[str, str]:
-    """Return an interpreter of each Python version, including that of this process."""
-    return {**pythons.find_pythons(), THIS_PYTHON: sys.executable}
-
-
-def _python(version: str) -> Callable[[], str]:
-    """Return a function that raises if a Python version is not installed."""
-
-    def check() -> str:
-        if version not in _interpreters():
-            raise BackendUnavailableError(f"there is no Python {version} on the PATH or in pyenv")
-        return ""
-
-    return check
-
-
-def _environment(version: str) -> Callable[[], None]:
-    """Return a function that makes or updates the environment of a Python version."""
-
-    def make() -> None:
-        if version == THIS_PYTHON or _environment_of(version) is not None:
-            return
-        raise BackendUnavailableError(f"the environment of Python {version} could not be made")
-
-    return make
-
-
-@cache
-def _environment_of(version: str) -> Path | None:
-    return pythons.make_environment(version, _interpreters()[version])
-
-
-def _prepare_nothing() -> None:
-    """Do nothing: most clients need no preparation."""
+PYTHONS: Final = ("3.11", "3.12", "3.13")
+"""Python versions that `--pythons` compares."""
+THIS_PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
+OURS: Final = "kafka_async"
+PLAIN: Final = "kafka_async_python"
+RAW: Final = "raw_socket"
+JAVA: Final = "java"
 
 
 @dataclass(frozen=True)
@@ -101,8 +35,7 @@ class Peer:
     """Client of the benchmark.
 
     Attributes:
-        module: the module that runs a task.
-        requires: returns the client's version, or raises BackendUnavailableError if it is missing.
+        version: returns the client's version, or raises BackendUnavailableError if it is missing.
         speeds: thousands of records of 100 bytes per second, by call.
         counts_only: the tool chooses the values itself and reports only numbers of records.
         prepare: called once before the first run; may raise BackendUnavailableError too.
@@ -113,11 +46,11 @@ class Peer:
     name: str
     title: str
     module: str
-    requires: Callable[[], str] = _nothing
+    version: Callable[[], str] = str
     speeds: Mapping[str, float] = field(default_factory=dict[str, float])
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     counts_only: bool = False
-    prepare: Callable[[], None] = _prepare_nothing
+    prepare: Callable[[], object] = lambda: None
     around: float = 0.3
     python: str = ""
 
@@ -131,7 +64,7 @@ class Peer:
     def missing(self) -> str | None:
         """Return the reason why the client cannot run, else None."""
         try:
-            self.requires()
+            self.version()
         except BackendUnavailableError as error:
             return str(error)
         if importlib.util.find_spec(self.module) is None:
@@ -144,13 +77,56 @@ def on_python(peer: str, version: str) -> str:
     return f"{peer}-{version}"
 
 
-PYTHONS: Final = ("3.11", "3.12", "3.13")
-"""Python versions that `--pythons` compares."""
-THIS_PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
-OURS = "kafka_async"
-PLAIN = "kafka_async_python"
-RAW = "raw_socket"
-JAVA = "java"
+# -- versions and preparations --------------------------------------------------------------------
+
+
+def _package(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        raise BackendUnavailableError(f"the package {name} is not installed") from None
+
+
+def _compiled() -> str:
+    if importlib.util.find_spec("kafka_async.kernel._ckernel") is None:
+        raise BackendUnavailableError("the compiled kernel is not built: install a C compiler")
+    return importlib.metadata.version("kafka-async")
+
+
+def _java() -> str:
+    return find_java().description.splitlines()[0].strip()
+
+
+def _prepare_java() -> None:
+    """Download the tools and compile the programs before the first run, because it takes long."""
+    from benchmarks.peers import java_peer
+
+    java_peer.prepare()
+
+
+@cache
+def _interpreters() -> dict[str, str]:
+    """Return an interpreter of each Python version, including that of this process."""
+    return {**pythons.find_pythons(), THIS_PYTHON: sys.executable}
+
+
+def _require_python(version: str) -> str:
+    if version not in _interpreters():
+        raise BackendUnavailableError(f"there is no Python {version} on the PATH or in pyenv")
+    return ""
+
+
+def _prepare_python(version: str) -> None:
+    if version != THIS_PYTHON and _environment(version) is None:
+        raise BackendUnavailableError(f"the environment of Python {version} could not be made")
+
+
+@cache
+def _environment(version: str) -> Path | None:
+    return pythons.make_environment(version, _interpreters()[version])
+
+
+# -- table ----------------------------------------------------------------------------------------
 
 _PEERS = (
     Peer(
@@ -166,7 +142,7 @@ _PEERS = (
         PLAIN,
         "kafka_async (plain Python)",
         "benchmarks.peers.kafka_async_peer",
-        _package("kafka-async"),
+        partial(_package, "kafka-async"),
         {"enqueue": 600, "send_many": 800, "send_batch": 4_000, "send": 250}
         | {"poll": 700, "iterate": 700, "batches": 20_000, "arrow": 250},
         {"KAFKA_ASYNC_KERNEL": "python"},
@@ -175,28 +151,28 @@ _PEERS = (
         "aiokafka",
         "aiokafka",
         "benchmarks.peers.aiokafka_peer",
-        _package("aiokafka"),
+        partial(_package, "aiokafka"),
         {"enqueue": 180, "send": 120, "poll": 500, "iterate": 250},
     ),
     Peer(
         "confluent",
         "confluent-kafka",
         "benchmarks.peers.confluent_peer",
-        _package("confluent-kafka"),
+        partial(_package, "confluent-kafka"),
         {"enqueue": 1_200, "callbacks": 900, "poll": 1_500, "iterate": 900},
     ),
     Peer(
         "confluent_asyncio",
         "confluent-kafka asyncio",
         "benchmarks.peers.confluent_asyncio_peer",
-        _package("confluent-kafka"),
+        partial(_package, "confluent-kafka"),
         {"enqueue": 250, "send": 170, "poll": 1_300, "iterate": 50},
     ),
     Peer(
         "kafka_python",
         "kafka-python",
         "benchmarks.peers.kafka_python_peer",
-        _package("kafka-python"),
+        partial(_package, "kafka-python"),
         {"enqueue": 80, "poll": 220, "iterate": 100},
     ),
     Peer(
@@ -206,7 +182,7 @@ _PEERS = (
         _java,
         {"enqueue": 2_000, "program": 1_000, "poll": 3_500},
         counts_only=True,
-        prepare=_compile_java,
+        prepare=_prepare_java,
         around=2.0,
     ),
     Peer(
@@ -216,25 +192,17 @@ _PEERS = (
         speeds={"send_batch": 5_000, "batches": 50_000},
     ),
 )
-_ON_PYTHONS: Final = (OURS, "confluent", "confluent_asyncio")
-
-
-def _on(version: str) -> list[Peer]:
-    """Return the clients of `--pythons` on a Python version."""
-    return [
-        replace(
-            peer,
-            name=on_python(peer.name, version),
-            title=f"{peer.title}, Python {version}",
-            requires=_python(version),
-            prepare=_environment(version),
-            python=version,
-        )
-        for peer in _PEERS
-        if peer.name in _ON_PYTHONS
-    ]
-
-
-PEERS = {
-    peer.name: peer for peer in (*_PEERS, *(each for version in PYTHONS for each in _on(version)))
-}
+_ON_PYTHONS = tuple(
+    replace(
+        peer,
+        name=on_python(peer.name, version),
+        title=f"{peer.title}, Python {version}",
+        version=partial(_require_python, version),
+        prepare=partial(_prepare_python, version),
+        python=version,
+    )
+    for version in PYTHONS
+    for peer in _PEERS
+    if peer.name in (OURS, "confluent", "confluent_asyncio")
+)
+PEERS = {peer.name: peer for peer in (*_PEERS, *_ON_PYTHONS)}

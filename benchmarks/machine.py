@@ -10,35 +10,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.clients import OURS, PEERS, PYTHONS, on_python
+from benchmarks.processes import ROOT
 from kafka_async.testing.backends import create_backend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ROOT: Final = Path(__file__).parent.parent
 MEASURED: Final = ("kafka_async", "benchmarks/*.py", "benchmarks/peers", "benchmarks/special")
 """Paths that a result depends on."""
 
 
 def describe(backend: str, *, pythons: bool = False) -> dict[str, str]:
     """Return the properties that identify the machine and the versions."""
+    versions = [_version(version) for version in PYTHONS] if pythons else []
     found = {
         "revision": _revision(),
         "broker": create_backend(backend).name.replace("apache", "Apache Kafka"),
         "cores": str(os.cpu_count()),
         "CPU": _processor(),
         "system": _system(),
-        "Python": platform.python_version(),
+        "Python": ", ".join(versions) or platform.python_version(),
         "uvloop": _uvloop(),
     }
-    if pythons:
-        found["Python"] = ", ".join(_version(version) for version in PYTHONS)
     for peer in PEERS.values():
-        if peer.python:
-            continue
         of_another = any(peer.title.startswith(f"{title} ") for title in found)
-        if not of_another and peer.missing() is None and (version := peer.requires()):
-            found[peer.title] = version
+        if not peer.python and not of_another and not peer.missing() and peer.version():
+            found[peer.title] = peer.version()
     return found
 
 
@@ -50,32 +47,30 @@ def sentence(context: Mapping[str, str]) -> str:
     return ", ".join([*date, f"{context['cores']} cores", context["system"], *rest]) + "."
 
 
-def _revision() -> str:
-    """Return the commit of this checkout, which all runs of a result must have in common."""
+def _output(*command: str) -> str:
+    """Return the output of a program, empty if it fails."""
     try:
-        commit = _git("rev-parse", "--short", "HEAD")
-        changed = _git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return f"{commit} with changes" if changed else commit
+        return ""
+    return done.stdout.strip()
 
 
 def _git(*arguments: str) -> str:
-    command = ["git", "-C", str(ROOT), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-    return done.stdout.strip()
+    return _output("git", "-C", str(ROOT), *arguments)
+
+
+def _revision() -> str:
+    """Return the commit of this checkout, which all runs of a result must have in common."""
+    commit = _git("rev-parse", "--short", "HEAD")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
+    return f"{commit} with changes" if changed else commit or "unknown"
 
 
 def _version(version: str) -> str:
     """Return the full version of Python in the environment of a version."""
-    interpreter = PEERS[on_python(OURS, version)].interpreter
-    try:
-        done = subprocess.run(
-            [interpreter, "-V"], capture_output=True, text=True, check=True, timeout=10
-        )
-    except (OSError, subprocess.SubprocessError):
-        return f"{version} (missing)"
-    return done.stdout.split()[-1]
+    printed = _output(PEERS[on_python(OURS, version)].interpreter, "-V")
+    return printed.split()[-1] if printed else f"{version} (missing)"
 
 
 def _uvloop() -> str:

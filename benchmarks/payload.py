@@ -1,4 +1,4 @@
-"""Values, keys and checksums of the benchmark, the same in every process.
+"""Values, keys, topic names and checksums of the benchmark, the same in every process.
 
 Values are slices of one random block, so they do not compress; values for cases with compression
 are similar to log lines. The checksum is a sum, so it does not depend on the order of records.
@@ -22,6 +22,10 @@ WARM_UP = b"warm-up"
 _WORDS = ("GET", "POST", "/cart", "/pay", "/home", "200", "404", "user=", "session=", "ms=", "eu")
 
 
+class WrongResultError(RuntimeError):
+    """A client lost, duplicated or changed records, or computed a wrong result."""
+
+
 @cache
 def values(size: int, *, compressible: bool = False) -> list[bytes]:
     """Return 1,000 values of `size` bytes, always the same ones."""
@@ -43,6 +47,11 @@ def _line(rng: random.Random, size: int) -> bytes:
 def keys() -> list[bytes]:
     """Return the keys of keyed cases, ten bytes each, always the same ones."""
     return [b"%010d" % number for number in range(KEYS)]
+
+
+def topic_names(topic: str, count: int) -> list[str]:
+    """Return the topic itself, or the names of several topics that begin with it."""
+    return [topic] if count == 1 else [f"{topic}-{number:05}" for number in range(count)]
 
 
 def expected(records: int, size: int, *, compressible: bool = False) -> int:

@@ -1,26 +1,21 @@
 """The targets of the benchmark, as data.
 
 A target compares a figure of our client in a case with that of another contender, or of the best of
-several. `benchmarks.outcomes` compares the results with them.
+several. `benchmarks.verdicts` compares the results with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.cases import CASES, PYTHON_CASES, WITHOUT_LINGER, Case, Contender
+from benchmarks.cases import ALL_CASES, CASES, PYTHON_CASES, WITHOUT_LINGER, Case
 from benchmarks.clients import JAVA, OURS, PEERS, PLAIN, PYTHONS, RAW, on_python
+from benchmarks.rows import Figure
 
-
-class Figure(Enum):
-    """Figure to compare, with its unit."""
-
-    RATE = "records/s"
-    CPU = "us CPU/record"
-    P50 = "us"
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 class Wanted(Enum):
@@ -68,120 +63,20 @@ class Target:
 PYTHON: Final = ("aiokafka", "confluent", "confluent_asyncio", "kafka_python")
 ASYNCIO: Final = ("aiokafka", "confluent_asyncio")
 ALL_PEERS: Final = (*PYTHON, JAVA)
-CONFLUENT_CALLS: Final = ("callbacks", "enqueue")
-"""Calls with a callback for each record, like our handles, and with callbacks for errors only."""
 
 
-def _produce() -> list[Target]:
-    enqueue, keyed = "produce 100 B, enqueue", "the same, keyed"
-    return [
-        Target(enqueue, "produce-100", "enqueue", (JAVA,), limit=1.0),
-        *(
-            Target(enqueue, "produce-100", "enqueue", ("confluent",), limit=2.0, against_way=way)
-            for way in CONFLUENT_CALLS
-        ),
-        Target(enqueue, "produce-100", "enqueue", ("aiokafka",), limit=8.0),
-        Target(keyed, "produce-100-keyed", "enqueue", (JAVA,), limit=0.7),
-        *(
-            Target(
-                keyed, "produce-100-keyed", "enqueue", ("confluent",), limit=1.5, against_way=way
-            )
-            for way in CONFLUENT_CALLS
-        ),
-        Target(keyed, "produce-100-keyed", "enqueue", ("aiokafka",), limit=6.0),
-        Target("send_many", "send-many", "send_many", (OURS,), limit=1.3, against_way="enqueue"),
-        Target("ready-made batches", "send-batch", "send_batch", (RAW,), limit=0.8),
-        *(
-            Target(what, case, "enqueue", ALL_PEERS, limit=1.2, any_way=True)
-            for what, case in (
-                ("produce 1 KiB, best peer", "produce-1k"),
-                ("produce 1 KiB keyed, best peer", "produce-1k-keyed"),
-            )
-        ),
-        Target("1,000 concurrent send()", "send-concurrent", "send", ("aiokafka",), limit=3.0),
-    ]
-
-
-def _consume() -> list[Target]:
-    poll, batches = "consume 100 B, poll", "consume-100-batches"
-    return [
-        Target(poll, "consume-100", "poll", PYTHON, limit=2.0),
-        Target(poll, "consume-100", "poll", (JAVA,), limit=1.0),
-        Target("async for", "consume-100-iterate", "iterate", PYTHON, limit=1.3),
-        Target("poll_batches()", batches, "batches", (RAW,), limit=0.6),
-        Target("to_arrow()", batches, "arrow", (RAW,), limit=0.6),
-        Target("consume 1 KiB, zstd", "consume-1k-zstd", "poll", ALL_PEERS, limit=1.2),
-    ]
-
-
-def _latency() -> list[Target]:
-    cases = {
-        "round-trip-1": "round trip, 1/s",
-        "round-trip-1000": "round trip, 1,000/s",
-        "round-trip": "round trip, back to back",
+def _target(
+    case: str, *against: str, limit: float = 1.0, ours: str = OURS, **options: Any
+) -> Target:
+    """Return a target: by default more records per second, or less time per single operation."""
+    found = ALL_CASES[case]
+    defaults: dict[str, Any] = {
+        "what": found.title,
+        "way": next(each.way for each in found.contenders if each.peer == ours),
+        "figure": Figure.P50 if found.operations else Figure.RATE,
+        "wanted": Wanted.LESS if found.operations else Wanted.TIMES,
     }
-    return [
-        target
-        for case, what in cases.items()
-        for target in (
-            Target(what, case, "", (RAW,), Figure.P50, Wanted.ABOVE, 60.0),
-            Target(what, case, "", ASYNCIO, Figure.P50, Wanted.LESS),
-        )
-    ]
-
-
-def _cpu() -> list[Target]:
-    """Return targets for the CPU time of each throughput case with a peer."""
-    return [
-        Target(
-            case.title,
-            case.name,
-            way_of_ours(case),
-            peers,
-            Figure.CPU,
-            Wanted.LESS,
-            any_way=True,
-            group=Group.CPU,
-        )
-        for case in CASES.values()
-        if not case.operations and (peers := peers_in(case))
-    ]
-
-
-def _plain() -> list[Target]:
-    """Return targets for the kernel in plain Python in each case with kafka-python."""
-    return [
-        Target(
-            case.title,
-            case.name,
-            way_of_ours(case),
-            ("kafka_python",),
-            Figure.P50 if case.operations else Figure.RATE,
-            Wanted.LESS if case.operations else Wanted.TIMES,
-            ours=PLAIN,
-            group=Group.PLAIN,
-        )
-        for case in CASES.values()
-        if "kafka_python" in peers_in(case)
-    ]
-
-
-def comparisons(*, tuned: bool) -> list[Target]:
-    """Return comparisons with the best peer of each case, without a target."""
-    return [
-        Target(
-            case.title,
-            case.name,
-            way_of_ours(case),
-            peers,
-            Figure.P50 if case.operations else Figure.RATE,
-            Wanted.NOTHING,
-            any_way=True,
-            group=Group.INFORMATION,
-        )
-        for case in CASES.values()
-        if (case.tuned or not tuned) and (peers := peers_in(case))
-    ]
+    return Target(case=case, against=against, limit=limit, ours=ours, **defaults | options)
 
 
 def peers_in(case: Case) -> tuple[str, ...]:
@@ -190,12 +85,86 @@ def peers_in(case: Case) -> tuple[str, ...]:
     return tuple(peer for peer in ALL_PEERS if peer in present)
 
 
-def way_of_ours(case: Case) -> str:
-    """Return the first call of our client in a case."""
-    return next(each.way for each in case.contenders if each.peer == OURS)
+def _produce(case: str, what: str, java: float, confluent: float, aiokafka: float) -> list[Target]:
+    """Return targets for `enqueue`, and for both calls of confluent-kafka.
+
+    Its call with a callback for each record is like our handles; the other reports only errors.
+    """
+    return [
+        _target(case, JAVA, what=what, limit=java),
+        _target(case, "confluent", what=what, limit=confluent, against_way="callbacks"),
+        _target(case, "confluent", what=what, limit=confluent, against_way="enqueue"),
+        _target(case, "aiokafka", what=what, limit=aiokafka),
+    ]
 
 
-def _without_target(targets: list[Target]) -> list[Target]:
+def _round_trip(case: str, what: str) -> list[Target]:
+    return [
+        _target(case, RAW, what=what, wanted=Wanted.ABOVE, limit=60.0),
+        _target(case, *ASYNCIO, what=what),
+    ]
+
+
+_BATCHES = "consume-100-batches"
+_MAIN: Final = (
+    *_produce("produce-100", "produce 100 B, enqueue", 1.0, 2.0, 8.0),
+    *_produce("produce-100-keyed", "the same, keyed", 0.7, 1.5, 6.0),
+    _target("send-many", OURS, what="send_many", way="send_many", limit=1.3, against_way="enqueue"),
+    _target("send-batch", RAW, what="ready-made batches", limit=0.8),
+    _target("produce-1k", *ALL_PEERS, what="produce 1 KiB, best peer", limit=1.2, any_way=True),
+    _target(
+        "produce-1k-keyed",
+        *ALL_PEERS,
+        what="produce 1 KiB keyed, best peer",
+        limit=1.2,
+        any_way=True,
+    ),
+    _target("send-concurrent", "aiokafka", what="1,000 concurrent send()", limit=3.0),
+    _target("consume-100", *PYTHON, what="consume 100 B, poll", limit=2.0),
+    _target("consume-100", JAVA, what="consume 100 B, poll"),
+    _target("consume-100-iterate", *PYTHON, what="async for", limit=1.3),
+    _target(_BATCHES, RAW, what="poll_batches()", limit=0.6),
+    _target(_BATCHES, RAW, what="to_arrow()", way="arrow", limit=0.6),
+    _target("consume-1k-zstd", *ALL_PEERS, what="consume 1 KiB, zstd", limit=1.2),
+    *_round_trip("round-trip-1", "round trip, 1/s"),
+    *_round_trip("round-trip-1000", "round trip, 1,000/s"),
+    *_round_trip("round-trip", "round trip, back to back"),
+)
+_CPU: Final = tuple(
+    _target(
+        case.name,
+        *peers,
+        figure=Figure.CPU,
+        wanted=Wanted.LESS,
+        any_way=True,
+        group=Group.CPU,
+    )
+    for case in CASES.values()
+    if not case.operations and (peers := peers_in(case))
+)
+_PLAIN: Final = tuple(
+    _target(case.name, "kafka_python", ours=PLAIN, group=Group.PLAIN)
+    for case in CASES.values()
+    if "kafka_python" in peers_in(case)
+)
+
+
+def _comparison(case: Case, peers: Sequence[str], **options: Any) -> Target:
+    """Return a comparison with the best of several peers, without a target."""
+    given: dict[str, Any] = {"wanted": Wanted.NOTHING, "any_way": True, **options}
+    return _target(case.name, *peers, group=Group.INFORMATION, **given)
+
+
+def comparisons(*, tuned: bool) -> list[Target]:
+    """Return comparisons with the best peer of each case, without a target."""
+    return [
+        _comparison(case, peers)
+        for case in CASES.values()
+        if (case.tuned or not tuned) and (peers := peers_in(case))
+    ]
+
+
+def _without_target(targets: Sequence[Target]) -> list[Target]:
     """Return comparisons for cases whose targets do not include all other clients."""
     covered: dict[str, set[str]] = {}
     for target in targets:
@@ -207,23 +176,16 @@ def _without_target(targets: list[Target]) -> list[Target]:
     ]
 
 
-_MAIN = [*_produce(), *_consume(), *_latency()]
-TARGETS: Final = (*_MAIN, *_cpu(), *_plain(), *_without_target(_MAIN))
+TARGETS: Final = (*_MAIN, *_CPU, *_PLAIN, *_without_target(_MAIN))
 
-LONE_SEND: Final = "a lone await send(), p50"
+_LONE_SEND: Final[dict[str, Any]] = {
+    "what": "a lone await send(), p50",
+    "wanted": Wanted.AT_MOST,
+}
 DEFAULT_TARGETS: Final = (
-    Target(LONE_SEND, "lone-send", "", ("aiokafka",), Figure.P50, Wanted.AT_MOST),
-    Target(
-        LONE_SEND,
-        "lone-send",
-        "",
-        (OURS,),
-        Figure.P50,
-        Wanted.AT_MOST,
-        limit=1.2,
-        against_way=WITHOUT_LINGER,
-    ),
-    Target("1,000 concurrent send()", "send-concurrent", "send", ASYNCIO, limit=1.5),
+    _target("lone-send", "aiokafka", **_LONE_SEND),
+    _target("lone-send", OURS, limit=1.2, against_way=WITHOUT_LINGER, **_LONE_SEND),
+    _target("send-concurrent", *ASYNCIO, what="1,000 concurrent send()", limit=1.5),
 )
 """Targets of clients with default options."""
 
@@ -234,84 +196,79 @@ REASONS: Final[Mapping[str, str]] = {
 }
 """Reasons, by case, why our client is behind in the checked-in table of defaults."""
 
-
 SHARE_OF_SEND_MANY: Final = 0.667
 """Share of the rate of `send_many`: a call per record costs at most 1.5 times as much."""
 
 
-def _pythons() -> list[Target]:
-    """Return targets per Python version: calls for single records against `send_many` and peers."""
-    produce = "pythons-produce-100"
-    found: list[Target] = []
-    for version in PYTHONS:
-        ours, confluent = on_python(OURS, version), on_python("confluent", version)
-        found += [
-            Target(
-                f"{way}, Python {version}",
-                produce,
-                way,
-                (ours,),
-                limit=SHARE_OF_SEND_MANY,
-                against_way="send_many",
-                ours=ours,
-            )
-            for way in ("enqueue", "enqueue_nowait")
-        ]
-        found += [
-            Target(
-                f"enqueue, Python {version}",
-                produce,
-                "enqueue",
-                (peer,),
-                limit=limit,
-                ours=ours,
-                any_way=True,
-            )
-            for peer, limit in ((confluent, 2.5), (JAVA, 1.5))
-        ]
-    return found
+def _python_targets(version: str) -> list[Target]:
+    """Return targets on a Python version: single records against `send_many` and peers."""
+    case, ours = "pythons-produce-100", on_python(OURS, version)
+    title = f"{{}}, Python {version}"
+    calls = [
+        _target(
+            case,
+            ours,
+            what=title.format(way),
+            way=way,
+            limit=SHARE_OF_SEND_MANY,
+            against_way="send_many",
+            ours=ours,
+        )
+        for way in ("enqueue", "enqueue_nowait")
+    ]
+    return calls + [
+        _target(case, peer, what=title.format("enqueue"), limit=limit, ours=ours, any_way=True)
+        for peer, limit in ((on_python("confluent", version), 2.5), (JAVA, 1.5))
+    ]
 
 
-def _comparisons_on_pythons() -> list[Target]:
-    """Return comparisons per Python version with the best peer, without a target."""
-    found: list[Target] = []
-    for case in list(PYTHON_CASES.values())[1:]:
-        for version in PYTHONS:
-            ours = on_python(OURS, version)
-            names = dict.fromkeys(each.peer for each in case.contenders)
-            found.append(
-                Target(
-                    f"{case.title.removesuffix(', by Python')}, Python {version}",
-                    case.name,
-                    next(each.way for each in case.contenders if each.peer == ours),
-                    tuple(
-                        name
-                        for name in names
-                        if name != ours and PEERS[name].python in ("", version)
-                    ),
-                    Figure.P50 if case.operations else Figure.RATE,
-                    Wanted.NOTHING,
-                    ours=ours,
-                    any_way=True,
-                    group=Group.INFORMATION,
-                )
-            )
-    return found
+def _python_comparisons(case: Case) -> list[Target]:
+    """Return comparisons with the best peer on each Python version, without a target."""
+    names = list(dict.fromkeys(each.peer for each in case.contenders))
+    title = case.title.removesuffix(", by Python")
+    return [
+        _comparison(
+            case,
+            [name for name in names if name != ours and PEERS[name].python in ("", version)],
+            what=f"{title}, Python {version}",
+            ours=ours,
+        )
+        for version in PYTHONS
+        for ours in (on_python(OURS, version),)
+    ]
 
 
-PYTHON_TARGETS: Final = (*_pythons(), *_comparisons_on_pythons())
-
-SPECIAL: Final = {
-    "metadata": ("10,000 partitions: metadata to routing table", "half the fastest peer's time"),
-    "assignor": ("500 members in an assignor", "no peer is faster"),
-    "memory": ("peak memory at full speed", "at most 40 MB and the budgets"),
-    "many_topics": ("5,000 topics produced to", "half the speed of one topic"),
-    "idle": ("idle, 3 brokers", "a producer 0.02 %, a consumer 0.25 % of a core"),
-    "fairness": ("the longest turn of the event loop", "at most 5 ms"),
-}
-"""Titles and goals of special cases, for reports in which they were not measured."""
+PYTHON_TARGETS: Final = (
+    *(target for version in PYTHONS for target in _python_targets(version)),
+    *(target for case in list(PYTHON_CASES.values())[1:] for target in _python_comparisons(case)),
+)
 
 
-def contender_of(target: Target) -> Contender:
-    """Return our contender of a target."""
-    return Contender(target.ours, target.way)
+@dataclass(frozen=True)
+class Expectation:
+    """Expected figure of our client in a case, for information only."""
+
+    what: str
+    case: str
+    way: str
+    expected: float
+    figure: Figure = Figure.RATE
+
+
+EXPECTED: Final = (
+    Expectation("produce 100 B, enqueue", "produce-100", "enqueue", 1_000_000),
+    Expectation("the same, keyed", "produce-100-keyed", "enqueue", 700_000),
+    Expectation("consume 100 B, poll", "consume-100", "poll", 3_000_000),
+    Expectation("async for", "consume-100-iterate", "iterate", 2_000_000),
+    Expectation("poll_batches()", "consume-100-batches", "batches", 5_000_000),
+    Expectation("to_arrow()", "consume-100-batches", "arrow", 5_000_000),
+    Expectation("client CPU, produce 100 B", "produce-100", "enqueue", 0.9, Figure.CPU),
+    Expectation("client CPU, consume 100 B", "consume-100", "poll", 0.35, Figure.CPU),
+)
+EXPECTED_WITH_DEFAULTS: Final = (
+    Expectation("produce 100 B, enqueue", "produce-100", "enqueue", 4_132_324),
+    Expectation("the same, keyed", "produce-100-keyed", "enqueue", 3_961_769),
+)
+"""Figures with default options: the lowest rounds before awaited records stopped lingering."""
+METADATA_MS: Final = 60.0
+"""Milliseconds from a metadata response with 10,000 partitions to the routing table."""

@@ -17,16 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks import payload
+from benchmarks.payload import WrongResultError
 from kafka_async import Admin, Consumer, Producer, ProducerRecord, RecordBatch, TopicPartition
 from kafka_async.admin import NewTopic
 
 PARTITIONS: Final = 6
+TOPICS_PER_REQUEST: Final = 500
 BATCH_BYTES: Final = 120_000
-READ_TIMEOUT: Final = 10.0
-
-
-class WrongResultError(RuntimeError):
-    """A client lost, duplicated or changed records."""
+READ_TIMEOUT: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -36,23 +34,38 @@ class Tally:
     records: int
     checksum: int
 
+    @classmethod
+    def expected(cls, records: int, size: int, *, compressible: bool = False) -> Tally:
+        """Return the tally of values that are sent in cyclic order."""
+        return cls(records, payload.expected(records, size, compressible=compressible))
 
-async def create(bootstrap: str, partitions: int = PARTITIONS) -> str:
-    """Create a topic; return its name."""
-    name = f"bench-{uuid.uuid4().hex[:12]}"
+
+async def create(bootstrap: str, partitions: int = PARTITIONS, topics: int = 1) -> str:
+    """Create a topic, or several whose names begin with it; return its name."""
+    topic = f"bench-{uuid.uuid4().hex[:12]}"
+    names = payload.topic_names(topic, topics)
     async with Admin(bootstrap) as admin:
-        await admin.create_topics([NewTopic(name, partitions)])
-    return name
+        for at in range(0, topics, TOPICS_PER_REQUEST):
+            chunk = [NewTopic(name, partitions) for name in names[at : at + TOPICS_PER_REQUEST]]
+            await admin.create_topics(chunk, timeout=60)
+    return topic
 
 
 async def delete(bootstrap: str, *names: str) -> None:
     """Delete topics."""
     async with Admin(bootstrap) as admin:
-        await admin.delete_topics(list(names))
+        for at in range(0, len(names), TOPICS_PER_REQUEST):
+            await admin.delete_topics(list(names[at : at + TOPICS_PER_REQUEST]), timeout=60)
 
 
 async def fill(
-    bootstrap: str, topic: str, records: int, size: int, *, keyed: bool, compression: str
+    bootstrap: str,
+    topic: str,
+    records: int,
+    size: int = 100,
+    *,
+    keyed: bool = False,
+    compression: str = "none",
 ) -> None:
     """Send values in cyclic order to all partitions; `records` must be a multiple of 1,000."""
     cycles, rest = divmod(records, payload.DISTINCT)
@@ -70,8 +83,7 @@ async def warm_up(bootstrap: str, cycles: int) -> None:
     """Send and read `cycles` thousand records per codec, to warm up the broker's JVM."""
     for compression in ("none", "lz4", "zstd"):
         topic = await create(bootstrap)
-        records = cycles * payload.DISTINCT
-        await fill(bootstrap, topic, records, 100, keyed=False, compression=compression)
+        await fill(bootstrap, topic, cycles * payload.DISTINCT, compression=compression)
         await tally(bootstrap, topic)
         await delete(bootstrap, topic)
 
@@ -91,9 +103,9 @@ def _batches(size: int, *, keyed: bool, compression: str) -> list[RecordBatch]:
     ]
 
 
-async def tally(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> Tally:
-    """Read a topic; return the number and the checksum of its records."""
-    assigned = [TopicPartition(topic, number) for number in range(partitions)]
+async def tally(bootstrap: str, *topics: str, partitions: int = PARTITIONS) -> Tally:
+    """Read topics; return the number and the checksum of their records."""
+    assigned = [TopicPartition(topic, n) for topic in topics for n in range(partitions)]
     counts: dict[bytes, int] = {}
     async with Consumer(bootstrap, partitions=assigned) as consumer:
         await consumer.seek_to_beginning(assigned)
@@ -102,7 +114,7 @@ async def tally(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> Tal
         while remaining:
             batches = await consumer.poll_batches(timeout=READ_TIMEOUT)
             if not batches:
-                raise WrongResultError(f"{topic} cannot be read to its end: {remaining} remain")
+                raise WrongResultError(f"{topics[0]}: {len(remaining)} partitions have more")
             for batch in batches:
                 _count(batch.to_arrow(), counts)
                 if batch.next_offset >= ends[batch.topic_partition]:

@@ -2,6 +2,7 @@
 
     python examples/microservice.py localhost:9092 orders invoices
 
+Records of the first topic are JSON documents such as {"id": 1, "price": 2, "count": 3}.
 Delivery is at least once: offsets are committed after the produced records are acknowledged. For
 exactly once, see the documentation of transactions.
 """

@@ -11,10 +11,7 @@ TESTS = Path(__file__).parent.parent / "tests"
 
 
 class Frame(NamedTuple):
-    """Holds a message's name, its version and its bytes, including size and header.
-
-    A message without an API key has neither size nor header; it is `bare`.
-    """
+    """Holds the bytes of a message: with size and header, or `bare` without an API key."""
 
     message: str
     version: int

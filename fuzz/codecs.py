@@ -6,7 +6,7 @@ import struct
 from types import FunctionType
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.protocol import api, compiler
+from kafka_async.protocol import compiler
 from kafka_async.protocol.message import Request, Response
 from tests.protocol.samples import all_versions
 
@@ -33,19 +33,6 @@ def select_message(data: bytes) -> tuple[type[Message], int]:
 def selector(message: type[Message], version: int) -> bytes:
     """Return the two bytes that select this message in this version."""
     return DECODERS.index((message, version)).to_bytes(2, "big")
-
-
-def decoder_functions() -> Iterator[FunctionType]:
-    """Yield the generated functions of every decoder in `DECODERS`."""
-    for message, version in DECODERS:
-        yield from functions_of_decoder(message, version)
-
-
-def request_functions() -> Iterator[FunctionType]:
-    """Yield the generated functions of the decoders of every request's newest version."""
-    for each in api.APIS:
-        if not each.removed:
-            yield from functions_of_decoder(each.request, each.versions.max)
 
 
 def functions_of_decoder(message: type[Message], version: int) -> Iterator[FunctionType]:

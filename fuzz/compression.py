@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fuzz import captured
-from fuzz.oracle import check_error_message, require
+from fuzz.oracle import RaisedError, require, result_of
 from fuzz.target import Target, functions_of
-from kafka_async.errors import CorruptRecordError
 from kafka_async.records import compression
 from kafka_async.records.batch import BatchHeader
 from kafka_async.records.compression import (
@@ -40,10 +39,9 @@ def run(data: bytes) -> None:
 
 def check(codec: Codec, data: bytes, limit: int = LIMIT) -> Decompressed | None:
     """Decompress `data` and check every promise; return None if it is corrupt."""
-    try:
-        plain = decompress(codec, data, limit)
-    except CorruptRecordError as error:
-        check_error_message(error, data)
+    plain: Any = result_of(lambda: decompress(codec, data, limit), data=data)
+    if isinstance(plain, RaisedError):
+        require(plain.kind == "CorruptRecordError", f"{codec.name} raised {plain.kind}")
         return None
     size = len(plain)
     require(size <= limit, f"{codec.name} gave {size} bytes, {limit} were allowed")
@@ -51,32 +49,18 @@ def check(codec: Codec, data: bytes, limit: int = LIMIT) -> Decompressed | None:
     room = 2 * size if codec is Codec.zstd else size
     require(decompress(codec, data, room) == plain, f"{codec.name} refuses a size that fits")
     if size:
-        require(_refuses(codec, data, size - 1), f"{codec.name} gives more than it is allowed")
+        short = result_of(lambda: decompress(codec, data, size - 1))
+        require(isinstance(short, RaisedError), f"{codec.name} gives more than it is allowed")
     if size <= MAX_ROUND_TRIP_BYTES:
         again = decompress(codec, compress(codec, plain), size)
         require(again == plain, f"{codec.name} does not come back the same")
     return plain
 
 
-def _refuses(codec: Codec, data: bytes, limit: int) -> bool:
-    try:
-        decompress(codec, data, limit)
-    except CorruptRecordError:
-        return True
-    return False
-
-
 def subject(data: bytes) -> Callable[[], object]:
     """Return a call that only decompresses, within the client's limit."""
     codec, packed = _split_input(data)
-
-    def unpack() -> object:
-        try:
-            return decompress(codec, packed)
-        except CorruptRecordError:
-            return None
-
-    return unpack
+    return lambda: result_of(lambda: decompress(codec, packed))
 
 
 def size(data: bytes) -> int:
@@ -87,10 +71,9 @@ def size(data: bytes) -> int:
 
 def decompressed_size(codec: Codec, packed: bytes, limit: int) -> int:
     """Return the decompressed size; of corrupt data, up to twice what it decompresses to."""
-    try:
-        return len(decompress(codec, packed, limit))
-    except CorruptRecordError:
-        pass
+    plain: Any = result_of(lambda: decompress(codec, packed, limit))
+    if not isinstance(plain, RaisedError):
+        return len(plain)
     held = 1024
     while held < limit and _too_large(codec, packed, held):
         held *= 2
@@ -98,11 +81,8 @@ def decompressed_size(codec: Codec, packed: bytes, limit: int) -> int:
 
 
 def _too_large(codec: Codec, packed: bytes, limit: int) -> bool:
-    try:
-        decompress(codec, packed, limit)
-    except CorruptRecordError as error:
-        return "more than" in str(error)
-    return False
+    error = result_of(lambda: decompress(codec, packed, limit))
+    return isinstance(error, RaisedError) and "more than" in error.message
 
 
 def _split_input(data: bytes) -> tuple[Codec, bytes]:
@@ -127,4 +107,4 @@ def functions() -> Iterable[FunctionType]:
     return functions_of(compression)
 
 
-TARGET = Target("compression", run, subject, size, seeds, functions, overhead=1024 * 1024)
+TARGET = Target(run, subject, size, seeds, functions, overhead=1024 * 1024)

@@ -1,10 +1,9 @@
-"""Runs one fuzzing process: `python -m fuzz.engine TARGET SEEDS`, then libFuzzer's options."""
+"""Runs one process of atheris: `python -m fuzz.engine TARGET`, then libFuzzer's arguments."""
 
 from __future__ import annotations
 
 import sys
 import traceback
-from pathlib import Path
 
 import atheris
 from atheris.instrument_bytecode import instrument_func
@@ -16,16 +15,12 @@ FAILED = 3
 
 
 def main(arguments: list[str]) -> None:
-    """Write the seeds, instrument the target and set up the fuzzer."""
-    program, name, folder, *options = arguments
+    """Instrument the target and set up the fuzzer."""
+    program, name, *options = arguments
     target = load(name)
-    seeds = Path(folder)
-    seeds.mkdir(parents=True, exist_ok=True)
-    for label, data in target.seeds():
-        (seeds / label).write_bytes(data)
     for function in target.functions():
         instrument_func(function)
-    atheris.Setup([program, *options, folder], target.run)
+    atheris.Setup([program, *options], target.run)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from fuzz import captured
-from fuzz.codecs import RESPONSES, functions_of_decoder, request_functions
+from fuzz.codecs import RESPONSES, functions_of_decoder
 from fuzz.oracle import check_error_message, check_round_trip, require, same
 from fuzz.target import Target, functions_of
 from kafka_async.cluster import framing
@@ -209,9 +209,11 @@ def functions() -> Iterable[FunctionType]:
     for value in vars(network.RequestFrameReader).values():
         if callable(value) and hasattr(value, "__code__"):
             yield cast("FunctionType", value)
-    yield from request_functions()
+    for each in api.APIS:
+        if not each.removed:
+            yield from functions_of_decoder(each.request, each.versions.max)
     for response, version in RESPONSES[:1]:
         yield from functions_of_decoder(response, version)
 
 
-TARGET = Target("frames", run, subject, len, seeds, functions, overhead=256 * 1024)
+TARGET = Target(run, subject, len, seeds, functions, overhead=256 * 1024)

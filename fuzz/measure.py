@@ -1,9 +1,11 @@
 """Replays a corpus without instrumentation: checks promises, measures CPU time and memory.
 
-    python -m fuzz.measure TARGET FILE_OR_FOLDER...    prints JSON
+    python -m fuzz.measure TARGET FILE_OR_FOLDER...
+    python -m fuzz.measure --check TARGET FILE_OR_FOLDER...    measures nothing
 
-The fastest of several runs of an input counts, in CPU time of this process, so that a noisy machine
-makes no finding. Memory is the peak of Python objects, measured by tracemalloc.
+It prints each input's name before the input runs, and JSON at the end. The fastest of several runs
+of an input counts, in CPU time of this process, so that a noisy machine makes no finding. Memory is
+the peak of Python objects, measured by tracemalloc.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fuzz.oracle import CPU_BYTES, CPU_FLOOR, allowed_cpu, allowed_memory
+from fuzz.oracle import CPU_BYTES, CPU_FLOOR, MEMORY_LIMIT, allowed_cpu, allowed_memory
 from fuzz.target import load
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 REPEATS, MORE_REPEATS = 3, 20
 """Runs of an input, and additional runs of one that seems too slow."""
+
+INPUT = "input: "
 
 
 @dataclass
@@ -39,16 +43,10 @@ class Finding:
 
 @dataclass
 class Replay:
-    """Holds the results of a corpus.
+    """Holds the broken promises of a corpus, and maximum figures.
 
-    Attributes:
-        inputs: Number of inputs.
-        cpu_ms: Maximum CPU milliseconds per 64 KiB, of inputs above `CPU_FLOOR`.
-        cpu_ms_input: Maximum CPU milliseconds of an input.
-        memory_factor: Maximum bytes of memory per input byte, without the target's overhead.
-        memory_mib: Maximum memory of an input, in MiB.
-        rss_mib: Maximum resident memory of the process, in MiB.
-        findings: Broken promises.
+    `cpu_ms` is per 64 KiB, of inputs above `CPU_FLOOR`; `memory_factor` is the bytes of memory per
+    byte of input, without the target's overhead.
     """
 
     inputs: int = 0
@@ -60,27 +58,41 @@ class Replay:
     findings: list[Finding] = field(default_factory=list[Finding])
 
 
-def replay(target: Target, files: Iterable[Path]) -> Replay:
+def replay(target: Target, files: Iterable[Path], *, measured: bool = True) -> Replay:
     """Check every promise for each input, then measure the client's code alone."""
     made = Replay()
-    inputs = [(file, file.read_bytes()) for file in files]
-    for file, data in inputs:
+    before = _peak_of_process()
+    inputs: list[tuple[Path, bytes]] = []
+    for file in files:
+        print(f"{INPUT}{file}", flush=True)
+        inputs.append((file, file.read_bytes()))
         made.inputs += 1
-        _check_input(target, file, data, made)
-    tracemalloc.start()
-    for file, data in inputs:
-        _measure_memory(target, file, data, made)
-    tracemalloc.stop()
-    made.rss_mib = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+        if _keeps_promises(target, *inputs[-1], made) and measured:
+            _measure_cpu(target, *inputs[-1], made)
+    if measured:
+        tracemalloc.start()
+        for file, data in inputs:
+            _measure_memory(target, file, data, made)
+            # The peak of the process includes the decompressors' memory, unlike tracemalloc's.
+            if (grown := _peak_of_process() - before) > MEMORY_LIMIT:
+                made.findings.append(
+                    Finding(str(file), f"the process has grown by {grown:,} bytes")
+                )
+        tracemalloc.stop()
+    made.rss_mib = round(_peak_of_process() / 1024 / 1024, 1)
     return made
 
 
-def _check_input(target: Target, file: Path, data: bytes, made: Replay) -> None:
+def _keeps_promises(target: Target, file: Path, data: bytes, made: Replay) -> bool:
     try:
         target.run(data)
     except Exception as error:  # noqa: BLE001 any other exception is a finding
-        made.findings.append(Finding(str(file), f"{type(error).__name__}: {str(error)[:200]}"))
-        return
+        made.findings.append(Finding(str(file), f"{type(error).__name__}: {str(error)[:700]}"))
+        return False
+    return True
+
+
+def _measure_cpu(target: Target, file: Path, data: bytes, made: Replay) -> None:
     size = target.size(data)
     subject = target.subject(data)
     allowed = allowed_cpu(size)
@@ -123,6 +135,10 @@ def memory_peak(subject: Callable[[], object]) -> int:
     return peak - before
 
 
+def _peak_of_process() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def files_of(arguments: Iterable[str]) -> Iterator[Path]:
     """Yield the given files, and the files in the given folders."""
     for path in map(Path, arguments):
@@ -130,4 +146,6 @@ def files_of(arguments: Iterable[str]) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(replay(load(sys.argv[1]), files_of(sys.argv[2:])))))
+    check = sys.argv[1] == "--check"
+    name, *places = sys.argv[2:] if check else sys.argv[1:]
+    print(json.dumps(asdict(replay(load(name), files_of(places), measured=not check))))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from kafka_async.errors import CorruptRecordError, IllegalStateError
 from kafka_async.protocol.spec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafka_async.kernel import Record
     from kafka_async.protocol.message import Message
 
 MEMORY_FACTOR: Final = 32
@@ -33,9 +37,25 @@ MAX_ERROR_TEXT: Final = 300
 MAX_CARRIED: Final = 64
 """Maximum consecutive bytes of the input that an error may contain."""
 
+_MAX_SHOWN: Final = 300  # characters of a value in a finding
+
+fields: Callable[[Record], tuple[object, ...]] = attrgetter(
+    *("topic", "partition", "offset", "timestamp", "timestamp_type"),
+    *("key", "value", "headers", "leader_epoch"),
+)
+"""Returns all fields of a record, for comparison between the kernels."""
+
 
 class Finding(AssertionError):
     """Raised for a broken promise."""
+
+
+class RaisedError(NamedTuple):
+    """Holds an exception as a result; both kernels must raise the same."""
+
+    kind: str
+    message: str
+    place: tuple[object, ...]
 
 
 def require(condition: object, message: str) -> None:
@@ -44,10 +64,27 @@ def require(condition: object, message: str) -> None:
         raise Finding(message)
 
 
+def result_of(function: Callable[[], object], *also: type[Exception], data: bytes = b"") -> object:
+    """Return the result of a function, or the documented error or `also` that it raised.
+
+    The error may not contain the input `data`.
+    """
+    try:
+        return function()
+    except (CorruptRecordError, IllegalStateError) as error:
+        check_error_message(error, data)
+        place = tuple(getattr(error, name, None) for name in ("topic", "partition", "offset"))
+        return RaisedError(type(error).__name__, str(error), place)
+    except also as error:
+        return RaisedError(type(error).__name__, "", ())  # messages of Python and Cython differ
+
+
 def check_error_message(error: Exception, data: bytes) -> None:
     """Require that the error for an input is short and does not contain the input."""
     text = "\n".join([str(error), *getattr(error, "__notes__", ())])
     require(len(text) <= MAX_ERROR_TEXT, f"an error of {len(text)} characters")
+    if len(data) <= MAX_CARRIED:
+        return
     for text_of_input, width in ((data.decode("latin-1"), 1), (data.hex(), 2)):
         size = width * (MAX_CARRIED + 1)
         runs = (text[at : at + size] for at in range(len(text) - size + 1))
@@ -55,6 +92,28 @@ def check_error_message(error: Exception, data: bytes) -> None:
             not any(run in text_of_input for run in runs),
             f"an error that carries its input: {text}",
         )
+
+
+def all_fields(records: Iterable[Record]) -> list[tuple[object, ...]]:
+    """Return the fields of each record."""
+    return list(map(fields, records))
+
+
+def require_equal(what: str, one: object, other: object) -> None:
+    """Raise Finding unless both are equal: the results of both kernels, or before and after."""
+    if one != other:
+        values: tuple[object, object] = (one, other)
+        if isinstance(one, list) and isinstance(other, list):
+            values = _first_difference(cast("list[object]", one), cast("list[object]", other))
+        shown = "\n".join(f"  {repr(value)[:_MAX_SHOWN]}" for value in values)
+        raise Finding(f"{what} differ:\n{shown}")
+
+
+def _first_difference(one: list[object], other: list[object]) -> tuple[object, object]:
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            return left, right
+    return f"{len(one)} of them", f"{len(other)} of them"
 
 
 def check_round_trip(message: Message, version: int) -> None:

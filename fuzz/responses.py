@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fuzz import captured
-from fuzz.codecs import DECODERS, decode_plain, decoder_functions, select_message, selector
+from fuzz.codecs import DECODERS, decode_plain, functions_of_decoder, select_message, selector
 from fuzz.oracle import MESSAGE_FACTOR, check_error_message, check_round_trip, require, same
 from fuzz.target import Target, functions_of
 from kafka_async.errors import DecodeError
@@ -78,7 +78,8 @@ def seeds() -> Iterator[tuple[str, bytes]]:
 def functions() -> Iterable[FunctionType]:
     """Yield the generated decoders and the primitives that they call."""
     yield from functions_of(wire)
-    yield from decoder_functions()
+    for message, version in DECODERS:
+        yield from functions_of_decoder(message, version)
 
 
-TARGET = Target("responses", run, subject, len, seeds, functions, 16 * 1024, MESSAGE_FACTOR)
+TARGET = Target(run, subject, len, seeds, functions, 16 * 1024, MESSAGE_FACTOR)

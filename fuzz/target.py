@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 NAMES: Final = ("batches", "responses", "frames", "compression")
-"""Every target; each is a module of that name."""
+"""Targets in plain Python, under atheris."""
+
+KERNEL_NAMES: Final = ("sections", "batches", "writing", "responses", "values")
+"""Targets of the compiled kernel."""
+
+
+def _nothing() -> tuple[()]:
+    return ()
 
 
 @dataclass(frozen=True)
@@ -21,24 +28,24 @@ class Target:
     """Describes a function of bytes and how it is fuzzed and measured.
 
     Attributes:
-        name: Name of the target.
         run: Passes an input to the client and checks every promise.
         subject: Prepares an input and returns a call of the client's code alone, for measurement.
         size: Returns the size of an input, or its decompressed size if that is larger.
         seeds: Yields the first inputs, by name.
-        functions: Returns the functions to instrument, whose coverage guides the fuzzer.
+        functions: Returns the functions that atheris instruments to guide the fuzzer.
         overhead: Bytes of memory that any input may take, for buffers of a fixed size.
         factor: Bytes of memory per byte of input above that.
+        large: Yields inputs of 64 KiB that are measured, not fuzzed.
     """
 
-    name: str
     run: Callable[[bytes], None]
     subject: Callable[[bytes], Callable[[], object]]
     size: Callable[[bytes], int]
-    seeds: Callable[[], Iterator[tuple[str, bytes]]]
-    functions: Callable[[], Iterable[FunctionType]]
-    overhead: int
+    seeds: Callable[[], Iterable[tuple[str, bytes]]]
+    functions: Callable[[], Iterable[FunctionType]] = _nothing
+    overhead: int = 256 * 1024
     factor: int = MEMORY_FACTOR
+    large: Callable[[], Iterable[bytes]] = _nothing
 
 
 def load(name: str) -> Target:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafka_async import errors, serde, types
     from kafka_async.admin import Admin, NewTopic
     from kafka_async.cluster.client import Client
-    from kafka_async.cluster.request_destinations import (
+    from kafka_async.cluster.request_router import (
         AnyBroker,
         Broker,
         Controller,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafka_async.embedded import EmbeddedCluster
     from kafka_async.kernel import Delivery, Record
     from kafka_async.producer.producer import Producer
-    from kafka_async.producer.transaction import Transaction
+    from kafka_async.producer.transactions.transaction import Transaction
     from kafka_async.records.batch import RecordBatch
     from kafka_async.runner import run
     from kafka_async.types import (
@@ -73,18 +73,18 @@ __all__ = [
 # The module that defines each name; None: the name is itself a module of the package.
 _MODULES: Final[dict[str, str | None]] = {
     "Admin": "kafka_async.admin",
-    "AnyBroker": "kafka_async.cluster.request_destinations",
-    "Broker": "kafka_async.cluster.request_destinations",
+    "AnyBroker": "kafka_async.cluster.request_router",
+    "Broker": "kafka_async.cluster.request_router",
     "Client": "kafka_async.cluster.client",
     "Consumer": "kafka_async.consumer.consumer",
-    "Controller": "kafka_async.cluster.request_destinations",
-    "CoordinatorOfGroup": "kafka_async.cluster.request_destinations",
-    "CoordinatorOfTransactionalId": "kafka_async.cluster.request_destinations",
+    "Controller": "kafka_async.cluster.request_router",
+    "CoordinatorOfGroup": "kafka_async.cluster.request_router",
+    "CoordinatorOfTransactionalId": "kafka_async.cluster.request_router",
     "Delivery": "kafka_async.kernel",
     "EmbeddedCluster": "kafka_async.embedded",
     "GroupMetadata": "kafka_async.types",
     "Health": "kafka_async.types",
-    "Leader": "kafka_async.cluster.request_destinations",
+    "Leader": "kafka_async.cluster.request_router",
     "NewTopic": "kafka_async.admin",
     "OffsetAndMetadata": "kafka_async.types",
     "Producer": "kafka_async.producer.producer",
@@ -93,7 +93,7 @@ _MODULES: Final[dict[str, str | None]] = {
     "RecordBatch": "kafka_async.records.batch",
     "RecordMetadata": "kafka_async.types",
     "TopicPartition": "kafka_async.types",
-    "Transaction": "kafka_async.producer.transaction",
+    "Transaction": "kafka_async.producer.transactions.transaction",
     "errors": None,
     "run": "kafka_async.runner",
     "serde": None,

@@ -97,6 +97,7 @@ def topic_partition(value: object, name: str = "partition") -> TopicPartition:
     if (
         type(value) is TopicPartition
         and type(value.topic) is str
+        and value.topic
         and type(value.partition) is int
         and 0 <= value.partition <= MAX_INT32
     ):

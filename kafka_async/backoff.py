@@ -10,13 +10,8 @@ from dataclasses import dataclass, field
 class Backoff:
     """Computes the delays between retries: `next()` after each failure, `reset()` after a success.
 
-    Attributes:
-        initial: The first delay, in seconds.
-        maximum: The maximum delay before jitter, in seconds.
-        jitter: Maximum random change of a delay, as a fraction of it.
-        multiplier: Factor from one delay to the next.
-        rng: Source of the jitter.
-        failures: Number of failures in a row.
+    All delays are in seconds; `maximum` is that before jitter. `jitter` is the maximum random
+    change of a delay, as a fraction of it.
     """
 
     initial: float
@@ -43,13 +38,6 @@ class Backoff:
 
 
 def delay_after(failures: int, initial: float, maximum: float, multiplier: float = 2.0) -> float:
-    """Return the seconds before the next attempt without jitter.
-
-    Args:
-        failures: Number of failures before this one.
-        initial: The first delay, in seconds.
-        maximum: The maximum delay, in seconds.
-        multiplier: Factor from one delay to the next.
-    """
+    """Return the seconds before the next attempt after `failures` earlier ones, without jitter."""
     # The exponent is bounded, because the power would overflow a float.
     return min(initial * multiplier ** min(failures, 64), maximum)

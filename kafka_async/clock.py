@@ -31,18 +31,6 @@ class Clock(Protocol):
         ...
 
 
-class SystemClock:
-    """The system's clocks; usable in any thread."""
-
-    def monotonic(self) -> float:
-        """Return `time.monotonic()`."""
-        return time.monotonic()
-
-    def wall(self) -> float:
-        """Return `time.time()`."""
-        return time.time()
-
-
 class LoopClock:
     """The event loop's clock, and a wall clock that advances with it under virtual time."""
 
@@ -87,11 +75,7 @@ class Dialer(Protocol):
         ssl: ssl_module.SSLContext | None = None,
         server_hostname: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
-        """Connect; return the transport and the protocol.
-
-        Raises:
-            OSError: The connection failed.
-        """
+        """Connect; return the transport and the protocol. Raises OSError if that fails."""
         ...
 
 
@@ -128,11 +112,7 @@ class MemoryNetwork:
         ssl: ssl_module.SSLContext | None = None,
         server_hostname: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
-        """Connect to a listener.
-
-        Raises:
-            ConnectionRefusedError: There is no listener at the address.
-        """
+        """Connect to a listener; raise ConnectionRefusedError if there is none."""
         await asyncio.sleep(0)
         if ssl is not None:
             raise OSError("connections in memory have no TLS")
@@ -226,14 +206,6 @@ class MemoryTransport(asyncio.Transport):
             self._paused_writing = True
             self._protocol.pause_writing()
 
-    def write_eof(self) -> None:
-        """Close the writing direction."""
-        self._outgoing.end()
-
-    def can_write_eof(self) -> bool:
-        """Return True."""
-        return True
-
     def close(self) -> None:
         """Close; bytes that were written before are still delivered."""
         if not self._closing:
@@ -260,26 +232,6 @@ class MemoryTransport(asyncio.Transport):
         """Deliver received bytes."""
         self._reading = True
         self._schedule_delivery()
-
-    def is_reading(self) -> bool:
-        """Return whether received bytes are delivered."""
-        return self._reading and not self._closing
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Replace the protocol."""
-        self._protocol = protocol
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return the protocol."""
-        return self._protocol
-
-    def get_write_buffer_size(self) -> int:
-        """Return the number of written bytes that the other end has not read."""
-        return self._outgoing.size
-
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Return the low and the high water mark, in bytes."""
-        return self._low, self._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the water marks for pausing and resuming the protocol's writing."""

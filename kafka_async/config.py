@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, TypeVar, cast
 
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.types import Headers
@@ -22,6 +22,8 @@ from kafka_async.types import Headers
 if TYPE_CHECKING:
     import ssl
     from typing import Self
+
+    from typing_extensions import Unpack
 
 
 class SerializerObject(Protocol):
@@ -93,6 +95,7 @@ def option(
 class ClientOptions(TypedDict, total=False):
     """Names the keyword arguments of every client; see `ClientConfig`."""
 
+    bootstrap_servers: str | Sequence[str]
     client_id: str
     security_protocol: Literal["PLAINTEXT", "SSL"]
     ssl_context: ssl.SSLContext | None
@@ -162,9 +165,19 @@ class ConsumerOptions(ClientOptions, total=False):
     value_deserializer: Deserializer | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class ClientConfig:
-    """Holds the options that every client takes."""
+    """Holds the options that every client takes.
+
+    Args:
+        servers: Addresses of brokers, as "host:port,host:port" or a sequence; may also be given
+            as `bootstrap_servers`.
+        **options: The other options, by name.
+
+    Raises:
+        InvalidConfigurationError: An option does not exist, has a wrong type or value, or
+            contradicts another.
+    """
 
     bootstrap_servers: tuple[str, ...] = option((), "Brokers to connect to first, as host:port.")
     client_id: str = option(
@@ -251,13 +264,27 @@ class ClientConfig:
         why="a broker must not be able to direct a client, and its credentials, to any host",
     )
 
-    def __post_init__(self) -> None:
-        for row in dataclasses.fields(self):
-            given = getattr(self, row.name)
-            value = _normal(row, given)
-            if value is not given:
-                object.__setattr__(self, row.name, value)  # The dataclass is frozen.
+    def __init__(
+        self, servers: str | Sequence[str] = (), /, **options: Unpack[ClientOptions]
+    ) -> None:
+        self._set(servers, options)
+
+    def _set(self, servers: object, options: Mapping[str, object]) -> None:
+        """Check all options and store them."""
+        rows = {row.name: row for row in dataclasses.fields(self)}
+        if servers != () and "bootstrap_servers" in options:
+            raise InvalidConfigurationError(
+                "bootstrap_servers is given twice, by position and by name: give it once"
+            )
+        given = {"bootstrap_servers": servers, **options}
+        for name in given:
+            if name not in rows:
+                raise InvalidConfigurationError(_unknown(name, set(rows)))
+        self._complete(given)
+        for name, row in rows.items():
+            value = _normal(row, given.get(name, row.default))
             _check(row, value)
+            object.__setattr__(self, name, value)  # The dataclass is frozen.
         self._check_together()
 
     def _check_together(self) -> None:
@@ -268,47 +295,6 @@ class ClientConfig:
             raise InvalidConfigurationError(
                 'ssl_context is given but security_protocol is "PLAINTEXT": set it to "SSL"'
             )
-
-    @classmethod
-    def create(cls, bootstrap_servers: str | Sequence[str], **options: Any) -> Self:
-        """Create a configuration from keyword arguments.
-
-        Args:
-            bootstrap_servers: One str with commas between addresses, or a list of addresses.
-            **options: The other options, by name.
-
-        Raises:
-            InvalidConfigurationError: An option does not exist, has a wrong type or value, or
-                contradicts another.
-        """
-        names = {row.name for row in dataclasses.fields(cls)}
-        for name in options:
-            if name not in names:
-                raise InvalidConfigurationError(_unknown(name, names))
-        cls._complete(options)
-        servers: Any = bootstrap_servers  # __post_init__ checks and splits it.
-        return cls(bootstrap_servers=servers, **options)
-
-    @classmethod
-    def shared(cls, client: ClientConfig, **options: Any) -> Self:
-        """Create a configuration with the connection options of a shared client.
-
-        Args:
-            client: The configuration of the shared client.
-            **options: The options that only the producer or consumer has.
-
-        Raises:
-            InvalidConfigurationError: As for `create`, and for an option of the shared client.
-        """
-        inherited = [row.name for row in dataclasses.fields(ClientConfig)]
-        for name in options:
-            if name in inherited:
-                raise InvalidConfigurationError(
-                    f"{name} belongs to the shared Client: give it to the Client, not here"
-                )
-        given = {name: getattr(client, name) for name in inherited}
-        servers = given.pop("bootstrap_servers")
-        return cls.create(servers, **given, **options)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
@@ -336,25 +322,24 @@ class ClientConfig:
             given[name] = value
         cls._read_java(given)
         rows = {row.name: row for row in dataclasses.fields(cls)}
-        options = {
+        options: dict[str, Any] = {
             name: _from_text(rows[name], value) if name in rows else value
             for name, value in given.items()
         }
-        servers: Any = options.pop("bootstrap_servers", ())
-        return cls.create(servers, **options)
+        return cls(**options)
 
     @classmethod
     def _read_java(cls, given: dict[str, object]) -> None:
         """Replace Java's properties that have another form here, in place."""
 
     @classmethod
-    def _complete(cls, options: dict[str, Any]) -> None:
+    def _complete(cls, options: dict[str, object]) -> None:
         """Set options whose default depends on another option, in place."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class ProducerConfig(ClientConfig):
-    """Holds the options of a producer."""
+    """Holds the options of a producer; its arguments are like those of `ClientConfig`."""
 
     acks: Any = option(
         "all",
@@ -426,6 +411,11 @@ class ProducerConfig(ClientConfig):
         why=f"{_CALLABLE}; without one, values are bytes",
     )
 
+    def __init__(
+        self, servers: str | Sequence[str] = (), /, **options: Unpack[ProducerOptions]
+    ) -> None:
+        self._set(servers, options)
+
     @classmethod
     def _read_java(cls, given: dict[str, object]) -> None:
         levels = {codec: given.pop(f"compression_{codec}_level", None) for codec in _LEVELS}
@@ -439,7 +429,7 @@ class ProducerConfig(ClientConfig):
             given["compression_level"] = level
 
     @classmethod
-    def _complete(cls, options: dict[str, Any]) -> None:
+    def _complete(cls, options: dict[str, object]) -> None:
         """Turn idempotence off for acks of 0 and 1, unless it was set explicitly (KIP-679).
 
         With a transactional id it stays on, so that the error names acks and transactional_id.
@@ -488,9 +478,9 @@ class ProducerConfig(ClientConfig):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class ConsumerConfig(ClientConfig):
-    """Holds the options of a consumer."""
+    """Holds the options of a consumer; its arguments are like those of `ClientConfig`."""
 
     group_id: str | None = option(None, "Consumer group to join; None: no group, no commits.")
     group_instance_id: str | None = option(None, "Id of a static member (KIP-345).")
@@ -533,7 +523,8 @@ class ConsumerConfig(ClientConfig):
     )
     max_poll_records: int = option(500, "Maximum records that one poll returns.", low=1)
     partition_assignment_strategy: tuple[Any, ...] = option(
-        ("range", "cooperative-sticky"), "Assignors, the preferred first: names or objects."
+        ("range", "cooperative-sticky"),
+        "Assignors, the preferred first: names, classes or objects.",
     )
     fetch_min_bytes: int = option(
         1, "Minimum bytes a broker collects before it answers a fetch.", low=0, high=MAX_INT32
@@ -569,6 +560,11 @@ class ConsumerConfig(ClientConfig):
         why=f"{_CALLABLE}; without one, values are bytes",
     )
 
+    def __init__(
+        self, servers: str | Sequence[str] = (), /, **options: Unpack[ConsumerOptions]
+    ) -> None:
+        self._set(servers, options)
+
     @classmethod
     def _read_java(cls, given: dict[str, object]) -> None:
         assignors = given.get("partition_assignment_strategy")
@@ -585,6 +581,81 @@ class ConsumerConfig(ClientConfig):
             )
         if self.group_instance_id is not None and self.group_id is None:
             raise InvalidConfigurationError("group_instance_id needs a group_id")
+
+
+ConfigT = TypeVar("ConfigT", bound=ClientConfig)
+
+
+def resolve_config(
+    role: type[ConfigT],
+    servers: str | Sequence[str] | None,
+    config: ConfigT | None,
+    options: Mapping[str, Any],
+    *,
+    shared: ClientConfig | None = None,
+) -> ConfigT:
+    """Return the configuration that the arguments of a client's constructor give.
+
+    Args:
+        role: The class of the configuration.
+        servers: Addresses of brokers.
+        config: The configuration, instead of options.
+        options: The options.
+        shared: The configuration of a shared client, instead of servers.
+
+    Raises:
+        InvalidConfigurationError: As for `ClientConfig`; or there are options besides `config`,
+            connection options besides a shared client, or a configuration in place of servers.
+    """
+    if isinstance(servers, ClientConfig):
+        raise InvalidConfigurationError(
+            f"give a configuration by name: config={role.__name__}(...)"
+        )
+    if config is not None:
+        _check_config(role, servers, config, options, shared)
+        return config
+    if shared is not None:
+        inherited = {
+            row.name: getattr(shared, row.name) for row in dataclasses.fields(ClientConfig)
+        }
+        for name in options.keys() & inherited.keys():
+            raise _belongs_to_shared_client(name)
+        return role(**inherited, **options)
+    return role(**options) if servers is None else role(servers, **options)
+
+
+def _check_config(
+    role: type[ConfigT],
+    servers: str | Sequence[str] | None,
+    config: ConfigT,
+    options: Mapping[str, Any],
+    shared: ClientConfig | None,
+) -> None:
+    """Raise for arguments that contradict `config`."""
+    if not isinstance(config, role):
+        raise InvalidConfigurationError(
+            f"config={config!r:.100} must be a {role.__name__}: from_properties takes Java's names"
+        )
+    for name in options:
+        raise InvalidConfigurationError(
+            f"{name} is given besides config=: put it into the configuration, as "
+            f"dataclasses.replace(config, {name}=...)"
+        )
+    if shared is not None:
+        for row in dataclasses.fields(ClientConfig):
+            if getattr(config, row.name) != getattr(shared, row.name):
+                raise _belongs_to_shared_client(row.name)
+    elif servers is not None and parse_servers(servers) != config.bootstrap_servers:
+        raise InvalidConfigurationError(
+            f"bootstrap_servers={servers!r:.100} contradicts config=, which has "
+            f"{','.join(config.bootstrap_servers)!r}: leave the servers out"
+        )
+
+
+def _belongs_to_shared_client(name: str) -> InvalidConfigurationError:
+    return InvalidConfigurationError(
+        f"{name} belongs to the shared Client: give it to the Client, not here"
+    )
 
 
 def seconds(milliseconds: float) -> float:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import enum
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -251,6 +252,7 @@ class DeliveryError(KafkaError):
         self.failures: tuple[DeliveryFailure, ...] = tuple(failures)
 
 
+@dataclass(slots=True, eq=False)
 class DeliveryFailure:
     """Describes a batch that was not delivered.
 
@@ -261,13 +263,10 @@ class DeliveryFailure:
         error: The reason.
     """
 
-    __slots__ = ("count", "error", "partition", "topic")
-
-    def __init__(self, topic: str, partition: int | None, count: int, error: Exception) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.count = count
-        self.error = error
+    topic: str
+    partition: int | None
+    count: int
+    error: Exception
 
     def __repr__(self) -> str:
         place = self.topic if self.partition is None else f"{self.topic}-{self.partition}"

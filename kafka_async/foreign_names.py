@@ -12,7 +12,7 @@ raise Python's own TypeError.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 
 class ForeignName:
@@ -134,10 +134,13 @@ def add_foreign_names(client: type, names: Mapping[str, str]) -> None:
         setattr(client, name, ForeignName(name, hint))
 
 
-def check_construction(client: type, args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
-    """Raise TypeError for positional arguments in the form of other clients."""
-    if not args:
-        return
+def check_construction(
+    client: type, args: tuple[object, ...], options: Mapping[str, object]
+) -> None:
+    """Raise TypeError for positional arguments in the form of other clients.
+
+    The first is the bootstrap servers, or None.
+    """
     name, first = client.__name__, args[0]
     reads = ', topics=["orders"]' if name == "Consumer" else ""
     right = f'{name}("localhost:9092"{reads}, ...)'
@@ -146,6 +149,6 @@ def check_construction(client: type, args: tuple[Any, ...], options: Mapping[str
             f"{name} takes options by name: {right}; for a dict of Kafka's own names, "
             f"{name}.from_properties(properties)"
         )
-    if len(args) > 1 or "bootstrap_servers" in options:
+    if len(args) > 1 or (first is not None and "bootstrap_servers" in options):
         what = "topics" if name == "Consumer" else "anything else"
         raise TypeError(f"{name} takes bootstrap servers first, and {what} by name: {right}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = Sequence[Header]
@@ -161,6 +161,15 @@ class Health:
     last_heartbeat_s: float | None = None
     last_error: str | None = None
     kernel: str = ""
+
+
+@runtime_checkable
+class HasOffsetSource(Protocol):
+    """A consumer whose offsets a transaction can commit."""
+
+    def __offset_source__(self) -> OffsetSource:
+        """Return what the transaction needs."""
+        ...
 
 
 class OffsetSource(Protocol):

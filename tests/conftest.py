@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import pytest_asyncio
@@ -28,7 +28,7 @@ pytest_plugins = ["kafka_async_pytest"]
 
 ROOT = Path(__file__).parent
 INTEGRATION = ROOT / "integration"
-FOREIGN = {"contract", "foreign_clients", "kafka_tools", "confluent_kafka", "aiokafka"}
+FOREIGN = {"contract", "foreign_clients", "kafka_tools"}
 """Integration tests with other projects' clients and tools, or with raw requests."""
 ONE_KERNEL = {"benchmarks", "cli", "conformance", "docs", "spark", "testing", "tools"}
 """Directories whose unit tests do not depend on the kernel in use."""
@@ -121,33 +121,44 @@ def is_unit(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session")
 def kafka_cluster_options() -> ClusterOptions:
-    """Start three brokers, so that leaders can move and the quorum survives the loss of one."""
-    return {"brokers": 3}
+    """Start three brokers, so that leaders can move and the quorum survives the loss of one.
+
+    Tests write records of any age, which the first retention check would delete 30 s after a start.
+    The delay also keeps the files of deleted topics.
+    """
+    return {"brokers": 3, "properties": {"log.initial.task.delay.ms": "86400000"}}
+
+
+CannotRun = Callable[[str, object], NoReturn]
 
 
 @pytest.fixture(scope="session")
-def missing_for_spark(record_testsuite_property: Callable[[str, object], None]) -> str | None:
-    """Return how to install what Spark's tests lack; None if nothing is missing."""
+def cannot_run(record_testsuite_property: Callable[[str, object], None]) -> CannotRun:
+    """Return a function that skips a test which lacks something, or fails it if CI=true."""
+
+    def report(what: str, missing: object) -> NoReturn:
+        record_testsuite_property("not_run", f"{what} ({missing})")
+        (pytest.fail if in_ci() else pytest.skip)(f"not run: {what}: {missing}")
+
+    return report
+
+
+@pytest.fixture(scope="session")
+def spark_installation(cannot_run: CannotRun) -> None:
+    """Skip what needs Spark where there is none, or fail it if CI=true."""
     try:
         find_java()
     except BackendUnavailableError as error:
-        missing = str(error)
-    else:
-        missing = None if importlib.util.find_spec("pyspark") else "make spark"
-    if missing is not None:
-        record_testsuite_property("not_run", f"spark ({missing})")
-    return missing
+        cannot_run("spark", error)
+    if not importlib.util.find_spec("pyspark"):
+        cannot_run("spark", "make spark")
 
 
 @pytest.fixture(autouse=True)
 def spark_is_available(request: pytest.FixtureRequest) -> None:
-    """Skip a test that needs Spark where there is none, or fail it if CI=true."""
-    if request.node.get_closest_marker("spark") is None:
-        return
-    missing = request.getfixturevalue("missing_for_spark")
-    if missing is not None:
-        report = pytest.fail if in_ci() else pytest.skip
-        report(f"no Spark: {missing}")
+    """Check the installation for every test that is marked as one of Spark."""
+    if request.node.get_closest_marker("spark") is not None:
+        request.getfixturevalue("spark_installation")
 
 
 @pytest.fixture(autouse=True)

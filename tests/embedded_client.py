@@ -7,6 +7,7 @@ callbacks and tasks that are ready.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -16,16 +17,19 @@ from kafka_async.cluster.client import Client
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.consumer.runtime import ConsumerRuntime
 from kafka_async.embedded import EmbeddedCluster
+from kafka_async.kernel import IMPLEMENTATION
 from kafka_async.producer.producer import Producer
 from kafka_async.records.batch import iter_batches
-from kafka_async.types import TopicPartition
+from kafka_async.types import Health, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import Self
 
-    from kafka_async.embedded.log import PartitionLog
-    from kafka_async.embedded.partition import Partition
+    from kafka_async.embedded.faults import Fault
+    from kafka_async.embedded.state.log import PartitionLog
+    from kafka_async.embedded.state.partition import Partition
     from kafka_async.kernel import Record
     from kafka_async.records.batch import BatchView
 
@@ -85,7 +89,7 @@ class InMemory:
         self.received: list[Received] = []
         self.cluster.faults.add(when=self._note, count=None)
 
-    async def __aenter__(self) -> InMemory:
+    async def __aenter__(self) -> Self:
         await self.cluster.start()
         return self
 
@@ -100,8 +104,7 @@ class InMemory:
             assert self.cluster.failures == []
 
     def _note(self, context: Any, request: Any) -> bool:
-        now = asyncio.get_running_loop().time()
-        self.received.append(Received(now, context.broker.id, context.version, request))
+        self.received.append(Received(now(), context.broker.id, context.version, request))
         return False  # the rule only records the request
 
     def client(self, *brokers: int, **options: Any) -> Client:
@@ -141,6 +144,10 @@ class InMemory:
         self.network.refused.add(self.cluster.brokers[broker].port)
         await self.cluster.disconnect(broker)
 
+    def hang(self, api: str | None = None, broker: int | None = None) -> Fault:
+        """Hold requests until the fault is removed: all, or those of one API or to one broker."""
+        return self.cluster.faults.add(api=api, broker=broker, hang=True, count=None)
+
     def reconnect(self, broker: int) -> None:
         """Undo `cut_off`."""
         self.network.refused.discard(self.cluster.brokers[broker].port)
@@ -148,6 +155,20 @@ class InMemory:
     def attempts(self, broker: int) -> int:
         """Return how often clients tried to connect to a broker."""
         return self.network.attempts[self.cluster.brokers[broker].port]
+
+    def coordinator(self, key: str) -> int:
+        """Return the broker that coordinates a group or transactional id."""
+        found = self.cluster.brokers.coordinator_for(key)
+        assert found is not None
+        return found
+
+    def coordinated_by(self, broker: int) -> str:
+        """Return a group or transactional id that a broker coordinates."""
+        return next(key for key in map(str, itertools.count()) if self.coordinator(key) == broker)
+
+    def receivers(self, kind: type[Any]) -> list[int]:
+        """Return the brokers that received requests of a class, in order."""
+        return [row.broker for row in self.received if isinstance(row.request, kind)]
 
     def requests(self, kind: type[Any], broker: int | None = None) -> list[Any]:
         """Return the requests of a class that a broker (None: any) received, in order."""
@@ -186,6 +207,11 @@ def batches_of(log: PartitionLog) -> list[BatchView]:
     return [batch for batch in found if not batch.is_control]
 
 
+def now() -> float:
+    """Return the event loop's time in seconds."""
+    return asyncio.get_running_loop().time()
+
+
 async def settle() -> None:
     """Run all ready callbacks and tasks; virtual time advances by a millisecond."""
     await asyncio.sleep(0.001)
@@ -195,3 +221,40 @@ async def until(condition: Callable[[], bool]) -> None:
     """Run the event loop until a condition holds; fail after a day of virtual time."""
     while not condition():  # noqa: ASYNC110  # virtual time costs nothing
         await asyncio.sleep(0.001)
+
+
+class IterationCounter:
+    """Counts event loop iterations within an `async with` block."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def __aenter__(self) -> IterationCounter:
+        self._counting = asyncio.ensure_future(self._run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._counting.cancel()
+        await asyncio.wait({self._counting})
+
+    async def _run(self) -> None:
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+
+async def check_states(client: Client | Producer | Consumer, metadata_request: Fault) -> None:
+    """Check that `health` reports each state from new to closed; the fault delays the start."""
+    assert client.health() == Health(state="new", kernel=IMPLEMENTATION)
+    starting = asyncio.create_task(client.start())
+    await metadata_request.wait()
+    assert client.health().state == "starting"
+    metadata_request.remove()
+    await starting
+    assert client.health().state == "running"
+    stopping = asyncio.create_task(client.stop())
+    await asyncio.sleep(0)
+    assert client.health().state == "stopping"
+    await stopping
+    health = client.health()
+    assert (health.state, health.brokers_connected, health.in_flight) == ("closed", (), 0)

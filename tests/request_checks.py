@@ -1,6 +1,6 @@
 """Checks of the requests that test doubles receive, for errors that every broker refuses.
 
-A test sends invalid requests to the embedded cluster too, which refuses the same ones.
+The contract tests compare them with the responses of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -22,26 +22,37 @@ from kafka_async.embedded.request_validation import (
     require_single_batch,
     validate_batch,
 )
-from kafka_async.errors import KafkaError
+from kafka_async.errors import DecodeError, KafkaError, UnsupportedVersionError
+from kafka_async.protocol.header import decode_request
 from kafka_async.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from kafka_async.protocol.header import RequestHeader
+    from kafka_async.protocol.message import Request
+    from kafka_async.protocol.wire import BytesLike
+
 REFUSED: Final[list[str]] = []
 """Reasons found in the running test, which fails at its end unless the list is empty."""
 
 
-def receive(request: Any, version: int | None) -> None:
-    """Record the reasons for which a broker would refuse a request.
+def receive(frame: BytesLike) -> tuple[RequestHeader, Request[Any]] | None:
+    """Decode a request, and record the reasons for which a broker would refuse it.
 
-    Args:
-        request: The request.
-        version: Its version; None: the newest.
+    Returns:
+        The request; None if a broker would close the connection.
     """
-    newest: int = request.VERSIONS.max
-    used = newest if version is None else min(version, newest)
-    REFUSED.extend(f"{type(request).__name__}: {reason}" for reason in violations(request, used))
+    try:
+        header, request = decode_request(frame)
+        if not type(request).VERSIONS.contains(header.api_version):
+            raise UnsupportedVersionError(f"version {header.api_version} is not released")
+    except (DecodeError, UnsupportedVersionError) as error:
+        REFUSED.append(str(error))
+        return None
+    reasons = violations(request, header.api_version)
+    REFUSED.extend(f"{type(request).__name__}: {reason}" for reason in reasons)
+    return header, request
 
 
 def violations(request: Any, version: int) -> list[str]:

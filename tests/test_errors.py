@@ -65,60 +65,41 @@ def test_errors_derive_from_pythons_equivalent(
     assert issubclass(ours, builtin)
 
 
-# KIP-1050's table: the error, its category for a producer, and its category in a transaction.
-KIP_1050 = [
-    ("CorruptRecordError", Category.RETRIABLE, Category.RETRIABLE),
-    ("NotEnoughReplicasAfterAppendError", Category.RETRIABLE, Category.RETRIABLE),
-    ("NotEnoughReplicasError", Category.RETRIABLE, Category.RETRIABLE),
-    ("KafkaTimeoutError", Category.RETRIABLE, Category.RETRIABLE),
-    ("ConcurrentTransactionsError", Category.RETRIABLE, Category.RETRIABLE),
-    ("CoordinatorLoadInProgressError", Category.RETRIABLE, Category.RETRIABLE),
-    (
-        "UnknownTopicOrPartitionError",
-        Category.REFRESH_RETRIABLE,
-        Category.REFRESH_RETRIABLE,
+KIP_1050: dict[Category | None, str] = {
+    Category.RETRIABLE: (
+        "CorruptRecordError NotEnoughReplicasAfterAppendError NotEnoughReplicasError "
+        "KafkaTimeoutError ConcurrentTransactionsError CoordinatorLoadInProgressError"
     ),
-    ("NotLeaderOrFollowerError", Category.REFRESH_RETRIABLE, Category.REFRESH_RETRIABLE),
-    ("NotCoordinatorError", Category.REFRESH_RETRIABLE, Category.REFRESH_RETRIABLE),
-    ("CoordinatorNotAvailableError", Category.REFRESH_RETRIABLE, Category.REFRESH_RETRIABLE),
-    ("TransactionAbortableError", Category.ABORTABLE, Category.ABORTABLE),
-    *(
-        (name, Category.APPLICATION_RECOVERABLE, Category.APPLICATION_RECOVERABLE)
-        for name in (
-            "InvalidProducerEpochError",
-            "ProducerFencedError",
-            "InvalidPidMappingError",
-            "FencedInstanceIdError",
-            "UnknownMemberIdError",
-            "IllegalGenerationError",
-            "CorrelationIdMismatchError",
-        )
+    Category.REFRESH_RETRIABLE: (
+        "UnknownTopicOrPartitionError NotLeaderOrFollowerError NotCoordinatorError "
+        "CoordinatorNotAvailableError"
     ),
-    ("CommitFailedError", None, Category.APPLICATION_RECOVERABLE),
-    ("InvalidTxnStateError", Category.ABORTABLE, Category.APPLICATION_RECOVERABLE),
-    *(
-        (name, Category.INVALID_CONFIGURATION, Category.INVALID_CONFIGURATION)
-        for name in (
-            "AuthenticationError",
-            "SaslAuthenticationError",
-            "ClusterAuthorizationError",
-            "TransactionalIdAuthorizationError",
-            "UnsupportedVersionError",
-            "UnsupportedForMessageFormatError",
-            "InvalidRecordError",
-            "InvalidRequiredAcksError",
-            "RecordBatchTooLargeError",
-            "InvalidTopicError",
-            "TopicAuthorizationError",
-            "GroupAuthorizationError",
-        )
+    Category.ABORTABLE: "TransactionAbortableError",
+    Category.APPLICATION_RECOVERABLE: (
+        "InvalidProducerEpochError ProducerFencedError InvalidPidMappingError "
+        "FencedInstanceIdError UnknownMemberIdError IllegalGenerationError "
+        "CorrelationIdMismatchError"
     ),
-    ("OutOfOrderSequenceError", None, None),
-    ("UnknownProducerIdError", None, None),
-]
+    Category.INVALID_CONFIGURATION: (
+        "AuthenticationError SaslAuthenticationError ClusterAuthorizationError "
+        "TransactionalIdAuthorizationError UnsupportedVersionError "
+        "UnsupportedForMessageFormatError InvalidRecordError InvalidRequiredAcksError "
+        "RecordBatchTooLargeError InvalidTopicError TopicAuthorizationError "
+        "GroupAuthorizationError"
+    ),
+    None: "OutOfOrderSequenceError UnknownProducerIdError",
+}
+"""Errors by category, for a producer and in a transaction."""
 
 
-@pytest.mark.parametrize(("name", "producer", "transaction"), KIP_1050)
+@pytest.mark.parametrize(
+    ("name", "producer", "transaction"),
+    [
+        *((name, each, each) for each, names in KIP_1050.items() for name in names.split()),
+        ("CommitFailedError", None, Category.APPLICATION_RECOVERABLE),
+        ("InvalidTxnStateError", Category.ABORTABLE, Category.APPLICATION_RECOVERABLE),
+    ],
+)
 def test_categories_of_kip_1050(
     name: str, producer: Category | None, transaction: Category | None
 ) -> None:

@@ -33,9 +33,7 @@ def test_active_only_with_listeners() -> None:
     assert not hooks.active
 
 
-def test_logs_listener_that_raises_and_calls_the_others(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_logs_listener_that_raises_and_calls_the_others(caplog: pytest.LogCaptureFixture) -> None:
     hooks = Hooks()
     events: list[ClientEvent] = []
 

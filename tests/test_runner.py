@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -26,8 +27,20 @@ def loop_of_choice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     return request.param
 
 
-def ends_with(number: signal.Signals) -> tuple[type[BaseException], str]:
-    return (KeyboardInterrupt, "") if number is signal.SIGINT else (SystemExit, "143")
+@contextmanager
+def ends_with(number: signal.Signals) -> Generator[None]:
+    """Check that the program ends by a signal, and that the signal's handler is the former one."""
+    before = signal.getsignal(number)
+    kind, text = (KeyboardInterrupt, "") if number is signal.SIGINT else (SystemExit, "143")
+    with pytest.raises(kind) as caught:
+        yield
+    assert str(caught.value) == text
+    assert signal.getsignal(number) is before
+
+
+async def kill_and_wait(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+    await asyncio.sleep(3600)
 
 
 def test_returns_the_result_of_main() -> None:
@@ -44,19 +57,14 @@ def test_signal_cancels_main_and_runs_its_cleanup(number: signal.Signals) -> Non
 
     async def main() -> None:
         try:
-            os.kill(os.getpid(), number)
-            await asyncio.sleep(3600)
+            await kill_and_wait(number)
         finally:
             await asyncio.sleep(0)
             steps.append("closed")
 
-    before = signal.getsignal(number)
-    kind, text = ends_with(number)
-    with pytest.raises(kind) as caught:
+    with ends_with(number):
         kafka_async.run(main())
-    assert str(caught.value) == text
     assert steps == ["closed"]
-    assert signal.getsignal(number) is before
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -76,10 +84,8 @@ def test_signal_before_the_first_event_loop_iteration_prevents_main_from_startin
             await asyncio.sleep(3600)
 
     monkeypatch.setattr(asyncio.Runner, "run", run_after_a_signal)
-    kind, text = ends_with(number)
-    with pytest.raises(kind) as caught:
+    with ends_with(number):
         kafka_async.run(main())
-    assert str(caught.value) == text
     assert steps == []
 
 
@@ -101,20 +107,15 @@ def test_signal_after_the_last_step_of_main_ends_the_program(
             kill(task)
         return 7
 
-    before = signal.getsignal(number)
-    kind, text = ends_with(number)
-    with pytest.raises(kind) as caught:
+    with ends_with(number):
         kafka_async.run(main())
-    assert str(caught.value) == text
-    assert signal.getsignal(number) is before
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_returns_the_result_of_main_that_catches_the_cancellation(number: signal.Signals) -> None:
     async def main() -> str:
         try:
-            os.kill(os.getpid(), number)
-            await asyncio.sleep(3600)
+            await kill_and_wait(number)
         except asyncio.CancelledError:
             return "in order"
         return "not cancelled"
@@ -142,18 +143,15 @@ def test_signal_in_another_thread_wakes_the_event_loop(number: signal.Signals) -
             thread.join()
             outcomes.append(timeout.expired())
 
-    kind, text = ends_with(number)
-    with pytest.raises(kind) as caught:
+    with ends_with(number):
         kafka_async.run(main())
-    assert str(caught.value) == text
     assert outcomes == [False]
 
 
 def test_logs_errors_of_closing(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         try:
-            os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.sleep(3600)
+            await kill_and_wait(signal.SIGTERM)
         except asyncio.CancelledError as error:
             error.add_note("Stopping the producer: 3 records were not delivered")
             raise

@@ -7,16 +7,14 @@ import json
 import sys
 import warnings
 from collections.abc import AsyncIterator, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pydantic
 import pytest
 import pytest_asyncio
 
 from kafka_async import serde
-from kafka_async.clock import MemoryNetwork
 from kafka_async.consumer.consumer import Consumer
-from kafka_async.embedded import EmbeddedCluster
 from kafka_async.errors import (
     InvalidConfigurationError,
     RecordDeserializationError,
@@ -25,6 +23,7 @@ from kafka_async.errors import (
 from kafka_async.producer.producer import Producer
 from kafka_async.serde.functions import deserializer, serializer, takes_topic_and_headers
 from kafka_async.types import TopicPartition
+from tests.embedded_client import InMemory
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -36,34 +35,24 @@ class Order(pydantic.BaseModel):
     unit_price: float = pydantic.Field(alias="unitPrice")
 
 
-class Cluster(NamedTuple):
-    network: MemoryNetwork
-    servers: str
-
-    def producer(self, **options: Any) -> Producer[Any, Any]:
-        return Producer(self.servers, dialer=self.network, **options)
-
-    def consumer(self, **options: Any) -> Consumer[Any, Any]:
-        return Consumer(
-            self.servers,
-            dialer=self.network,
-            partitions=[TP],
-            auto_offset_reset="earliest",
-            **options,
-        )
-
-    async def raw(self) -> list[tuple[bytes | None, bytes | None]]:
-        """Return keys and values without deserializing them."""
-        async with self.consumer() as consumer:
-            return [(row.key, row.value) for row in await consumer.poll(timeout=30)]
-
-
 @pytest_asyncio.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    network = MemoryNetwork()
-    async with EmbeddedCluster(1, network=network) as running:
-        await running.create_topic("t", 1)
-        yield Cluster(network, running.bootstrap_servers)
+async def memory() -> AsyncIterator[InMemory]:
+    async with InMemory() as running:
+        await running.cluster.create_topic("t", 1)
+        yield running
+
+
+def writer(memory: InMemory, **options: Any) -> Producer[Any, Any]:
+    return memory.producer(**options)
+
+
+def reader(memory: InMemory, **options: Any) -> Consumer[Any, Any]:
+    return memory.consumer(partitions=[TP], auto_offset_reset="earliest", **options)
+
+
+def raw(memory: InMemory) -> list[tuple[bytes | None, bytes | None]]:
+    """Return keys and values without deserializing them."""
+    return [(record.key, record.value) for record in memory.records("t")]
 
 
 # -- parameters of a function ----------------------------------------------------------------------
@@ -152,33 +141,33 @@ REFUSED: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("given", "words"), REFUSED)
 @pytest.mark.parametrize("side", ["key", "value"])
 async def test_refuses_invalid_serializers_at_construction(
-    cluster: Cluster, given: Any, words: str, side: str
+    given: Any, words: str, side: str
 ) -> None:
     options: dict[str, Any] = {f"{side}_serializer": given}
     with pytest.raises(InvalidConfigurationError, match=f"{side}_serializer.*{words}"):
-        Producer(cluster.servers, **options)
+        Producer("a:1", **options)
     with pytest.raises(InvalidConfigurationError, match=f"{side}_serializer.*{words}"):
-        Producer.from_properties({"bootstrap.servers": cluster.servers, **options})
+        Producer.from_properties({"bootstrap.servers": "a:1", **options})
     options = {f"{side}_deserializer": given}
     with pytest.raises(InvalidConfigurationError, match=f"{side}_deserializer.*{words}"):
-        Consumer(cluster.servers, **options)
+        Consumer("a:1", **options)
 
 
 # -- results --------------------------------------------------------------------------------------
 
 
-async def test_encodes_text_and_keeps_null(cluster: Cluster) -> None:
-    async with cluster.producer(key_serializer=str, value_serializer=json.dumps) as producer:
+async def test_encodes_text_and_keeps_null(memory: InMemory) -> None:
+    async with writer(memory, key_serializer=str, value_serializer=json.dumps) as producer:
         await producer.send("t", {"name": "Zoë"}, key=7)
         await producer.send("t", None, key=7)
         await producer.send_many("t", [1, None], [None, 8])
-    assert await cluster.raw() == [
+    assert raw(memory) == [
         (b"7", b'{"name": "Zo\\u00eb"}'),
         (b"7", None),
         (None, b"1"),
         (b"8", None),
     ]
-    async with cluster.consumer(key_deserializer=int, value_deserializer=json.loads) as consumer:
+    async with reader(memory, key_deserializer=int, value_deserializer=json.loads) as consumer:
         records = await consumer.poll(timeout=30)
     assert [(record.key, record.value) for record in records] == [
         (7, {"name": "Zoë"}),
@@ -188,24 +177,24 @@ async def test_encodes_text_and_keeps_null(cluster: Cluster) -> None:
     ]
 
 
-async def test_calls_a_function_of_three_arguments_for_null(cluster: Cluster) -> None:
-    async with cluster.producer(value_serializer=three) as producer:
+async def test_calls_a_function_of_three_arguments_for_null(memory: InMemory) -> None:
+    async with writer(memory, value_serializer=three) as producer:
         await producer.send("t", None)
-    assert await cluster.raw() == [(None, b"t () None")]
+    assert raw(memory) == [(None, b"t () None")]
 
     def deserialize(topic: str, headers: object, data: bytes | None) -> str:
         return f"{topic} {data}"
 
-    async with cluster.consumer(key_deserializer=deserialize) as consumer:
+    async with reader(memory, key_deserializer=deserialize) as consumer:
         assert [record.key for record in await consumer.poll(timeout=30)] == ["t None"]
 
 
 @pytest.mark.parametrize("result", [5, {"a": 1}, object(), 1.5, ["x"]])
 @pytest.mark.parametrize("call", ["send", "enqueue", "enqueue_nowait"])
 async def test_wrong_result_raises_with_the_expected_signature(
-    cluster: Cluster, result: object, call: str
+    memory: InMemory, result: object, call: str
 ) -> None:
-    async with cluster.producer(value_serializer=lambda value: result) as producer:  # type: ignore[misc]
+    async with writer(memory, value_serializer=lambda value: result) as producer:  # type: ignore[misc]
         with pytest.raises(
             SerializationError,
             match=r"value_serializer must return bytes, str or None, as f\(value\) or "
@@ -213,13 +202,13 @@ async def test_wrong_result_raises_with_the_expected_signature(
         ):
             await getattr(producer, call)("t", "v")
         await producer.flush()
-    assert await cluster.raw() == []
+    assert raw(memory) == []
 
 
-async def test_function_that_returns_a_coroutine_raises_without_a_warning(cluster: Cluster) -> None:
+async def test_function_that_returns_a_coroutine_raises_without_a_warning(memory: InMemory) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        async with cluster.producer(value_serializer=lambda value: coroutine(value)) as producer:  # type: ignore[misc]
+        async with writer(memory, value_serializer=lambda value: coroutine(value)) as producer:  # type: ignore[misc]
             with pytest.raises(SerializationError, match="must return bytes, str or None"):
                 await producer.send("t", "v")
 
@@ -245,13 +234,13 @@ async def test_function_that_returns_a_coroutine_raises_without_a_warning(cluste
     ],
 )
 async def test_object_serializes_and_deserializes(
-    cluster: Cluster, made: Any, value: object, data: bytes
+    memory: InMemory, made: Any, value: object, data: bytes
 ) -> None:
-    async with cluster.producer(key_serializer=made, value_serializer=made) as producer:
+    async with writer(memory, key_serializer=made, value_serializer=made) as producer:
         await producer.send("t", value, key=value)
         await producer.send("t", None)
-    assert await cluster.raw() == [(data, data), (None, None)]
-    async with cluster.consumer(key_deserializer=made, value_deserializer=made) as consumer:
+    assert raw(memory) == [(data, data), (None, None)]
+    async with reader(memory, key_deserializer=made, value_deserializer=made) as consumer:
         records = await consumer.poll(timeout=30)
     assert [(record.key, record.value) for record in records] == [(value, value), (None, None)]
 
@@ -270,9 +259,9 @@ async def test_object_serializes_and_deserializes(
     ],
 )
 async def test_value_of_another_type_raises(
-    cluster: Cluster, made: Any, value: object, words: str
+    memory: InMemory, made: Any, value: object, words: str
 ) -> None:
-    async with cluster.producer(value_serializer=made) as producer:
+    async with writer(memory, value_serializer=made) as producer:
         with pytest.raises(SerializationError, match=f"value's serializer failed: .*{words}"):
             await producer.send("t", value)
         with pytest.raises(SerializationError, match=r"values\[1\]: the value's serializer"):
@@ -291,11 +280,11 @@ async def test_value_of_another_type_raises(
     ],
 )
 async def test_undecodable_bytes_raise_with_the_record(
-    cluster: Cluster, made: Any, data: bytes, words: str
+    memory: InMemory, made: Any, data: bytes, words: str
 ) -> None:
-    async with cluster.producer() as producer:
+    async with writer(memory) as producer:
         await producer.send("t", data)
-    async with cluster.consumer(value_deserializer=made) as consumer:
+    async with reader(memory, value_deserializer=made) as consumer:
         with pytest.raises(RecordDeserializationError, match=words) as raised:
             await consumer.poll(timeout=30)
         record: Any = raised.value.record

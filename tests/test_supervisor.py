@@ -6,8 +6,10 @@ import asyncio
 import contextvars
 import os
 import threading
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
 from kafka_async.hooks import Hooks, TaskDied
@@ -18,6 +20,14 @@ pytestmark = pytest.mark.asyncio
 
 async def forever() -> None:
     await asyncio.get_running_loop().create_future()
+
+
+@pytest_asyncio.fixture
+async def supervisor() -> AsyncIterator[Supervisor]:
+    started = Supervisor("test")
+    await started.start()
+    yield started
+    await started.stop()
 
 
 async def test_can_be_stopped_by_another_task() -> None:
@@ -61,9 +71,7 @@ async def test_died_task_notifies_listeners_and_cancels_other_tasks(
     await supervisor.stop()
 
 
-async def test_task_can_be_cancelled_before_its_first_step() -> None:
-    supervisor = Supervisor("test")
-    await supervisor.start()
+async def test_task_can_be_cancelled_before_its_first_step(supervisor: Supervisor) -> None:
     started = False
 
     async def body() -> None:
@@ -76,14 +84,11 @@ async def test_task_can_be_cancelled_before_its_first_step() -> None:
     await task.wait()
     assert not started
     supervisor.check()
-    await supervisor.stop()
 
 
-async def test_tasks_do_not_inherit_the_callers_context() -> None:
+async def test_tasks_do_not_inherit_the_callers_context(supervisor: Supervisor) -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("request")
     variable.set("the caller's")
-    supervisor = Supervisor("test")
-    await supervisor.start()
     seen: list[str] = []
 
     async def body() -> None:
@@ -94,9 +99,7 @@ async def test_tasks_do_not_inherit_the_callers_context() -> None:
     assert seen == ["nothing"]
 
 
-async def test_check_raises_in_another_event_loop() -> None:
-    supervisor = Supervisor("test")
-    await supervisor.start()
+async def test_check_raises_in_another_event_loop(supervisor: Supervisor) -> None:
     errors: list[Exception] = []
 
     async def elsewhere() -> None:
@@ -113,30 +116,23 @@ async def test_check_raises_in_another_event_loop() -> None:
     assert "belongs to the event loop" in str(errors[0])
 
 
-async def test_check_raises_in_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    supervisor = Supervisor("test")
-    await supervisor.start()
+async def test_check_raises_in_forked_process(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: 1)
         with pytest.raises(IllegalStateError, match="its fork 1"):
             supervisor.check()
-    await supervisor.stop()
 
 
-async def test_offload_runs_in_threads_of_the_client() -> None:
-    supervisor = Supervisor("test")
-    await supervisor.start()
+async def test_offload_runs_in_threads_of_the_client(supervisor: Supervisor) -> None:
     thread = await supervisor.offload(threading.current_thread)
     assert thread.name.startswith("test pool")
-    await supervisor.stop()
 
 
-async def test_cannot_be_started_twice() -> None:
-    supervisor = Supervisor("test")
-    await supervisor.start()
+async def test_cannot_be_started_twice(supervisor: Supervisor) -> None:
     with pytest.raises(IllegalStateError, match="make a new one"):
         await supervisor.start()
-    await supervisor.stop()
     await supervisor.stop()
 
 

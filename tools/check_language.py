@@ -15,14 +15,15 @@ import ast
 import io
 import os
 import re
-import subprocess
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parent.parent
+from tools import generated_page
+from tools.generated_page import ROOT
+
 QUESTION = re.compile(r"(what|who|whether|where|how|when|why)\b", re.IGNORECASE)
 TEST_OF_A_QUESTION = re.compile(r"def (test_(?:what|who|whether|where|how|when|why)_\w*)")
 REFUSED = (
@@ -77,13 +78,7 @@ NOT_OURS = ("tools/check_language.py", "tests/tools/test_check_language.py")
 
 
 class Prose(NamedTuple):
-    """A piece of text that people read.
-
-    Attributes:
-        line: The line of the file on which it begins, from 1.
-        text: The text, without its quotes.
-        is_docstring: True if it documents a module, class, function or attribute.
-    """
+    """A piece of text that people read, without its quotes, and its first line, from 1."""
 
     line: int
     text: str
@@ -125,7 +120,11 @@ def markdown_prose(source: str) -> Iterator[Prose]:
     yield Prose(1, CODE_BLOCK.sub(lambda block: "\n" * block[0].count("\n"), source))
 
 
-READERS = {".py": python_prose, ".pyi": python_prose, ".pyx": cython_prose, ".md": markdown_prose}
+READERS = {
+    **dict.fromkeys((".py", ".pyi"), python_prose),
+    **dict.fromkeys((".pyx", ".pxi"), cython_prose),
+    ".md": markdown_prose,
+}
 
 
 def check(source: str, suffix: str) -> Iterator[Finding]:
@@ -189,10 +188,8 @@ def is_page(path: Path) -> bool:
 
 def tracked_files() -> list[Path]:
     """Return the files under version control that contain prose of ours."""
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    return [ROOT / name for name in listed if name not in NOT_OURS and Path(name).suffix in READERS]
+    names = [name for name in generated_page.tracked_files() if name not in NOT_OURS]
+    return [ROOT / name for name in names if Path(name).suffix in READERS]
 
 
 def main(names: Iterable[str]) -> int:

@@ -1,4 +1,4 @@
-"""Writes docs/states.md: the state machines and the error handling, from their tables in the code.
+"""Writes the tables of docs/states.md: state machines and error handling, from the code.
 
     python tools/draw_states.py [--check]
 
@@ -11,126 +11,60 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-import generated_page
-
+from kafka_async.consumer.commit_errors import COMMIT_ERRORS
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.groups import classic_group_state
 from kafka_async.embedded.transactions import transaction_state as coordinator_state
 from kafka_async.group import member_states as member
-from kafka_async.producer import transaction_state
 from kafka_async.producer.produce_errors import PRODUCE_ERROR_ACTIONS
+from kafka_async.producer.transactions import state as transaction_state
+from tools import generated_page
 
 if TYPE_CHECKING:
     from kafka_async.errors import KafkaError
 
-PAGE: Final = "states.md"
-SOURCES: Final = "the tables in group/, producer/ and embedded/"
-
 Transitions = Mapping[tuple[Any, Any], Any]
-
-OPENING: Final = """\
-# State machines
-
-Each state machine of this library is one table in one file, and so is the handling of brokers'
-errors. This page is generated from those tables. In the client, a pair of state and event that is
-not in the table raises `IllegalStateError`.
-"""
-
-MEMBER: Final = """\
-## Group member
-
-`kafka_async/group/member_states.py`: the client side of the classic group protocol. Members
-send heartbeats in the states {heartbeating}.
-"""
-
-GROUP_ERRORS: Final = """\
-### Errors of group requests
-
-The row of an error's class applies, else that of its nearest base class. *Find coordinator* looks
-the coordinator up first; *invalidates* names the part of the membership that is no longer valid.
-"""
-
-COMMITS: Final = """\
-### Errors of commits
-"""
-
-BATCHES: Final = """\
-## Errors of produce requests
-
-`kafka_async/producer/produce_errors.py`: what a producer does with the error of a produce response.
-Errors that are not in the table, and not subclasses of one that is, are raised to the caller.
-"""
-
-TRANSACTIONS: Final = """\
-## Transactional producer
-
-`kafka_async/producer/transaction_state.py`. The reason in the error of a call that a state does not
-allow:
-"""
-
-GROUPS: Final = """\
-## Group in the embedded cluster
-
-`kafka_async/embedded/groups/classic_group_state.py`: the action of the group coordinator for an
-event in each state. Words in capitals are error codes of the response.
-"""
-
-COORDINATOR: Final = """\
-## Transaction in the embedded cluster
-
-`kafka_async/embedded/transactions/transaction_state.py`: the next state, or the error code of the
-response. NONE: the request is a retry, and there is nothing left to do.
-"""
 
 
 def make() -> str:
     """Return the page."""
-    heartbeating = ", ".join(
-        state.value for state in member.MemberState if state in member.HEARTBEAT_STATES
-    )
-    parts = [
-        generated_page.notice("draw_states.py", SOURCES),
-        OPENING,
-        MEMBER.format(heartbeating=heartbeating),
-        transitions(member.TRANSITIONS),
-        GROUP_ERRORS,
-        error_table(
-            {
-                "JoinGroup": member.JOIN_ERRORS,
-                "SyncGroup": member.SYNC_ERRORS,
-                "Heartbeat": member.HEARTBEAT_ERRORS,
-            }
+    beating = [each.value for each in member.MemberState if each in member.HEARTBEAT_STATES]
+    group_errors = {
+        "JoinGroup": member.JOIN_ERRORS,
+        "SyncGroup": member.SYNC_ERRORS,
+        "Heartbeat": member.HEARTBEAT_ERRORS,
+    }
+    blocks = {
+        "heartbeats": f"{', '.join(beating)}.",
+        "group member": transitions(member.TRANSITIONS),
+        "posted events": generated_page.table(
+            ["State", "Posted events, the most important first"],
+            ((name(s), ", ".join(map(name, taken))) for s, taken in member.POSTED_EVENTS.items()),
         ),
-        COMMITS,
-        generated_page.table(
-            ["Error", "Commit"],
-            ((f"`{cls.__name__}`", what.value) for cls, what in member.COMMIT_ERRORS.items()),
-        ),
-        "",
-        BATCHES,
-        generated_page.table(
-            ["Error", "Producer"],
-            ((f"`{cls.__name__}`", what.value) for cls, what in PRODUCE_ERROR_ACTIONS.items()),
-        ),
-        "",
-        TRANSACTIONS,
-        generated_page.table(
+        "group errors": error_table(group_errors),
+        "commit errors": action_table("Commit", COMMIT_ERRORS),
+        "produce errors": action_table("Producer", PRODUCE_ERROR_ACTIONS),
+        "transaction reasons": generated_page.table(
             ["State", "Reason in the error"],
             ((state.value, why) for state, why in transaction_state.STATE_ERRORS.items()),
         ),
-        "",
-        transitions(transaction_state.TRANSITIONS),
-        GROUPS,
-        matrix(classic_group_state.TABLE, list(classic_group_state.ClassicGroupState)),
-        COORDINATOR,
-        matrix(coordinator_state.TABLE, list(coordinator_state.TransactionState)),
-    ]
-    return "\n".join(parts)
+        "transactional producer": transitions(transaction_state.TRANSITIONS),
+        "embedded group": matrix(
+            classic_group_state.TABLE, list(classic_group_state.ClassicGroupState)
+        ),
+        "embedded transaction": matrix(
+            coordinator_state.TABLE, list(coordinator_state.TransactionState)
+        ),
+    }
+    return generated_page.filled("states.md", blocks)
+
+
+def action_table(title: str, actions: Mapping[Any, enum.Enum]) -> str:
+    """Return a table with the action for each class of errors."""
+    rows = ((f"`{cls.__name__}`", action.value) for cls, action in actions.items())
+    return generated_page.table(["Error", title], rows)
 
 
 def transitions(table: Transitions) -> str:
@@ -140,14 +74,14 @@ def transitions(table: Transitions) -> str:
     for (state, event), after in table.items():
         always = all(table.get((other, event)) is after for other in states)
         rows["any" if always else name(state), name(event), name(after)] = None
-    return generated_page.table(["State", "Event", "Next state"], rows) + "\n"
+    return generated_page.table(["State", "Event", "Next state"], rows)
 
 
 def error_table(tables: Mapping[str, member.MembershipErrorTable]) -> str:
     """Return a table of errors, with a column for each request."""
     classes = list(dict.fromkeys(cls for table in tables.values() for cls in table))
     rows = ([f"`{cls.__name__}`", *actions_for(cls, tables.values())] for cls in classes)
-    return generated_page.table(["Error", *tables], rows) + "\n"
+    return generated_page.table(["Error", *tables], rows)
 
 
 def actions_for(
@@ -173,7 +107,7 @@ def matrix(table: Mapping[Any, Mapping[Any, Any]], states: Sequence[enum.Enum]) 
         [name(event), *(name(row[state]) if state in row else "" for state in states)]
         for event, row in table.items()
     )
-    return generated_page.table(["Event", *map(name, states)], rows) + "\n"
+    return generated_page.table(["Event", *map(name, states)], rows)
 
 
 def name(value: enum.Enum) -> str:
@@ -183,10 +117,5 @@ def name(value: enum.Enum) -> str:
     return str(value.value)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the page; return the exit status."""
-    return generated_page.main(PAGE, make, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated_page.main("states.md", make))

@@ -1,4 +1,4 @@
-"""Writes docs/errors.md from the exceptions in kafka_async/errors.py.
+"""Writes the tables of docs/errors.md from the exceptions in kafka_async/errors.py.
 
     python tools/generate_errors.py [--check]
 
@@ -8,120 +8,57 @@ The category of an error on each path comes from `category_of`, which the client
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Final
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-import generated_page
 
 from kafka_async import errors
 from kafka_async.errors import Category, KafkaError, category_of
+from tools import generated_page
 
-PAGE: Final = "errors.md"
-
-WORDS: Final = {
-    Category.RETRIABLE: "retry",
-    Category.REFRESH_RETRIABLE: "refresh",
-    Category.ABORTABLE: "abort",
-    Category.APPLICATION_RECOVERABLE: "restart",
-    Category.INVALID_CONFIGURATION: "configure",
-    None: "",
+CATEGORIES: Final = {
+    Category.RETRIABLE: (
+        "retry",
+        errors.RetriableError,
+        "Nothing: the client retries until the call's deadline.",
+    ),
+    Category.REFRESH_RETRIABLE: (
+        "refresh",
+        errors.RefreshRetriableError,
+        "Nothing: the client refreshes metadata first, then retries.",
+    ),
+    Category.ABORTABLE: (
+        "abort",
+        errors.TransactionAbortableError,
+        "Abort the transaction; the producer stays usable.",
+    ),
+    Category.APPLICATION_RECOVERABLE: (
+        "restart",
+        errors.ApplicationRecoverableError,
+        "Close the client; start again from committed offsets.",
+    ),
+    Category.INVALID_CONFIGURATION: (
+        "configure",
+        errors.InvalidConfigurationError,
+        "Correct an option, a permission or the configuration.",
+    ),
 }
-
-OPENING: Final = """\
-# Errors
-
-How do I handle errors? Catch exceptions by class. All errors of this package derive from
-`KafkaError`. The classes of the [categories](#categories) tell how to react (KIP-1050), the other
-classes name the cause:
-
-```python
-import kafka_async
-from kafka_async import Producer
-from kafka_async.errors import KafkaError, RecordTooLargeError, RetriableError
-
-
-async def main():
-    async with Producer("localhost:9092", max_request_size=1000) as producer:
-        try:
-            await producer.send("clicks", b"x" * 2000)
-        except RecordTooLargeError as error:
-            print("refused before it was sent:", error)
-        except RetriableError as error:
-            print("tried until the deadline:", error)
-        except KafkaError as error:
-            print("failed:", type(error).__name__, error)
-
-
-kafka_async.run(main())
-```
-
-`error.code` and `error.name` are those of the broker. `error.topic`, `error.partition` and
-`error.offset` name the place, if it is known. `error.category` is set on errors that a
-transactional call raises.
-"""
-
-ACTIONS: Final = (
-    (Category.RETRIABLE, "Nothing: the client retries until the call's deadline."),
-    (Category.REFRESH_RETRIABLE, "Nothing: the client refreshes metadata first, then retries."),
-    (Category.ABORTABLE, "Abort the transaction; the producer stays usable."),
-    (Category.APPLICATION_RECOVERABLE, "Close the client; start again from committed offsets."),
-    (Category.INVALID_CONFIGURATION, "Correct an option, a permission or the configuration."),
-)
-CLASSES: Final = {
-    Category.RETRIABLE: errors.RetriableError,
-    Category.REFRESH_RETRIABLE: errors.RefreshRetriableError,
-    Category.ABORTABLE: errors.TransactionAbortableError,
-    Category.APPLICATION_RECOVERABLE: errors.ApplicationRecoverableError,
-    Category.INVALID_CONFIGURATION: errors.InvalidConfigurationError,
-}
-
-CATEGORY_NOTES: Final = """\
-In the table of error codes, an empty cell means that the error has no category on that path.
-
-Every `KafkaError` that a [transactional](transactions.md) call raises has a category. The broker's
-error is its `__cause__`:
-
-- An error without a category is raised as `ApplicationRecoverableError`.
-- A retriable error is raised after its deadline as `TransactionAbortableError`, or as
-  `TransactionOutcomeUnknownError` if the commit had been sent. `start()`, `init_transactions()` and
-  `begin()` raise it as `ApplicationRecoverableError`.
-
-Other calls raise errors unchanged.
-"""
-
-PATHS: Final = tuple(errors.Path)
+"""By category: its name in the tables, its class, and the action of the application."""
 
 
 def make() -> str:
     """Return the page."""
     brokers = sorted((cls for cls in all_errors() if cls.code is not None), key=code_of)
     own = (cls for cls in all_errors() if cls.code is None)
-    columns = [path.value for path in PATHS]
-    return "\n".join(
-        [
-            generated_page.notice("generate_errors.py", "kafka_async/errors.py"),
-            OPENING,
-            "## Categories\n",
-            generated_page.table(["Category", "Class", "Action"], categories()) + "\n",
-            CATEGORY_NOTES,
-            "## Client errors\n",
-            generated_page.table(["Class", "Base class", "Meaning"], map(describe_own, own)) + "\n",
-            "## Broker error codes\n",
-            "All codes of Apache Kafka 4.4.0. Other codes raise `UnknownServerError`.\n",
-            generated_page.table(
-                ["Code", "Name and class", "Meaning", *columns], map(describe_code, brokers)
-            )
-            + "\n",
-        ]
-    )
-
-
-def categories() -> Iterable[tuple[str, str, str]]:
-    """Return a row for each category."""
-    return ((WORDS[row], f"`{CLASSES[row].__name__}`", action) for row, action in ACTIONS)
+    codes = ["Code", "Name and class", "Meaning", *(path.value for path in errors.Path)]
+    categories = ((name, f"`{cls.__name__}`", action) for name, cls, action in CATEGORIES.values())
+    tables = {
+        "categories": generated_page.table(["Category", "Class", "Action"], categories),
+        "client errors": generated_page.table(
+            ["Class", "Base class", "Meaning"], map(describe_own, own)
+        ),
+        "broker errors": generated_page.table(codes, map(describe_code, brokers)),
+    }
+    return generated_page.filled("errors.md", tables)
 
 
 def all_errors() -> Iterable[type[KafkaError]]:
@@ -147,7 +84,8 @@ def describe_own(cls: type[KafkaError]) -> tuple[str, str, str]:
 
 def describe_code(cls: type[KafkaError]) -> tuple[str, ...]:
     """Return the row of a class with an error code: its meaning, and its category on each path."""
-    cells = [WORDS[category_of(cls(), path)] for path in PATHS]
+    found = [category_of(cls(), path) for path in errors.Path]
+    cells = ["" if category is None else CATEGORIES[category][0] for category in found]
     return str(cls.code), f"`{cls.name}`<br>`{cls.__name__}`", meaning(cls), *cells
 
 
@@ -157,10 +95,5 @@ def meaning(cls: type[KafkaError]) -> str:
     return " ".join(first.split())
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the page; return the exit status."""
-    return generated_page.main(PAGE, make, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated_page.main("errors.md", make))

@@ -9,45 +9,36 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 import tomllib
 from collections import defaultdict
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-import generated_page
+from tools import generated_page
+from tools.generated_page import ROOT
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = "kafka_async"
-CODE: Final = {".py", ".pyx"}
+CODE: Final = {".py", ".pyx", ".pxi"}
 MESSAGES: Final = "kafka_async/protocol/messages"
 BESIDE_THE_PACKAGE: Final = ("fuzz", "benchmarks", "tools", "examples")
 TESTS: Final = {
     "tests": "Of the modules directly in `kafka_async/`, and of the layout (`test_shape.py`).",
-    "tests/admin": "Of `kafka_async/admin/`.",
     "tests/benchmarks": "Of `benchmarks/`: cases, targets, verdicts and tables.",
     "tests/cli": "Of the command `kafka-async`.",
-    "tests/cluster": "Of `kafka_async/cluster/`.",
     "tests/conformance": "Messages compared with Kafka's own Java classes.",
-    "tests/consumer": "Of `kafka_async/consumer/`.",
     "tests/contract": "Raw requests whose responses must equal those of Apache Kafka.",
     "tests/contract/cases": "The raw requests, by subject.",
     "tests/docs": "Runs the examples of the pages, and compares generated pages with the code.",
-    "tests/embedded": "Of `kafka_async/embedded/`.",
     "tests/fairness": "Counts the work per event loop iteration.",
     "tests/fuzz": "Of `fuzz/`, and short fuzzing runs.",
-    "tests/group": "Of `kafka_async/group/`.",
     "tests/hostile": "Malformed and malicious responses.",
     "tests/integration": "Whole clients on the embedded cluster and on Apache Kafka.",
     "tests/kernel": "Of `kafka_async/kernel/`, on both kernels.",
-    "tests/producer": "Of `kafka_async/producer/`.",
-    "tests/protocol": "Of `kafka_async/protocol/`.",
-    "tests/records": "Of `kafka_async/records/`.",
-    "tests/spark": "Of `kafka_async/spark/`.",
     "tests/testing": "Of `kafka_async/testing/` and the pytest plugin.",
     "tests/tools": "Of `tools/`.",
 }
+"""Descriptions of the test directories that test more, or something else, than their package."""
 
 OPENING: Final = """\
 # File map
@@ -77,11 +68,8 @@ def page() -> str:
 
 def tracked_code() -> dict[str, list[PurePosixPath]]:
     """Return the source files under version control by folder, without the generated messages."""
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
     folders: dict[str, list[PurePosixPath]] = defaultdict(list)
-    for path in map(PurePosixPath, listed):
+    for path in map(PurePosixPath, generated_page.tracked_files()):
         folder = str(path.parent)
         if path.suffix in CODE and not folder.startswith(MESSAGES) and (ROOT / path).exists():
             folders[folder].append(path)
@@ -118,13 +106,13 @@ def section(title: str, paths: list[PurePosixPath]) -> str:
 
 def tests(folders: dict[str, list[PurePosixPath]]) -> str:
     """Return the table of the test directories, and their modules that are not tests."""
-    found = {folder for folder in folders if folder.split("/")[0] == "tests"}
-    if found != set(TESTS):
-        sys.exit(f"TESTS in {Path(__file__).name} has to name just these: {sorted(found)}")
-    rows = [(f"`{folder}/`", text) for folder, text in TESTS.items()]
+    found = sorted(folder for folder in folders if folder.split("/")[0] == "tests")
+    if gone := TESTS.keys() - folders.keys():
+        sys.exit(f"TESTS in {Path(__file__).name} describes {', '.join(sorted(gone))}")
+    rows = [(f"`{folder}/`", description(folder)) for folder in found]
     helpers = [
         (f"`{path}`", sentence(path))
-        for folder in sorted(found)
+        for folder in found
         for path in folders[folder]
         if not path.name.startswith("test_") and path.name != "__init__.py"
     ]
@@ -138,10 +126,18 @@ def tests(folders: dict[str, list[PurePosixPath]]) -> str:
     )
 
 
+def description(folder: str) -> str:
+    """Return the description of a test directory."""
+    package = folder.replace("tests", PACKAGE, 1)
+    if folder not in TESTS and not (ROOT / package).is_dir():
+        sys.exit(f"TESTS in {Path(__file__).name} has to describe {folder}")
+    return TESTS.get(folder, f"Of `{package}/`.")
+
+
 def sentence(path: PurePosixPath) -> str:
     """Return the first paragraph of a file's docstring, on one line."""
     source = (ROOT / path).read_text("utf-8")
-    if path.suffix == ".pyx":
+    if path.suffix != ".py":
         docstring = re.search(r'"""(.*?)"""', source, re.DOTALL)
         text = "" if docstring is None else docstring[1]
     else:

@@ -121,11 +121,7 @@ def is_struct(type_name: str) -> bool:
 
 
 def read_definitions(jar: Path) -> list[Definition]:
-    """Read all message definitions of the jar, in the order of their names.
-
-    Raises:
-        SystemExit: the jar has no message definitions.
-    """
+    """Read all message definitions of the jar, in the order of their names."""
     with zipfile.ZipFile(jar) as archive:
         names = [n for n in archive.namelist() if re.fullmatch(rf"{DEFINITIONS}\w+\.json", n)]
         texts = [archive.read(name).decode() for name in sorted(names)]

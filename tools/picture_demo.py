@@ -17,8 +17,6 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
@@ -27,8 +25,9 @@ from kafka_async.cli import terminal
 from kafka_async.cli.demo.report import Report
 from kafka_async.cli.demo.result import Plan, Result
 from kafka_async.cli.demo.run import Demo
+from tools.generated_page import DOCS
 
-PICTURE: Final = Path(__file__).resolve().parent.parent / "docs" / "images" / "demo.svg"
+PICTURE: Final = DOCS / "images" / "demo.svg"
 WIDTH: Final = 84
 # The picture must not load a web font; it uses a font of the viewer instead.
 FONT_FACE: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)

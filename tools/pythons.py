@@ -14,7 +14,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tools.generated_page import ROOT
+
 OLDEST_MINOR = 11
 PRINT_VERSION = (
     "import sys, ensurepip, venv; print('%d.%d' % sys.version_info[:2], sys.version_info[3])"

@@ -7,7 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tools.generated_page import ROOT
+
 BIN = Path(sys.executable).parent
 CHECKS = {
     "ruff check": ["ruff", "check", "--quiet", "."],

@@ -26,22 +26,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from pythons import find_pythons, make_environment
-from test_results import RESULTS, StageResult, Summary, print_slowest, read_results
+from kafka_async.testing.environment import in_ci
+from tools.pythons import find_pythons, make_environment
+from tools.test_results import RESULTS, Summary, print_slowest
 
 OLDER_BROKERS = "apache-3.9.1,apache-4.3.1"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Run of pytest: the selected tests, the kernel and the event loop.
-
-    The last line names the `group` and the `variant`, for example "unit on python/asyncio".
-    """
+    """Run of pytest; the last line names `group` and `variant`, as "unit on python/asyncio"."""
 
     name: str
     group: str
@@ -74,11 +70,8 @@ SLOW = "slow and not foreign and not spark"
 SPARK = "spark and slow and not foreign"
 ANY_BROKER = "any_broker and not slow"
 CPU_BOUND = [
-    f"tests/{name}"
-    for name in (
-        *("conformance", "contract", "embedded", "fairness"),
-        *("fuzz", "hostile", "protocol", "tools"),
-    )
+    *("tests/conformance", "tests/contract", "tests/embedded", "tests/fairness"),
+    *("tests/fuzz", "tests/hostile", "tests/protocol", "tests/tools"),
 ]
 """Directories whose slow tests use one core; the others mostly wait for processes."""
 STEPS: Mapping[str, Sequence[Step]] = {
@@ -117,7 +110,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Runs the whole suite.")
     parser.add_argument("kind", nargs="?", default="normal", choices=STEPS)
     kind = parser.parse_args().kind
-    signal.signal(signal.SIGTERM, exit_on_signal)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     seed = os.environ.get("KAFKA_ASYNC_TEST_SEED") or str(random.SystemRandom().randrange(2**32))
     shutil.rmtree(RESULTS / kind, ignore_errors=True)
     summary = Summary(kind)
@@ -126,20 +119,17 @@ def main() -> int:
         stages = [stage for stage in step.stages if stage.kernel != "c" or compiled_kernel(stage)]
         if len(stages) < len(step.stages):
             summary.missing.append("compiled kernel (install a C compiler, then make clean test)")
-        for stage, result in zip(stages, run(stages, kind, seed, limit(step)), strict=True):
-            summary.add(stage.group, stage.variant, result)
+        for stage, failed in zip(stages, run(stages, kind, seed, limit(step)), strict=True):
+            report = report_of(stage, kind)
+            summary.add(stage.name, stage.group, stage.variant, report, failed=failed)
     print_slowest(summary.durations)
     summary.write()
     return conclude(summary)
 
 
-def exit_on_signal(number: int, frame: object) -> NoReturn:
-    """Exit with the ordinary clean-up after a signal."""
-    sys.exit(128 + number)
-
-
-def in_ci() -> bool:
-    return os.environ.get("CI", "").lower() in {"true", "1"}
+def report_of(stage: Stage, kind: str) -> Path:
+    """Return the file of a stage's JUnit report."""
+    return RESULTS / kind / f"{stage.name}.xml"
 
 
 def limit(step: Step) -> float | None:
@@ -148,10 +138,7 @@ def limit(step: Step) -> float | None:
 
 
 def other_pythons(summary: Summary) -> list[Step]:
-    """Make environments for other Python versions; return the steps of their unit tests.
-
-    Each runs with the compiled kernel, alternately on uvloop and asyncio.
-    """
+    """Make environments for other Python versions; return the steps of their unit tests."""
     stages: list[Stage] = []
     for number, (version, interpreter) in enumerate(find_pythons().items()):
         print(f"\n--- the environment of Python {version} ---", flush=True)
@@ -179,13 +166,13 @@ def other_pythons(summary: Summary) -> list[Step]:
     ]
 
 
-def run(stages: Sequence[Stage], group: str, seed: str, minutes: float | None) -> list[StageResult]:
-    """Run stages at the same time, each in a process; end them at the time limit, if any."""
+def run(stages: Sequence[Stage], kind: str, seed: str, minutes: float | None) -> list[bool]:
+    """Run stages at the same time until the time limit; return True for each that failed."""
     running: list[Running] = []
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     try:
         for stage in stages:
-            running += [start(stage, group, seed, shown=not running)]
+            running += [start(stage, kind, seed, shown=not running)]
         return [finish(each, deadline) for each in running]
     except BaseException:
         for each in running:
@@ -198,31 +185,30 @@ class Running:
     """Running stage; `output` collects what it prints, None if that is printed directly."""
 
     stage: Stage
-    report: Path
     process: subprocess.Popen[bytes]
     output: IO[bytes] | None
 
 
-def start(stage: Stage, group: str, seed: str, *, shown: bool) -> Running:
+def start(stage: Stage, kind: str, seed: str, *, shown: bool) -> Running:
     """Start a stage; its output is `shown` directly, or else when it has ended."""
-    report = RESULTS / group / f"{stage.name}.xml"
-    command = [stage.python, "-m", "pytest", "-m", stage.select, f"--junitxml={report}"]
+    command = [stage.python, "-m", "pytest", "-m", stage.select, *stage.arguments]
     command += ["--kafka-backend", stage.backends, "-o", "junit_duration_report=total"]
+    command += [f"--junitxml={report_of(stage, kind)}"]
     output = None if shown else tempfile.TemporaryFile()  # noqa: SIM115  # closed by `finish`
     if shown:
         print(f"\n--- {stage.name} ---", flush=True)
     process = subprocess.Popen(
-        [*command, *stage.arguments],
+        command,
         env=environment(stage, seed),
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=None if output is None else subprocess.STDOUT,
     )
-    return Running(stage, report, process, output)
+    return Running(stage, process, output)
 
 
-def finish(running: Running, deadline: float | None) -> StageResult:
-    """Wait for a stage; at the deadline, end it and report a failure."""
+def finish(running: Running, deadline: float | None) -> bool:
+    """Wait for a stage, and end it at the deadline; return True if it failed."""
     stage, process = running.stage, running.process
     try:
         status = process.wait(None if deadline is None else max(1, deadline - time.monotonic()))
@@ -236,7 +222,7 @@ def finish(running: Running, deadline: float | None) -> StageResult:
         with running.output as output:
             shutil.copyfileobj(output, sys.stdout.buffer)
         sys.stdout.flush()
-    return read_results(stage.name, running.report, failed=status != 0)
+    return status != 0
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -266,19 +252,16 @@ def compiled_kernel(stage: Stage) -> bool:
 
 def conclude(summary: Summary) -> int:
     """Print the last line; return the exit status."""
-    ran = summary.ran_on
     missing = f"not run: {', '.join(summary.missing)}" if summary.missing else ""
     if summary.failed_stages:
-        stages = ", ".join(summary.failed_stages)
-        print("; ".join(filter(None, [f"failed: {stages}", f"ran: {ran}", missing])))
+        failed = f"failed: {', '.join(summary.failed_stages)}"
+        print("; ".join(filter(None, [failed, f"ran: {summary.ran_on}", missing])))
         return 1
     if not missing:
-        print(f"passed: {ran}")
+        print(f"passed: {summary.ran_on}")
         return 0
-    strict = in_ci()
-    print(f"ran: {ran}")
-    print(f"{'failed' if strict else 'passed'}; {missing}")
-    return 1 if strict else 0
+    print(f"ran: {summary.ran_on}\n{'failed' if in_ci() else 'passed'}; {missing}")
+    return int(in_ci())
 
 
 if __name__ == "__main__":

@@ -12,46 +12,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-RESULTS = Path(__file__).parent.parent / "artifacts" / "test-results"
+from tools.generated_page import ROOT
+
+RESULTS = ROOT / "artifacts" / "test-results"
 MAX_SLOWEST = 10
-
-
-@dataclass
-class StageResult:
-    """Results of a stage: counts, seconds by test, backends, and missing requirements."""
-
-    name: str
-    failed: bool
-    passes: int = 0
-    failures: int = 0
-    durations: dict[str, float] = field(default_factory=dict[str, float])
-    backends: list[str] = field(default_factory=list[str])
-    missing: list[str] = field(default_factory=list[str])
-
-
-def read_results(name: str, report: Path, *, failed: bool) -> StageResult:
-    """Read pytest's JUnit report; a failed stage without a report counts as one failure."""
-    result = StageResult(name, failed)
-    try:
-        root = ET.parse(report).getroot()
-    except (OSError, ET.ParseError):
-        return StageResult(name, failed, failures=1 if failed else 0)
-    for case in root.iter("testcase"):
-        if case.find("failure") is not None or case.find("error") is not None:
-            result.failures += 1
-        elif case.find("skipped") is None:
-            result.passes += 1
-        test = f"{name}: {case.get('classname')}.{case.get('name')}"
-        result.durations[test] = result.durations.get(test, 0) + float(case.get("time", 0))
-    for row in root.iter("property"):
-        into = {"kafka_backend": result.backends, "not_run": result.missing}.get(
-            row.get("name", "")
-        )
-        if into is not None:
-            into.append(row.get("value", ""))
-    if failed and not result.failures:
-        result.failures = 1
-    return result
 
 
 @dataclass
@@ -75,17 +39,35 @@ class Summary:
         ]
         return "; ".join(words)
 
-    def add(self, group: str, variant: str, result: StageResult) -> None:
-        """Add a stage of a group; `variant` is its kernel and loop, if any."""
-        self.passes += result.passes
-        self.failures += result.failures
-        self.durations.update(result.durations)
-        if result.passes or result.failures:
-            variants = self.ran.setdefault(group, [])
-            variants += [one for one in (variant, *result.backends) if one and one not in variants]
-        self.missing += [one for one in result.missing if one not in self.missing]
-        if result.failed:
-            self.failed_stages.append(result.name)
+    def add(self, stage: str, group: str, variant: str, report: Path, *, failed: bool) -> None:
+        """Add pytest's JUnit report of a stage, which is missing if pytest did not end.
+
+        Failing without a failed test is one failure.
+        """
+        try:
+            root = ET.parse(report).getroot()
+        except (OSError, ET.ParseError):
+            root = ET.Element("testsuites")
+        passes = failures = 0
+        for case in root.iter("testcase"):
+            if case.find("failure") is not None or case.find("error") is not None:
+                failures += 1
+            elif case.find("skipped") is None:
+                passes += 1
+            test = f"{stage}: {case.get('classname')}.{case.get('name')}"
+            self.durations[test] = self.durations.get(test, 0) + float(case.get("time", 0))
+        failures = failures or int(failed)
+        self.passes += passes
+        self.failures += failures
+        properties = [(row.get("name"), row.get("value", "")) for row in root.iter("property")]
+        variants = [variant, *(value for name, value in properties if name == "kafka_backend")]
+        missing = [value for name, value in properties if name == "not_run"]
+        if passes or failures:
+            ran = self.ran.setdefault(group, [])
+            ran += [one for one in variants if one and one not in ran]
+        self.missing += [one for one in missing if one not in self.missing]
+        if failed:
+            self.failed_stages.append(stage)
 
     def write(self) -> None:
         """Write the summary to a file for .ci/run."""
@@ -102,26 +84,18 @@ def print_slowest(durations: dict[str, float]) -> None:
 
 
 def main(failed_parts: Iterable[str]) -> int:
-    """Add up the summaries of the last runs, and print the sum; return the exit status.
-
-    Args:
-        failed_parts: failed parts of the CI run; one without failed tests counts as one failure.
-    """
-    passes = failures = 0
-    durations: dict[str, float] = {}
-    reported: set[str] = set()
-    for name in ("normal", "slow"):
+    """Add up the last runs and `failed_parts`, and print the sum; return the exit status."""
+    summaries: dict[str, Summary] = {}
+    for part, name in (("test", "normal"), ("test-slow", "slow")):
         try:
-            facts = json.loads((RESULTS / f"{name}.json").read_text())
+            summaries[part] = Summary(**json.loads((RESULTS / f"{name}.json").read_text()))
         except OSError:
             continue
-        summary = Summary(**facts)
-        passes += summary.passes
-        failures += summary.failures
-        durations.update(summary.durations)
-        if summary.failures:
-            reported.add({"normal": "test", "slow": "test-slow"}[name])
+    reported = {part for part, summary in summaries.items() if summary.failures}
+    passes = sum(summary.passes for summary in summaries.values())
+    failures = sum(summary.failures for summary in summaries.values())
     failures += len(set(failed_parts) - reported)
+    durations = {test: s for each in summaries.values() for test, s in each.durations.items()}
     print_slowest(durations)
     print(f"\n{passes} passed, {failures} failed")
     return 1 if failures else 0

@@ -8,54 +8,29 @@ buffer's time-out of at least 0.1 seconds would.
 from __future__ import annotations
 
 import asyncio
-import struct
 from contextlib import asynccontextmanager
-from itertools import cycle, islice
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.aio import AIOConsumer, AIOProducer
 
 from benchmarks import payload
-from benchmarks.peers.asyncio_pacing import paced, round_trips
-from benchmarks.peers.confluent_settings import (
+from benchmarks.peers.asyncio_peer import AsyncioPeer, in_lists
+from benchmarks.peers.confluent_peer import (
     PATIENCE,
     READ_AT_ONCE,
-    consumer_settings,
-    producer_settings,
+    consumer_options,
+    producer_options,
     value_of,
     weigh_all,
 )
-from benchmarks.peers.reading import weigh
-from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
+from benchmarks.peers.task import Task, main
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
-TIME = struct.Struct(">d")
-FLUSH = 0.005
+FLUSH: Final = 0.005
 """Time-out of each flush in seconds, in tasks that flush continuously."""
-
-
-def _settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
-    """Return the options of librdkafka, with delivery reports, which complete the futures."""
-    return producer_settings(task, linger_ms, reports=True)
-
-
-@asynccontextmanager
-async def _producer(
-    task: Task, settings: dict[str, Any], batch_size: int = 1_000
-) -> AsyncGenerator[AIOProducer]:
-    options = {"bootstrap.servers": task.bootstrap, **settings}
-    producer = AIOProducer(options, batch_size=batch_size) if task.tuned else AIOProducer(options)
-    try:
-        sent = await producer.produce(task.topic, payload.WARM_UP)
-        await producer.flush()
-        await sent
-        yield producer
-    finally:
-        await producer.close()
 
 
 @asynccontextmanager
@@ -73,31 +48,8 @@ async def _flushed(producer: AIOProducer) -> AsyncGenerator[None]:
         task.cancel()
 
 
-async def produce(task: Task) -> Figures:
-    """Send all records, and wait until they are acknowledged."""
-    send, batch_size, linger_ms = _WAYS[task.way]
-    settings = _settings(task, linger_ms)
-    values = payload.values(task.size, compressible=task.compression != "none")
-    async with _producer(task, settings, batch_size) as producer:
-        with Stopwatch() as watch:
-            await send(producer, task, islice(cycle(values), task.records))
-            await producer.flush()
-    settings |= {"batch_size": batch_size} if task.tuned else {}
-    return Figures(watch.seconds, watch.cpu_seconds, task.records, settings=settings)
-
-
-async def _enqueue(producer: AIOProducer, task: Task, values: Iterator[bytes]) -> None:
-    produce, topic = producer.produce, task.topic
-    if task.keyed:
-        for value, key in zip(values, cycle(payload.keys()), strict=False):
-            await produce(topic, value, key)
-    else:
-        for value in values:
-            await produce(topic, value)
-
-
-async def _send(producer: AIOProducer, task: Task, values: Iterator[bytes]) -> None:
-    produce, topic = producer.produce, task.topic
+async def _send(producer: AIOProducer, task: Task) -> None:
+    produce, topic, values = producer.produce, task.topic, task.values()
 
     async def client() -> None:
         for value in values:
@@ -107,120 +59,84 @@ async def _send(producer: AIOProducer, task: Task, values: Iterator[bytes]) -> N
         await asyncio.gather(*(client() for _ in range(task.concurrency)))
 
 
-# The function, the records per call of librdkafka, and linger_ms.
-_WAYS: dict[str, tuple[Callable[..., Awaitable[None]], int, int]] = {
-    "enqueue": (_enqueue, 1_000, 5),
-    "send": (_send, 500, 0),
-}
+async def _poll(consumer: AIOConsumer, task: Task, wanted: int) -> tuple[int, int]:
+    messages = await consumer.consume(min(READ_AT_ONCE, wanted), PATIENCE)
+    return len(messages), weigh_all(messages, task.weigh)
 
 
-@asynccontextmanager
-async def _consumer(task: Task, settings: dict[str, Any]) -> AsyncGenerator[AIOConsumer]:
-    """Connect without an assignment, which would start fetching."""
-    consumer = AIOConsumer({"bootstrap.servers": task.bootstrap, **settings}, max_workers=2)
-    try:
-        await consumer.list_topics(task.topic, timeout=PATIENCE)
-        yield consumer
-    finally:
-        await consumer.close()
-
-
-async def _assign(consumer: AIOConsumer, task: Task) -> None:
-    numbers = range(task.partitions)
-    await consumer.assign([TopicPartition(task.topic, number, 0) for number in numbers])
-
-
-async def consume(task: Task) -> Figures:
-    """Read from the beginning; the measurement starts before the assignment."""
-    settings = consumer_settings(task)
-    read = _READS[task.way]
-    async with _consumer(task, settings) as consumer:
-        with Stopwatch() as watch:
-            await _assign(consumer, task)
-            count, total = await read(consumer, task)
-    checksum = total if task.verify else None
-    return Figures(watch.seconds, watch.cpu_seconds, count, checksum, settings=settings)
-
-
-async def _read_lists(consumer: AIOConsumer, task: Task) -> tuple[int, int]:
-    fetch, count, total, touch = consumer.consume, 0, 0, weigh(task)
-    while count < task.records:
-        messages = await fetch(min(READ_AT_ONCE, task.records - count), PATIENCE)
-        if not messages:
-            raise TimeoutError(f"{count} of {task.records} records, then none for {PATIENCE:g} s")
-        count += len(messages)
-        total += weigh_all(messages, touch)
-    return count, total
-
-
-async def _read_one_by_one(consumer: AIOConsumer, task: Task) -> tuple[int, int]:
-    poll, total, touch = consumer.poll, 0, weigh(task)
+async def _iterate(consumer: AIOConsumer, task: Task) -> tuple[int, int]:
+    poll, weigh = consumer.poll, task.weigh
+    total = 0
     for number in range(task.records):
         message = await poll(PATIENCE)
         if message is None or message.error():
             raise RuntimeError(f"record {number}: {message and message.error()}")
-        total += touch(message.value())
+        total += weigh(message.value())
     return task.records, total
 
 
-_READS = {"poll": _read_lists, "iterate": _read_one_by_one}
+class ConfluentAsyncioPeer(AsyncioPeer):
+    """Peer with confluent-kafka's asyncio clients."""
 
+    reads = {"poll": in_lists(_poll), "iterate": _iterate}  # noqa: RUF012
 
-async def round_trip(task: Task) -> Figures:
-    """Send records one after the other, waiting for each future."""
-    settings = _settings(task, linger_ms=0)
-    values = islice(cycle(payload.values(task.size)), task.records)
-    async with _producer(task, settings) as producer:
+    def producer_options(self, task: Task, linger_ms: int = 0) -> dict[str, Any]:
+        """Return the options of librdkafka, with delivery reports, and the records per call."""
+        options = producer_options(task, linger_ms, reports=True)
+        if task.tuned:
+            by_kind = {"end_to_end": 1, "round_trip": 1_000}
+            options["batch_size"] = by_kind.get(task.kind, 500 if task.way == "send" else 1_000)
+        return options
 
-        async def send(value: bytes) -> None:
-            sent = await producer.produce(task.topic, value)
+    def consumer_options(self, task: Task) -> dict[str, Any]:
+        return consumer_options(task)
+
+    @asynccontextmanager
+    async def producer(self, task: Task, options: dict[str, Any]) -> AsyncGenerator[AIOProducer]:
+        given = {"bootstrap.servers": task.bootstrap, **options}
+        batch_size = given.pop("batch_size", None)
+        own: dict[str, Any] = {} if batch_size is None else {"batch_size": batch_size}
+        producer = AIOProducer(given, **own)
+        try:
+            sent = await producer.produce(task.topic, payload.WARM_UP)
+            await producer.flush()
+            await sent
+            yield producer
+        finally:
+            await producer.close()
+
+    @asynccontextmanager
+    async def consumer(self, task: Task, options: dict[str, Any]) -> AsyncGenerator[AIOConsumer]:
+        given = {"bootstrap.servers": task.bootstrap, **options}
+        consumer = AIOConsumer(given, max_workers=2)
+        try:
+            await consumer.list_topics(task.topic, timeout=PATIENCE)
+            yield consumer
+        finally:
+            await consumer.close()
+
+    async def assign(self, consumer: AIOConsumer, task: Task) -> None:
+        numbers = range(task.partitions)
+        await consumer.assign([TopicPartition(task.topic, number, 0) for number in numbers])
+
+    def send_call(self, producer: AIOProducer) -> Callable[..., Awaitable[object]]:
+        async def send(topic: str, value: bytes) -> None:
+            sent = await producer.produce(topic, value)
             await producer.flush()
             await sent
 
-        with Stopwatch() as watch:
-            taken = await round_trips(send, values, task)
-    latency = percentiles(taken)
-    return Figures(
-        watch.seconds, watch.cpu_seconds, len(taken), latency_us=latency, settings=settings
-    )
+        return send
 
+    def enqueue_call(self, producer: AIOProducer) -> Callable[..., Awaitable[object]]:
+        return producer.produce
 
-async def end_to_end(task: Task) -> Figures:
-    """Send at a rate and receive in this process; each value begins with the time of sending."""
-    sending = _settings(task, linger_ms=0)
-    reading = consumer_settings(task)
-    values = islice(cycle(payload.values(task.size)), task.records)
-    taken: list[float] = []
-    async with _producer(task, sending, 1) as producer, _consumer(task, reading) as consumer:
-        await _assign(consumer, task)
-        value_of(await consumer.poll(PATIENCE))  # the warm-up record
+    def send_all(self, producer: AIOProducer, task: Task) -> Awaitable[object]:
+        return _send(producer, task) if task.way == "send" else super().send_all(producer, task)
 
-        async def receive() -> None:
-            while len(taken) < task.records:
-                value = value_of(await consumer.poll(PATIENCE))
-                taken.append(perf_counter() - TIME.unpack_from(value)[0])
+    async def received(self, consumer: AIOConsumer) -> AsyncIterator[bytes]:
+        while True:
+            yield value_of(await consumer.poll(PATIENCE))
 
-        with Stopwatch() as watch:
-            receiver = asyncio.create_task(receive())
-            async for value in paced(values, task.rate):
-                timed = TIME.pack(perf_counter()) + value[TIME.size :]
-                await producer.produce(task.topic, timed)
-            await receiver
-    return Figures(
-        watch.seconds,
-        watch.cpu_seconds,
-        len(taken),
-        latency_us=percentiles(taken),
-        settings=sending | reading,
-    )
-
-
-RUNS = {
-    "produce": produce,
-    "consume": consume,
-    "round_trip": round_trip,
-    "end_to_end": end_to_end,
-}
 
 if __name__ == "__main__":
-    main(RUNS)
+    main(ConfluentAsyncioPeer())

@@ -3,165 +3,99 @@
 from __future__ import annotations
 
 import importlib
-import threading
-import time
-from itertools import cycle, islice
-from typing import Any
+from contextlib import closing, contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import payload
-from benchmarks.peers.paced import paced
-from benchmarks.peers.reading import weigh
-from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
+from benchmarks.peers.blocking_peer import BlockingPeer, in_lists
+from benchmarks.peers.task import Task, main, weigh_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
 
 kafka: Any = importlib.import_module("kafka")
 
-PATIENCE = 60.0
-PATIENCE_MS = 60_000
-
+PATIENCE: Final = 60.0
 # More records per poll, larger fetches and larger batches are not faster.
-FAST_PRODUCER = {"batch_size": 131_072, "metrics_enabled": False}
-FAST_CONSUMER = {"metrics_enabled": False}
+FAST_PRODUCER: Final = {"batch_size": 131_072, "metrics_enabled": False}
+FAST_CONSUMER: Final = {"metrics_enabled": False}
 
 
-def producer_settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
-    """Return the options of a producer, idempotent by default, without the cluster's address."""
-    settings: dict[str, Any] = {"acks": "all"}
-    if task.compression != "none":
-        settings["compression_type"] = task.compression
-    return settings | (FAST_PRODUCER | {"linger_ms": linger_ms} if task.tuned else {})
+def _poll(consumer: Any, task: Task, _: int) -> tuple[int, int]:
+    found = consumer.poll(PATIENCE * 1_000)
+    weights = [weigh_values(records, task.weigh) for records in found.values()]
+    return sum(map(len, found.values())), sum(weights)
 
 
-def consumer_settings(task: Task) -> dict[str, Any]:
-    """Return the options of a consumer, without the cluster's address."""
-    return FAST_CONSUMER if task.tuned else {}
+def _iterate(consumer: Any, task: Task) -> tuple[int, int]:
+    return task.records, weigh_values(islice(consumer, task.records), task.weigh)
 
 
-def _producer(task: Task, settings: dict[str, Any]) -> Any:
-    producer = kafka.KafkaProducer(bootstrap_servers=task.bootstrap, **settings)
-    producer.send(task.topic, payload.WARM_UP).get(PATIENCE)
-    return producer
+class KafkaPythonPeer(BlockingPeer):
+    """Peer with kafka-python's clients."""
 
+    reads = {"poll": in_lists(_poll), "iterate": _iterate}  # noqa: RUF012
 
-def produce(task: Task) -> Figures:
-    """Send all records, and wait until they are acknowledged."""
-    settings = producer_settings(task)
-    producer = _producer(task, settings)
-    values = payload.values(task.size, compressible=task.compression != "none")
-    source = islice(cycle(values), task.records)
-    send, topic = producer.send, task.topic
-    with Stopwatch() as watch:
+    def producer_options(self, task: Task, linger_ms: int = 0) -> dict[str, Any]:
+        """Return the options of a producer, which is idempotent by default."""
+        options: dict[str, Any] = {"acks": "all"}
+        if task.compression != "none":
+            options["compression_type"] = task.compression
+        return options | (FAST_PRODUCER | {"linger_ms": linger_ms} if task.tuned else {})
+
+    def consumer_options(self, task: Task) -> dict[str, Any]:
+        return dict(FAST_CONSUMER) if task.tuned else {}
+
+    @contextmanager
+    def producer(self, task: Task, options: dict[str, Any]) -> Generator[Any]:
+        with closing(kafka.KafkaProducer(bootstrap_servers=task.bootstrap, **options)) as producer:
+            producer.send(task.topic, payload.WARM_UP).get(PATIENCE)
+            yield producer
+
+    @contextmanager
+    def consumer(self, task: Task, options: dict[str, Any]) -> Generator[Any]:
+        with closing(kafka.KafkaConsumer(bootstrap_servers=task.bootstrap, **options)) as consumer:
+            partitions = [kafka.TopicPartition(task.topic, n) for n in range(task.partitions)]
+            consumer.assign(partitions)  # it fetches only when it is polled
+            consumer.seek_to_beginning()
+            for partition in partitions:
+                consumer.position(partition)
+            yield consumer
+
+    @contextmanager
+    def group_consumer(self, task: Task) -> Generator[Any]:
+        options = {"group_id": task.topic, "auto_offset_reset": "earliest"}
+        options["bootstrap_servers"] = task.bootstrap
+        with closing(kafka.KafkaConsumer(task.topic, **options)) as consumer:
+            yield consumer
+
+    def assign(self, consumer: Any, task: Task) -> None:
+        """Do nothing: `consumer` has assigned the partitions, and polling starts fetching."""
+
+    def send_all(self, producer: Any, task: Task) -> int:
+        send, topic = producer.send, task.topic
         if task.keyed:
-            for value, key in zip(source, cycle(payload.keys()), strict=False):
+            for value, key in task.pairs():
                 send(topic, value, key)
         else:
-            for value in source:
+            for value in task.values():
                 send(topic, value)
         producer.flush(PATIENCE)
-    producer.close()
-    return Figures(watch.seconds, watch.cpu_seconds, task.records, settings=settings)
+        return task.records
 
+    def send_call(self, producer: Any, topic: str) -> Callable[[bytes], object]:
+        return lambda value: producer.send(topic, value).get(PATIENCE)
 
-def _consumer(task: Task, settings: dict[str, Any]) -> Any:
-    """Return a connected consumer with an assignment; it fetches only when it is polled."""
-    consumer = kafka.KafkaConsumer(bootstrap_servers=task.bootstrap, **settings)
-    partitions = [kafka.TopicPartition(task.topic, number) for number in range(task.partitions)]
-    consumer.assign(partitions)
-    consumer.seek_to_beginning()
-    for partition in partitions:
-        consumer.position(partition)
-    return consumer
+    def enqueue(self, producer: Any, topic: str, value: bytes) -> None:
+        producer.send(topic, value)
 
+    def receive(self, consumer: Any) -> bytes:
+        return next(consumer).value
 
-def consume(task: Task) -> Figures:
-    """Read the records of the task from the beginning."""
-    settings = consumer_settings(task)
-    consumer = _consumer(task, settings)
-    read = _READS[task.way]
-    with Stopwatch() as watch:
-        count, total = read(consumer, task)
-    consumer.close()
-    checksum = total if task.verify else None
-    return Figures(watch.seconds, watch.cpu_seconds, count, checksum, settings=settings)
+    def poll(self, consumer: Any, seconds: float) -> bool:
+        return bool(consumer.poll(timeout_ms=seconds * 1_000))
 
-
-def _read_lists(consumer: Any, task: Task) -> tuple[int, int]:
-    poll, count, total, touch = consumer.poll, 0, 0, weigh(task)
-    while count < task.records:
-        lists = poll(PATIENCE_MS)
-        if not lists:
-            raise TimeoutError(f"{count} of {task.records} records, then none for {PATIENCE:g} s")
-        for records in lists.values():
-            count += len(records)
-            for record in records:
-                total += touch(record.value)
-    return count, total
-
-
-def _read_one_by_one(consumer: Any, task: Task) -> tuple[int, int]:
-    total, touch = 0, weigh(task)
-    for record in islice(consumer, task.records):
-        total += touch(record.value)
-    return task.records, total
-
-
-_READS = {"poll": _read_lists, "iterate": _read_one_by_one}
-
-
-def round_trip(task: Task) -> Figures:
-    """Send records one after the other, waiting for each future."""
-    settings = producer_settings(task, linger_ms=0)
-    producer = _producer(task, settings)
-    value, taken = payload.values(task.size)[0], list[float]()
-    send, topic = producer.send, task.topic
-    with Stopwatch() as watch:
-        for _ in paced(task.records, task.rate, start=task.start):
-            begin = time.perf_counter()
-            send(topic, value).get(PATIENCE)
-            taken.append(time.perf_counter() - begin)
-    producer.close()
-    latency = percentiles(taken)
-    return Figures(
-        watch.seconds, watch.cpu_seconds, task.records, latency_us=latency, settings=settings
-    )
-
-
-def end_to_end(task: Task) -> Figures:
-    """Send in this thread and receive in another; each value begins with the time of sending."""
-    sending, reading = producer_settings(task, linger_ms=0), consumer_settings(task)
-    producer = _producer(task, sending)
-    consumer = _consumer(task, reading)
-    next(consumer)  # the warm-up record
-    ending = payload.values(task.size)[0][8:]
-    taken: list[float] = []
-
-    def receive() -> None:
-        for record in islice(consumer, task.records):
-            now = time.perf_counter_ns()
-            taken.append((now - int.from_bytes(record.value[:8], "big")) / 1e9)
-
-    reader = threading.Thread(target=receive, daemon=True)
-    reader.start()
-    with Stopwatch() as watch:
-        for _ in paced(task.records, task.rate):
-            producer.send(task.topic, time.perf_counter_ns().to_bytes(8, "big") + ending)
-        reader.join()
-    producer.close()
-    consumer.close()
-    return Figures(
-        watch.seconds,
-        watch.cpu_seconds,
-        len(taken),
-        latency_us=percentiles(taken),
-        settings=sending | reading,
-    )
-
-
-RUNS = {
-    "produce": produce,
-    "consume": consume,
-    "round_trip": round_trip,
-    "end_to_end": end_to_end,
-}
 
 if __name__ == "__main__":
-    main(RUNS)
+    main(KafkaPythonPeer())

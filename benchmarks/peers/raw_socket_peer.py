@@ -6,14 +6,16 @@ parse records, and fails on the first error without a retry.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import payload
-from benchmarks.peers.paced import paced
-from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
+from benchmarks.peers.blocking_peer import round_trips
+from benchmarks.peers.task import Figures, Stopwatch, Task, main
+from kafka_async import Producer
 from kafka_async.protocol.header import decode_response, encode_request
 from kafka_async.protocol.messages.fetch import (
     FetchPartition,
@@ -35,25 +37,19 @@ if TYPE_CHECKING:
 
     from kafka_async.protocol.message import Request
 
-BATCH_BYTES = 131_072
-RECORD_BYTES = 20
-"""Maximum bytes of a record besides its key and value."""
-IN_FLIGHT = 5
+BATCH_BYTES: Final = 131_072
+RECORD_BYTES: Final = 20
+"""Maximum bytes of a record besides its value."""
+IN_FLIGHT: Final = 5
 PRODUCE, FETCH = 12, 12
 """Last versions with topic names instead of ids."""
-FETCH_BYTES = 52_428_800
-PARTITION_BYTES = 1_048_576
-PATIENCE = 60.0
-NOT_YET = (3, 5, 6)
-"""Errors of a partition that is being created: unknown, no leader, not the leader."""
+FETCH_BYTES: Final = 52_428_800
+PARTITION_BYTES: Final = 1_048_576
+PATIENCE: Final = 60.0
 
 
 class RefusedError(RuntimeError):
-    """The response of the broker has the error `code`."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(f"{message}: error {code}")
-        self.code = code
+    """The response of the broker has an error."""
 
 
 class Wire:
@@ -66,6 +62,7 @@ class Wire:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(65_536)
         self.send = self._socket.sendall
+        self.close = self._socket.close
 
     def receive(self) -> memoryview:
         """Return the next response without its size, valid until the next call."""
@@ -85,10 +82,6 @@ class Wire:
                 raise ConnectionError("the broker closed the connection")
             received += count
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._socket.close()
-
 
 def _encode(request: Request[Any], version: int) -> bytes:
     return b"".join(encode_request(request, version, 0, "raw-socket"))
@@ -107,16 +100,11 @@ def _expect_success(buffer: memoryview | bytes) -> None:
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code:
-                raise RefusedError(partition.error_code, f"{topic.name}-{partition.index}")
+                raise RefusedError(f"{topic.name}-{partition.index}: error {partition.error_code}")
 
 
-def _batch(task: Task, first: int, count: int, values: list[bytes], keys: list[bytes]) -> bytes:
-    records = [
-        ProducerRecord(
-            task.topic, values[number % len(values)], keys[number % len(keys)] if keys else None
-        )
-        for number in range(first, first + count)
-    ]
+def _batch(task: Task, values: list[bytes]) -> bytes:
+    records = [ProducerRecord(task.topic, value) for value in values]
     now = int(time.time() * 1000)
     return RecordBatch.build(records, task.compression, timestamp=now).frame()
 
@@ -125,93 +113,32 @@ def requests(task: Task) -> list[bytes]:
     """Return requests with all records, in a batch of at most 128 KiB for each partition.
 
     The number of records per batch is chosen so that the values repeat after some batches: equal
-    requests are the same object, to save memory. With keys, no two requests are equal.
+    requests are the same object, to save memory.
     """
-    values = payload.values(task.size, compressible=task.compression != "none")
-    keys = payload.keys() if task.keyed else []
-    fit = BATCH_BYTES // (task.size + RECORD_BYTES + (len(keys[0]) if keys else 0))
+    values = task.distinct_values
+    fit = BATCH_BYTES // (task.size + RECORD_BYTES)
     each = max(count for count in range(1, max(1, fit) + 1) if len(values) % count == 0)
     known: dict[tuple[int, int], bytes] = {}
     made: list[bytes] = []
     for first in range(0, task.records, each * task.partitions):
         end = min(first + each * task.partitions, task.records)
         same = (first % len(values), end - first)
-        request = known.get(same)
-        if request is None:
-            starts = range(first, end, each)
-            batches = [_batch(task, at, min(each, end - at), values, keys) for at in starts]
-            request = _produce_request(task.topic, dict(enumerate(batches)))
-            if not keys:
-                known[same] = request
-        made.append(request)
+        if same not in known:
+            chunks = [range(at, min(at + each, end)) for at in range(first, end, each)]
+            batches = [_batch(task, [values[n % len(values)] for n in chunk]) for chunk in chunks]
+            known[same] = _produce_request(task.topic, dict(enumerate(batches)))
+        made.append(known[same])
     return made
 
 
-def _warm_up(wire: Wire, task: Task) -> None:
-    """Send a record to each partition, with retries until the broker is the leader of all."""
-    record = ProducerRecord(task.topic, payload.WARM_UP)
-    batch = RecordBatch.build([record], timestamp=int(time.time() * 1000)).frame()
-    begin = time.perf_counter()
-    for partition in range(task.partitions):
-        request = _produce_request(task.topic, {partition: batch})
-        while True:
-            wire.send(request)
-            try:
-                _expect_success(wire.receive())
-            except RefusedError as error:
-                if error.code not in NOT_YET or time.perf_counter() - begin > PATIENCE:
-                    raise
-                time.sleep(0.02)
-            else:
-                break
+async def _warm_up(task: Task) -> None:
+    """Send a record to each partition, which returns when the broker is the leader of all.
 
-
-def produce(task: Task) -> Figures:
-    """Produce with five requests in flight, each with a batch for every partition."""
-    wire = Wire(task.bootstrap)
-    ready = requests(task)
-    _warm_up(wire, task)
-    responses: list[bytes] = []
-    send, receive = wire.send, wire.receive
-    with Stopwatch() as watch:
-        for number, request in enumerate(ready):
-            if number >= IN_FLIGHT:
-                responses.append(bytes(receive()))
-            send(request)
-        while len(responses) < len(ready):
-            responses.append(bytes(receive()))
-    wire.close()
-    for response in responses:
-        _expect_success(response)
-    settings = {"acks": "all", "batch bytes": BATCH_BYTES, "requests in flight": IN_FLIGHT}
-    return Figures(watch.seconds, watch.cpu_seconds, task.records, settings=settings)
-
-
-def round_trip(task: Task) -> Figures:
-    """Send a request with one record, and wait for its response."""
-    wire = Wire(task.bootstrap)
-    record = ProducerRecord(task.topic, payload.values(task.size)[0])
-    batch = RecordBatch.build([record], timestamp=int(time.time() * 1000)).frame()
-    request = _produce_request(task.topic, {0: batch})
-    _warm_up(wire, task)
-    send, receive = wire.send, wire.receive
-    taken: list[float] = []
-    last = b""
-    with Stopwatch() as watch:
-        for _ in paced(task.records, task.rate, start=task.start):
-            begin = time.perf_counter()
-            send(request)
-            last = receive()
-            taken.append(time.perf_counter() - begin)
-    _expect_success(last)
-    wire.close()
-    return Figures(
-        watch.seconds,
-        watch.cpu_seconds,
-        task.records,
-        latency_us=percentiles(taken),
-        settings={"acks": "all"},
-    )
+    It needs our Producer, whose modules are therefore part of this peer's peak memory.
+    """
+    async with Producer(task.bootstrap) as producer:
+        for partition in range(task.partitions):
+            await producer.send(task.topic, payload.WARM_UP, partition=partition)
 
 
 @dataclass
@@ -249,12 +176,10 @@ class Reading:
     def advance(self, buffer: memoryview) -> None:
         """Advance the offsets over the batches of a response."""
         _, response = decode_response(buffer, FetchResponse, FETCH)
-        if response.error_code:
-            raise RefusedError(response.error_code, "fetch")
         for topic in response.responses:
             for partition in topic.partitions:
-                if partition.error_code:
-                    raise RefusedError(partition.error_code, "fetch")
+                if code := response.error_code or partition.error_code:
+                    raise RefusedError(f"fetch: error {code}")
                 self._advance(partition.partition_index, memoryview(partition.records or b""))
 
     def _advance(self, partition: int, records: memoryview) -> None:
@@ -271,25 +196,60 @@ class Reading:
             self.offsets[partition] = header.base_offset + header.last_offset_delta + 1
 
 
-def consume(task: Task) -> Figures:
-    """Fetch all partitions repeatedly, reading only the headers of batches."""
-    wire = Wire(task.bootstrap)
-    reading = Reading(task.topic, [0] * task.partitions, task.verify)
-    with Stopwatch() as watch:
-        while reading.count < task.records:
-            wire.send(reading.request())
-            reading.advance(wire.receive())
-    wire.close()
-    return Figures(
-        watch.seconds,
-        watch.cpu_seconds,
-        reading.count,
-        reading.checksum if task.verify else None,
-        settings={"max_bytes": FETCH_BYTES, "partition_max_bytes": PARTITION_BYTES},
-    )
+class RawSocketPeer:
+    """Peer without a client."""
 
+    def produce(self, task: Task) -> Figures:
+        """Produce with five requests in flight, each with a batch for every partition."""
+        wire = Wire(task.bootstrap)
+        ready = requests(task)
+        asyncio.run(_warm_up(task))
+        responses: list[bytes] = []
+        send, receive = wire.send, wire.receive
+        with Stopwatch() as watch:
+            for number, request in enumerate(ready):
+                if number >= IN_FLIGHT:
+                    responses.append(bytes(receive()))
+                send(request)
+            while len(responses) < len(ready):
+                responses.append(bytes(receive()))
+        wire.close()
+        for response in responses:
+            _expect_success(response)
+        settings = {"acks": "all", "batch bytes": BATCH_BYTES, "requests in flight": IN_FLIGHT}
+        return watch.figures(task.records, settings)
 
-RUNS = {"produce": produce, "consume": consume, "round_trip": round_trip}
+    def round_trip(self, task: Task) -> Figures:
+        """Send a request with one record, and wait for its response."""
+        wire = Wire(task.bootstrap)
+        request = _produce_request(task.topic, {0: _batch(task, task.distinct_values[:1])})
+        asyncio.run(_warm_up(task))
+        send, receive = wire.send, wire.receive
+        last: memoryview | bytes = b""
+
+        def send_and_receive(_: bytes) -> None:
+            nonlocal last
+            send(request)
+            last = receive()
+
+        figures = round_trips(send_and_receive, task, {"acks": "all"})
+        _expect_success(last)
+        wire.close()
+        return figures
+
+    def consume(self, task: Task) -> Figures:
+        """Fetch all partitions repeatedly, reading only the headers of batches."""
+        wire = Wire(task.bootstrap)
+        reading = Reading(task.topic, [0] * task.partitions, task.verify)
+        with Stopwatch() as watch:
+            while reading.count < task.records:
+                wire.send(reading.request())
+                reading.advance(wire.receive())
+        wire.close()
+        checksum = reading.checksum if task.verify else None
+        settings = {"max_bytes": FETCH_BYTES, "partition_max_bytes": PARTITION_BYTES}
+        return watch.figures(reading.count, settings, checksum=checksum)
+
 
 if __name__ == "__main__":
-    main(RUNS)
+    main(RawSocketPeer())

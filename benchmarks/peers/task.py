@@ -1,25 +1,33 @@
-"""The main function of all peers: reads the task, runs it, and prints the figures.
+"""Task and figures of a run, and the main function of all peers.
 
-`python -m benchmarks.peers.NAME JSON` runs a case and prints the figures as a JSON object. A peer
-is a table of functions by the kind of case; kinds that are not in the table are not supported.
+`python -m benchmarks.peers.NAME JSON` runs a task and prints the figures as a JSON object. A peer
+is an object with a method for each kind of task that it supports.
 """
 
 from __future__ import annotations
 
+import gc
 import inspect
 import json
 import statistics
+import struct
 import sys
 import time
+import zlib
 from dataclasses import asdict, dataclass, field, replace
+from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import payload
 from benchmarks.peers import loop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+
+SETTLE_SECONDS: Final = 5.0
+"""Seconds before idling is measured, in which joins, first fetches and imports complete."""
+_TIME: Final = struct.Struct(">d")
 
 
 @dataclass(frozen=True)
@@ -27,16 +35,14 @@ class Task:
     """Task of a peer: a case in a round.
 
     Attributes:
-        kind: the key of the function in the peer's table.
-        way: the call of the client if there are several: `enqueue`, `send_many`, `send_batch` or
-            `send`; `poll`, `iterate`, `batches` or `arrow`.
-        records: the number of records to send or read.
-        size: the bytes of a value.
+        kind: the name of the peer's method.
+        way: the call of the client if there are several, for example `enqueue` or `send_many`.
+        topics: the number of topics; several have names that begin with `topic`.
         rate: operations per second, 0 for no pacing.
-        start: the time of the first operation in seconds since the epoch, 0 for now; see
-            `paced.delay`.
+        start: the time of the first operation in seconds since the epoch, 0 for now.
         tuned: use tuned options; otherwise the defaults with acks=all.
         verify: compute the checksum of consumed values.
+        time_iterations: run the task twice, and measure the longest event loop iteration.
     """
 
     kind: str
@@ -44,7 +50,9 @@ class Task:
     topic: str
     way: str = ""
     partitions: int = 6
+    topics: int = 1
     records: int = 0
+    seconds: float = 0.0
     size: int = 100
     keyed: bool = False
     compression: str = "none"
@@ -53,20 +61,52 @@ class Task:
     concurrency: int = 1
     tuned: bool = True
     verify: bool = False
+    time_iterations: bool = False
+
+    @property
+    def topic_names(self) -> list[str]:
+        """Names of the topics."""
+        return payload.topic_names(self.topic, self.topics)
+
+    @property
+    def distinct_values(self) -> list[bytes]:
+        """Values that are sent in cyclic order."""
+        return payload.values(self.size, compressible=self.compression != "none")
+
+    def values(self) -> Iterator[bytes]:
+        """Return an iterator over the values to send."""
+        return islice(cycle(self.distinct_values), self.records)
+
+    def pairs(self) -> Iterator[tuple[bytes, bytes]]:
+        """Return an iterator over the values and keys to send."""
+        return zip(self.values(), cycle(payload.keys()), strict=False)
+
+    def timed(self, value: bytes) -> bytes:
+        """Return a value that begins with the current time."""
+        return _TIME.pack(time.perf_counter()) + value[_TIME.size :]
+
+    @property
+    def weigh(self) -> Callable[[Any], int]:
+        """Function for each value that is read: the checksum in a check run, else the length."""
+        return zlib.crc32 if self.verify else len
+
+
+def weigh_values(records: Iterable[Any], weigh: Callable[[Any], int]) -> int:
+    """Return the sum of the weights of the records' values."""
+    total = 0
+    for record in records:
+        total += weigh(record.value)
+    return total
+
+
+def latency(value: bytes) -> float:
+    """Return the seconds since a value of `Task.timed` was sent."""
+    return time.perf_counter() - _TIME.unpack_from(value)[0]
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of a run, of this process during the measurement.
-
-    Attributes:
-        seconds: wall clock seconds.
-        cpu_seconds: CPU seconds.
-        records: the number of records that were sent or read.
-        checksum: their checksum if it was requested, see `benchmarks.payload`.
-        latency_us: p50, p99 and p99.9 in microseconds, in cases of single operations.
-        settings: the options of the client under their names in its documentation.
-    """
+    """Figures of a run, of this process; `settings` are named as in the client's documentation."""
 
     seconds: float
     cpu_seconds: float
@@ -75,6 +115,7 @@ class Figures:
     latency_us: Mapping[str, float] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     peak_mb: float = 0.0
+    longest_iteration_ms: float | None = None
 
 
 class Stopwatch:
@@ -88,6 +129,20 @@ class Stopwatch:
         self.seconds = time.perf_counter() - self._wall
         self.cpu_seconds = time.process_time() - self._cpu
 
+    def figures(
+        self,
+        records: int,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        checksum: int | None = None,
+        latencies: Sequence[float] = (),
+    ) -> Figures:
+        """Return the figures of the block; `latencies` are in seconds."""
+        latency_us = percentiles(latencies) if latencies else None
+        return Figures(
+            self.seconds, self.cpu_seconds, records, checksum, latency_us, settings or {}
+        )
+
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
     """Return p50, p99 and p99.9 of durations, in microseconds."""
@@ -95,26 +150,35 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
     return {"p50": cuts[499] * 1e6, "p99": cuts[989] * 1e6, "p99.9": cuts[998] * 1e6}
 
 
-Run: TypeAlias = "Callable[[Task], Figures] | Callable[[Task], Coroutine[Any, Any, Figures]]"
-
-
-def main(runs: Mapping[str, Run]) -> None:
+def main(peer: object) -> None:
     """Run the task of the command line, and print its figures."""
     task = Task(**json.loads(sys.argv[1]))
-    payload.values(
-        task.size, compressible=task.compression != "none"
-    )  # cached before the measurement
-    payload.keys()
-    result = runs[task.kind](task)
-    if inspect.iscoroutine(result):
-        figures: Figures = loop.run(result)
+    _ = task.distinct_values, payload.keys()  # cached before the measurement
+    run: Callable[[Task], Any] = getattr(peer, task.kind)
+    if inspect.iscoroutinefunction(run):
+        figures: Figures = loop.run(_with_longest_iteration(run, task))
         figures = replace(figures, settings={**figures.settings, "loop": loop.name()})
     else:
-        assert isinstance(result, Figures)
-        figures = result
-    sys.stdout.write(
-        json.dumps({**asdict(figures), "peak_mb": figures.peak_mb or peak_mb()}) + "\n"
-    )
+        figures = run(task)
+    print(json.dumps({**asdict(figures), "peak_mb": figures.peak_mb or peak_mb()}))
+
+
+async def _with_longest_iteration(
+    run: Callable[[Task], Coroutine[Any, Any, Figures]], task: Task
+) -> Figures:
+    """Run a task; if it times the iterations, run it twice and time those of the second run.
+
+    The first run imports modules. Its objects are then frozen, so that the second run has no full
+    garbage collection of them, which takes 10 ms with any client.
+    """
+    if not task.time_iterations:
+        return await run(task)
+    await run(task)
+    gc.collect()
+    gc.freeze()
+    async with loop.IterationTimer() as timer:
+        figures = await run(task)
+    return replace(figures, longest_iteration_ms=timer.longest)
 
 
 def peak_mb() -> float:

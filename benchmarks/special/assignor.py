@@ -7,18 +7,18 @@ the previous assignment, and sticky ones.
 
 from __future__ import annotations
 
-import importlib
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from benchmarks.special import metadata
-from benchmarks.special.results import Result, milliseconds, ratio_goal
-from benchmarks.wire_cases import Case, Contender
-from benchmarks.wire_cases import measure as measure_case
+from benchmarks.special.metadata import Shape
+from benchmarks.special.results import Result, timed_result
+from benchmarks.wire.timing import Case, Contender, measure_all
 from kafka_async.group.assignors import (
     Assignor,
     CooperativeStickyAssignor,
@@ -27,47 +27,36 @@ from kafka_async.group.assignors import (
 )
 from kafka_async.types import TopicPartition
 
-NEEDS_BROKERS = 0
 MEMBERS = 500
-SHAPE = metadata.Shape(500, 10)
-GENERATION = 7
-_KAFKA_PYTHON = {"range": "RangePartitionAssignor", "roundrobin": "RoundRobinPartitionAssignor"}
+SHAPE = Shape(500, 10)
+GENERATION: Final = 7
 
 Partitions: TypeAlias = Mapping[str, Sequence[tuple[str, int]]]
+Prepare: TypeAlias = Callable[[Sequence[str], Partitions], Any]
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """Assignor of a client.
-
-    Attributes:
-        name: the client and the name of the assignor.
-        sticky: uses the previous assignment, and balances.
-        prepare: makes the argument of `assign` from the members and their previous partitions.
-        assign: the function to measure.
-        partitions: converts the result of `assign` to the partitions of each member.
-    """
+    """Assignor of a client; `assign` is measured, `prepare` makes its argument before."""
 
     name: str
     sticky: bool
-    prepare: Callable[[Sequence[str], Partitions], Any]
+    prepare: Prepare
     assign: Callable[[Any], Any]
     partitions: Callable[[Any], Partitions]
 
 
-def strategies(shape: metadata.Shape) -> list[Strategy]:
+def strategies(shape: Shape) -> list[Strategy]:
     """Return all assignors, ours first of each kind."""
     return [
-        _ours(RangeAssignor(), shape, sticky=False),
-        *_kafka_python(shape, sticky=False),
-        *_aiokafka(shape, sticky=False),
-        _ours(CooperativeStickyAssignor(), shape, sticky=True),
-        *_kafka_python(shape, sticky=True),
-        *_aiokafka(shape, sticky=True),
+        _ours(shape, RangeAssignor(), sticky=False),
+        _ours(shape, CooperativeStickyAssignor(), sticky=True),
+        *_kafka_python(shape),
+        *_aiokafka(shape),
     ]
 
 
-def _ours(assignor: Assignor, shape: metadata.Shape, *, sticky: bool) -> Strategy:
+def _ours(shape: Shape, assignor: Assignor, *, sticky: bool) -> Strategy:
     counts = dict.fromkeys(shape.names, shape.partitions)
 
     def prepare(members: Sequence[str], previous: Partitions) -> dict[str, MemberSubscription]:
@@ -85,17 +74,13 @@ def _ours(assignor: Assignor, shape: metadata.Shape, *, sticky: bool) -> Strateg
         sticky,
         prepare,
         lambda members: assignor.assign(counts, members),
-        lambda assignment: assignment,
+        lambda made: made,
     )
 
 
-def _kafka_python(shape: metadata.Shape, *, sticky: bool) -> list[Strategy]:
-    from kafka.protocol.consumer.metadata import (  # pyright: ignore[reportMissingTypeStubs]
-        ConsumerProtocolSubscription,
-    )
-
-    subscription: Any = ConsumerProtocolSubscription
-    cluster = _table("kafka-python", shape)
+def _kafka_python(shape: Shape) -> list[Strategy]:
+    protocol = import_module("kafka.protocol.consumer.metadata")
+    subscription: Any = protocol.ConsumerProtocolSubscription
 
     def prepare(members: Sequence[str], previous: Partitions) -> list[Any]:
         return [
@@ -108,7 +93,7 @@ def _kafka_python(shape: metadata.Shape, *, sticky: bool) -> list[Strategy]:
                     user_data=b"",
                     owned_partitions=[
                         subscription.TopicPartition(topic=topic, partitions=numbers)
-                        for topic, numbers in _by_topic(previous.get(member, ())).items()
+                        for topic, numbers in _by_topic(previous.get(member, ()))
                     ],
                     generation_id=GENERATION if previous else -1,
                 ),
@@ -116,60 +101,51 @@ def _kafka_python(shape: metadata.Shape, *, sticky: bool) -> list[Strategy]:
             for member in members
         ]
 
-    names = {"cooperative_sticky": "CooperativeStickyAssignor"} if sticky else _KAFKA_PYTHON
-    home = "kafka.coordinator.assignors"
-    assignors: list[Any] = [
-        getattr(importlib.import_module(f"{home}.{module}"), name)()
-        for module, name in names.items()
-    ]
-    return [
-        Strategy(
-            f"kafka-python {each.name}", sticky, prepare, _call(each, cluster), _peer_partitions
-        )
-        for each in assignors
-    ]
+    sticky = "cooperative_sticky.CooperativeStickyAssignor"
+    return _peers(metadata.kafka_python(), "kafka", sticky, shape, prepare)
 
 
-def _aiokafka(shape: metadata.Shape, *, sticky: bool) -> list[Strategy]:
-    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-    from aiokafka.coordinator.assignors.sticky.sticky_assignor import (
-        StickyAssignorUserDataV1,
-        StickyPartitionAssignor,
-    )
-    from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
-
-    subscription: Any = ConsumerProtocolMemberMetadata
-    user_data: Any = StickyAssignorUserDataV1
-    cluster = _table("aiokafka", shape)
+def _aiokafka(shape: Shape) -> list[Strategy]:
+    assignor = import_module("aiokafka.coordinator.assignors.sticky.sticky_assignor")
+    user_data: Any = assignor.StickyAssignorUserDataV1
+    protocol = import_module("aiokafka.coordinator.protocol")
+    subscription: Any = protocol.ConsumerProtocolMemberMetadata
 
     def prepare(members: Sequence[str], previous: Partitions) -> dict[str, Any]:
         return {
             member: subscription(
                 0,
                 shape.names,
-                user_data(list(_by_topic(previous[member]).items()), GENERATION).encode()
+                user_data(_by_topic(previous[member]), GENERATION).encode()
                 if member in previous
                 else b"",
             )
             for member in members
         }
 
-    eager = [RangePartitionAssignor, RoundRobinPartitionAssignor]
-    assignors: list[Any] = [StickyPartitionAssignor] if sticky else eager
-    return [
-        Strategy(f"aiokafka {each.name}", sticky, prepare, _call(each, cluster), _peer_partitions)
-        for each in assignors
-    ]
+    sticky = "sticky.sticky_assignor.StickyPartitionAssignor"
+    return _peers(metadata.aiokafka(), "aiokafka", sticky, shape, prepare)
 
 
-def _table(client: str, shape: metadata.Shape) -> Any:
-    [found] = [each for each in metadata.clients() if each.name == client]
-    return found.update(metadata.encode_response(shape, found.version), None)
-
-
-def _call(assignor: Any, cluster: Any) -> Callable[[Any], Any]:
-    return lambda members: assignor.assign(cluster, members)
+def _peers(
+    client: metadata.Client, package: str, sticky: str, shape: Shape, prepare: Prepare
+) -> list[Strategy]:
+    """Return the assignors of a client, of which the last one is sticky."""
+    table = client.table(shape)
+    found: list[Strategy] = []
+    for path in ("range.RangePartitionAssignor", "roundrobin.RoundRobinPartitionAssignor", sticky):
+        module, _, name = path.rpartition(".")
+        assignor: Any = getattr(import_module(f"{package}.coordinator.assignors.{module}"), name)()
+        found.append(
+            Strategy(
+                f"{client.name} {assignor.name}",
+                path == sticky,
+                prepare,
+                partial(assignor.assign, table),
+                _peer_partitions,
+            )
+        )
+    return found
 
 
 def _peer_partitions(assignments: Mapping[str, Any]) -> Partitions:
@@ -179,16 +155,14 @@ def _peer_partitions(assignments: Mapping[str, Any]) -> Partitions:
     }
 
 
-def _by_topic(share: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
+def _by_topic(partitions: Sequence[tuple[str, int]]) -> list[tuple[str, list[int]]]:
     found: dict[str, list[int]] = {}
-    for topic, number in share:
+    for topic, number in partitions:
         found.setdefault(topic, []).append(number)
-    return found
+    return list(found.items())
 
 
-def is_valid(
-    assignment: Partitions, shape: metadata.Shape, members: Sequence[str], *, even: bool
-) -> bool:
+def is_valid(assignment: Partitions, shape: Shape, members: Sequence[str], *, even: bool) -> bool:
     """Return True if each partition has one owner, and, if `even`, the assignment is balanced."""
     owners = Counter(each for share in assignment.values() for each in share)
     sizes = [len(share) for share in assignment.values()]
@@ -199,7 +173,7 @@ def is_valid(
     )
 
 
-def cases(shape: metadata.Shape, count: int) -> list[Case]:
+def cases(shape: Shape, count: int) -> list[Case]:
     """Return the cases for each kind: a new group, and a member that has left."""
     members = [f"billing-{number:04}" for number in range(count)]
     found: list[Case] = []
@@ -216,7 +190,7 @@ def cases(shape: metadata.Shape, count: int) -> list[Case]:
 
 
 def _contender(
-    each: Strategy, shape: metadata.Shape, members: Sequence[str], previous: Partitions
+    each: Strategy, shape: Shape, members: Sequence[str], previous: Partitions
 ) -> Contender:
     prepared = each.prepare(members, previous if each.sticky else {})
     return Contender(
@@ -226,21 +200,12 @@ def _contender(
     )
 
 
-def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
-    """Measure the CPU milliseconds of an assignment; needs no broker.
-
-    Raises:
-        WrongResultError: a partition does not have one owner, or a sticky assignment is unbalanced.
-    """
-    rows = [
-        row
-        for case in cases(SHAPE, MEMBERS)
-        for row in measure_case(case, rounds, time.process_time)
-    ]
-    return Result(
+def measure(bootstrap: str, rounds: int) -> Result:
+    """Measure the CPU milliseconds of an assignment; needs no broker."""
+    return timed_result(
         "assignor",
         f"{MEMBERS} members share {SHAPE} out, CPU time",
-        "the client's time in ours of the same kind, of the same round; median of the rounds",
-        milliseconds(rows),
-        (ratio_goal(rows, 1),),
-    ).plain()
+        " of the same kind, of the same round; median of the rounds",
+        measure_all(cases(SHAPE, MEMBERS), rounds),
+        limit=1,
+    )

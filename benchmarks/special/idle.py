@@ -7,87 +7,61 @@ process, so they do not affect each other.
 from __future__ import annotations
 
 import asyncio
-import uuid
-from typing import Any
+from functools import partial
+from typing import Final
 
-from benchmarks.special import idle_client, processes
-from benchmarks.special.results import Result, median_goal, row
-from kafka_async import Admin, Producer
-from kafka_async.admin import NewTopic
+from benchmarks import topics
+from benchmarks.clients import OURS
+from benchmarks.peers.task import Task
+from benchmarks.processes import LONG_TIME_LIMIT, launch, run_together
+from benchmarks.special.results import Goal, Result, by_key, compared_with_ours
+from kafka_async import Producer
 
-NEEDS_BROKERS = 3
-SECONDS = 30.0
-ROUNDS = 3
+SECONDS: Final = 30.0
+ROUNDS: Final = 3
 """Maximum number of rounds; each takes 40 seconds."""
-PARTITIONS = 6
-GOALS = {"kafka_async producer": 0.02, "kafka_async consumer": 0.25}
-"""Percent of a core."""
+UNIT: Final = "% of a core"
+ROLES: Final = {"producer": 0.02, "consumer": 0.25}
+"""Goals in percent of a core."""
+CLIENTS: Final = ("kafka_async", "aiokafka", "confluent", "kafka_python")
 
 
-async def create_topics(bootstrap: str, run: str) -> None:
-    """Create a topic with one record for each client."""
-    async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
-        names = [topic(run, client) for client in idle_client.CLIENTS]
-        await admin.create_topics([NewTopic(name, PARTITIONS) for name in names])
+async def _create_topics(bootstrap: str, count: int) -> list[str]:
+    """Create topics with one record each."""
+    names = [await topics.create(bootstrap) for _ in range(count)]
+    async with Producer(bootstrap) as producer:
         for name in names:
             await producer.send(name, b"one")
+    return names
 
 
-async def delete_topics(bootstrap: str, run: str) -> None:
-    """Delete the topics."""
-    async with Admin(bootstrap) as admin:
-        await admin.delete_topics([topic(run, client) for client in idle_client.CLIENTS])
-
-
-def topic(run: str, client: str) -> str:
-    """Return the name of a client's topic."""
-    return f"bench-idle-{run}-{client.replace(' ', '-')}"
-
-
-def spend(bootstrap: str, seconds: float) -> dict[str, float]:
-    """Return the CPU time of each idle client, in percent of a core."""
-    run = uuid.uuid4().hex[:8]
-    asyncio.run(create_topics(bootstrap, run))
-    tasks: list[dict[str, Any]] = [
-        {
-            "client": client,
-            "bootstrap": bootstrap,
-            "topic": topic(run, client),
-            "group": topic(run, client),
-            "seconds": seconds,
-        }
-        for client in idle_client.CLIENTS
-    ]
-    printed = processes.finish([processes.start("idle_client", task) for task in tasks])
-    asyncio.run(delete_topics(bootstrap, run))
-    spent = [100 * each["cpu_seconds"] / seconds for each in printed]
-    return dict(zip(idle_client.CLIENTS, spent, strict=True))
-
-
-def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
-    """Measure idle producers, and idle consumers in a group, in percent of a core."""
-    assert bootstrap is not None
-    rounds = min(rounds, ROUNDS)
-    found = [spend(bootstrap, SECONDS) for _ in range(rounds)]
-    rows = [
-        row(
-            client.rpartition(" ")[0],
-            mine,
-            "% of a core",
-            ratio=_median(mine) / _median([one[ours] for one in found]),
-            what=client.rpartition(" ")[2],
+def spend(bootstrap: str, seconds: float) -> dict[tuple[str, str], float]:
+    """Return the CPU time of each idle role and client, in percent of a core."""
+    clients = [(role, client) for role in ROLES for client in CLIENTS]
+    names = asyncio.run(_create_topics(bootstrap, len(clients)))
+    calls = [
+        partial(
+            launch,
+            client,
+            Task(f"idle_{role}", bootstrap, topic, seconds=seconds, tuned=False),
+            LONG_TIME_LIMIT,
         )
-        for client in idle_client.CLIENTS
-        for mine in ([one[client] for one in found],)
-        for ours in (f"kafka_async {client.rpartition(' ')[2]}",)
+        for (role, client), topic in zip(clients, names, strict=True)
     ]
+    found = run_together(calls)
+    asyncio.run(topics.delete(bootstrap, *names))
+    spent = [100 * each.cpu_seconds / seconds for each in found]
+    return dict(zip(clients, spent, strict=True))
+
+
+def measure(bootstrap: str, rounds: int) -> Result:
+    """Measure idle producers, and idle consumers in a group, in percent of a core."""
+    rounds = min(rounds, ROUNDS)
+    found = by_key([spend(bootstrap, SECONDS) for _ in range(rounds)])
     goals = [
-        median_goal(f"{client}, idle", [one[client] for one in found], limit, "% of a core")
-        for client, limit in GOALS.items()
+        Goal.of(f"kafka_async {role}, idle", found[role, OURS], limit, UNIT)
+        for role, limit in ROLES.items()
     ]
-    title = f"Idle on {NEEDS_BROKERS} brokers, {rounds} x {SECONDS:g} s, everything at defaults"
-    return Result("idle", title, "the client's CPU in ours of its kind", rows, goals).plain()
-
-
-def _median(figures: list[float]) -> float:
-    return sorted(figures)[len(figures) // 2]
+    title = f"Idle on 3 brokers, {rounds} x {SECONDS:g} s, everything at defaults"
+    rows = compared_with_ours(found, UNIT)
+    return Result("idle", title, "the client's CPU in ours of its kind", rows, goals)

@@ -8,124 +8,84 @@ those that were sent. Only for this project: aiokafka and confluent-kafka would 
 from __future__ import annotations
 
 import asyncio
-import statistics
 import time
-import uuid
-from typing import Any
+from typing import Final
 
-from benchmarks import payload
-from benchmarks.special import processes
-from benchmarks.special.results import Result, Row, median_goal, row
-from benchmarks.special.topics_client import OPTIONS, SIZE, topic_names
-from benchmarks.wire_cases import WrongResultError
-from kafka_async import Admin
-from kafka_async.admin import NewTopic
+from benchmarks import payload, topics
+from benchmarks.clients import OURS
+from benchmarks.payload import WrongResultError
+from benchmarks.peers.task import Figures, Task
+from benchmarks.processes import LONG_TIME_LIMIT, launch
+from benchmarks.rows import Spread
+from benchmarks.special.results import Goal, Result, Row
+from benchmarks.topics import Tally
 
-NEEDS_BROKERS = 1
-TOPICS = 5_000
-RECORDS = 2_000_000
-ROUNDS = 3
+TOPICS: Final = 5_000
+RECORDS: Final = 2_000_000
+SIZE: Final = 100
+ROUNDS: Final = 3
 """Maximum number of rounds: creating and deleting 5,000 topics takes a broker long."""
-BUDGET = 200.0
+BUDGET: Final = 200.0
 """Seconds after which no other round starts."""
-CHUNK = 500
-MANY, ONE = "many", "one"
-PARTITIONS = {MANY: 1, ONE: 6}
 
 
-async def create(bootstrap: str, prefix: str, count: int, partitions: int) -> None:
-    """Create the topics of a run, in requests of 500."""
-    names = topic_names(prefix, count)
-    async with Admin(bootstrap) as admin:
-        for at in range(0, count, CHUNK):
-            chunk = [NewTopic(name, partitions) for name in names[at : at + CHUNK]]
-            await admin.create_topics(chunk, timeout=60)
-
-
-async def delete(bootstrap: str, prefix: str, count: int) -> None:
-    """Delete the topics of a run."""
-    names = topic_names(prefix, count)
-    async with Admin(bootstrap) as admin:
-        for at in range(0, count, CHUNK):
-            await admin.delete_topics(names[at : at + CHUNK], timeout=60)
-
-
-def write(bootstrap: str, kind: str, topics: int, records: int) -> dict[str, float]:
-    """Create topics, write and read records, and delete the topics; return the figures of writing.
-
-    Raises:
-        WrongResultError: the records in the topics are not those that were sent.
-    """
-    prefix = f"bench-{kind}-{uuid.uuid4().hex[:8]}"
-    task: dict[str, Any] = {
-        "bootstrap": bootstrap,
-        "prefix": prefix,
-        "topics": topics,
-        "partitions": PARTITIONS[kind],
-        "records": records,
-    }
-    asyncio.run(create(bootstrap, prefix, topics, PARTITIONS[kind]))
+def write(bootstrap: str, count: int, partitions: int, records: int) -> Figures:
+    """Write records to new topics, and check what is read; return the figures of writing."""
+    topic = asyncio.run(topics.create(bootstrap, partitions, count))
+    names = payload.topic_names(topic, count)
     try:
-        [figures] = processes.finish([processes.start("topics_client", {**task, "do": "write"})])
-        [found] = processes.finish([processes.start("topics_client", {**task, "do": "read"})])
+        task = Task("many_topics", bootstrap, topic, topics=count, records=records, size=SIZE)
+        figures = launch(OURS, task, LONG_TIME_LIMIT)
+        check(asyncio.run(topics.tally(bootstrap, *names, partitions=partitions)), records)
     finally:
-        asyncio.run(delete(bootstrap, prefix, topics))
-    check(found, records)
+        asyncio.run(topics.delete(bootstrap, *names))
     return figures
 
 
-def check(found: dict[str, int], records: int) -> None:
-    """Compare the records that were read with those that were sent.
-
-    Raises:
-        WrongResultError: they differ.
-    """
-    sent = {"records": records, "checksum": payload.expected(records, SIZE)}
+def check(found: Tally, records: int) -> None:
+    """Raise unless the records that were read are those that were sent."""
+    sent = Tally.expected(records, SIZE)
     if found != sent:
-        raise WrongResultError(f"many topics: {sent} were sent, {found} were read")
+        raise WrongResultError(f"many topics: {sent} was sent, {found} was read")
 
 
-def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
-    """Measure the rates to 5,000 topics and to one.
-
-    Raises:
-        WrongResultError: the records in the topics are not those that were sent.
-    """
-    assert bootstrap is not None
+def measure(bootstrap: str, rounds: int) -> Result:
+    """Measure the rates to 5,000 topics and to one."""
     began = time.monotonic()
-    found: dict[str, list[dict[str, float]]] = {ONE: [], MANY: []}
+    one: list[Figures] = []
+    many: list[Figures] = []
     for _ in range(min(rounds, ROUNDS)):
-        for kind, topics in ((ONE, 1), (MANY, TOPICS)):
-            found[kind].append(write(bootstrap, kind, topics, RECORDS))
+        one.append(write(bootstrap, 1, 6, RECORDS))
+        many.append(write(bootstrap, TOPICS, 1, RECORDS))
         if time.monotonic() - began > BUDGET:
             break
-    ratios = [one["seconds"] / many["seconds"] for one, many in zip(*found.values(), strict=True)]
-    reached = statistics.median(ratios)
-    cpu = [
-        one["cpu_seconds"] / many["cpu_seconds"] for one, many in zip(*found.values(), strict=True)
-    ]
-    rate_goal, cpu_goal = "rate in that of one topic", "one topic's CPU time in theirs"
-    title = f"{RECORDS:,} records of {SIZE} bytes to {TOPICS:,} topics in turn, and to one"
+    pairs = list(zip(one, many, strict=True))
+    rates = [single.seconds / several.seconds for single, several in pairs]
+    cpu = [single.cpu_seconds / several.cpu_seconds for single, several in pairs]
+    goals = (("rate in that of one topic", rates), ("one topic's CPU time in theirs", cpu))
     return Result(
         "many_topics",
-        title,
+        f"{RECORDS:,} records of {SIZE} bytes to {TOPICS:,} topics in turn, and to one",
         "the rate in the rate to one topic",
-        [*lines(found[ONE], "one topic", 1.0), *lines(found[MANY], f"{TOPICS:,} topics", reached)],
-        tuple(
-            median_goal(f"{TOPICS:,} topics: {what}", figures, 0.5, "x", more_is_better=True)
-            for what, figures in ((rate_goal, ratios), (cpu_goal, cpu))
-        ),
-    ).plain()
+        [
+            *_rows(one, "one topic", 1.0),
+            *_rows(many, f"{TOPICS:,} topics", Spread.of(rates).median),
+        ],
+        [
+            Goal.of(f"{TOPICS:,} topics: {what}", figures, 0.5, "x", more_is_better=True)
+            for what, figures in goals
+        ],
+    )
 
 
-def lines(figures: list[dict[str, float]], what: str, ratio: float) -> list[Row]:
-    """Return the rows of a run: rate, CPU time per record and peak memory."""
-    rates = [RECORDS / each["seconds"] for each in figures]
-    cpu = [each["cpu_seconds"] / RECORDS * 1e6 for each in figures]
-    peaks = [each["peak_mb"] for each in figures]
-    ours = "kafka_async"
+def _rows(figures: list[Figures], what: str, ratio: float) -> list[Row]:
+    """Return the rate with its ratio, the CPU time per record and the peak memory."""
+    found = (
+        ("records/s", [RECORDS / each.seconds for each in figures], ratio),
+        ("us CPU a record", [each.cpu_seconds / RECORDS * 1e6 for each in figures], 1.0),
+        ("MB at most", [each.peak_mb for each in figures], 1.0),
+    )
     return [
-        row(ours, rates, "records/s", ratio=ratio, what=what, settings=OPTIONS),
-        row(ours, cpu, "us CPU a record", ratio=1.0, what=what, settings=OPTIONS),
-        row(ours, peaks, "MB at most", ratio=1.0, what=what, settings=OPTIONS),
+        Row.of(OURS, values, unit, its_ratio, what=what, settings=figures[0].settings)
+        for unit, values, its_ratio in found
     ]

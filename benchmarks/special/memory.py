@@ -9,26 +9,26 @@ of the client, which have their defaults.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Final
 
-from benchmarks.special import processes
-from benchmarks.special.many_topics import create
-from benchmarks.special.results import Goal, Result, row
+from benchmarks import payload, topics
+from benchmarks.clients import OURS
+from benchmarks.peers.task import Figures, Task
+from benchmarks.processes import LONG_TIME_LIMIT, launch, run_together
+from benchmarks.special.results import Goal, Result, Row, by_key
 from kafka_async.config import ConsumerConfig, ProducerConfig
 from kafka_async.testing.backends import ApacheBackend
 
-NEEDS_BROKERS = 0
-ROUNDS = 2
+ROUNDS: Final = 2
 """Maximum number of rounds: memory hardly varies."""
 SECONDS = 8.0
 STALL_AFTER, STALL = 3.0, 4.0
-BASE_MB = 40.0
-MANY = 1_000
+BASE_MB: Final = 40.0
+MANY: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Case:
     stall: bool = False
 
 
-CASES = (
+CASES: Final = (
     Case("100 B", 100),
     Case("1 KiB", 1024),
     Case("1 KiB, the broker stands still", 1024, stall=True),
@@ -52,10 +52,9 @@ CASES = (
 
 def budgets() -> dict[str, dict[str, int]]:
     """Return the options that limit a client's memory, with their defaults in bytes."""
-    producer = ProducerConfig.create("host:9092")
-    consumer = ConsumerConfig.create("host:9092")
+    consumer = ConsumerConfig("host:9092")
     return {
-        "producer": {"buffer_memory": producer.buffer_memory},
+        "producer": {"buffer_memory": ProducerConfig("host:9092").buffer_memory},
         "consumer": {
             "fetch_buffer_memory": consumer.fetch_buffer_memory,
             "receive_buffer_memory": consumer.receive_buffer_memory,
@@ -71,31 +70,19 @@ def limit(role: str) -> float:
 def peak(
     bootstrap: str, case: Case, pause: Callable[[], None], resume: Callable[[], None]
 ) -> dict[str, float]:
-    """Run a producer, and a consumer of its records; return their peak memory in MB.
-
-    Raises:
-        RuntimeError: one of them has sent or read no record.
-    """
-    prefix = f"bench-memory-{uuid.uuid4().hex[:8]}"
-    asyncio.run(create(bootstrap, prefix, case.topics, case.partitions))
-    task: dict[str, Any] = {
-        "bootstrap": bootstrap,
-        "prefix": prefix,
-        "topics": case.topics,
-        "size": case.size,
-        "seconds": SECONDS,
-    }
+    """Run a producer, and a consumer of its records; return their peak memory in MB."""
+    topic = asyncio.run(topics.create(bootstrap, case.partitions, case.topics))
     found: dict[str, float] = {}
-    for role, do in (("producer", "produce"), ("consumer", "consume")):
-        process = processes.start("memory_client", {**task, "do": do})
-        try:
-            if case.stall:
-                stall(pause, resume)
-        finally:
-            [figures] = processes.finish([process])
-        if not figures["records"]:
+    for role in budgets():
+        kind = f"memory_{role}"
+        task = Task(kind, bootstrap, topic, topics=case.topics, size=case.size, seconds=SECONDS)
+        calls: list[Callable[[], Figures | None]] = [partial(launch, OURS, task, LONG_TIME_LIMIT)]
+        calls += [partial(stall, pause, resume)] if case.stall else []
+        figures = run_together(calls)[0]
+        if figures is None or not figures.records:
             raise RuntimeError(f"{role}, {case.title}: no records")
-        found[role] = figures["peak_mb"]
+        found[role] = figures.peak_mb
+    asyncio.run(topics.delete(bootstrap, *payload.topic_names(topic, case.topics)))
     return found
 
 
@@ -103,49 +90,39 @@ def stall(pause: Callable[[], None], resume: Callable[[], None]) -> None:
     """Stop the broker for some seconds."""
     time.sleep(STALL_AFTER)
     pause()
-    # A timer resumes the broker even if this thread is interrupted.
-    timer = threading.Timer(STALL, resume)
-    timer.start()
-    timer.join()
+    time.sleep(STALL)
+    resume()
 
 
 def one_round(broker: ApacheBackend) -> dict[tuple[str, str], float]:
     """Return the peak memory in MB by role and case."""
+    pause, resume = partial(broker.pause_broker, 1), partial(broker.resume_broker, 1)
     return {
         (role, case.title): mb
         for case in CASES
-        for role, mb in peak(
-            broker.bootstrap_servers,
-            case,
-            lambda: broker.pause_broker(1),
-            lambda: broker.resume_broker(1),
-        ).items()
+        for role, mb in peak(broker.bootstrap_servers, case, pause, resume).items()
     }
 
 
-def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
+def measure(bootstrap: str, rounds: int) -> Result:
     """Measure the peak memory in MB of each role in each case, with its own Apache Kafka."""
     with ApacheBackend(brokers=1) as broker:
-        found = [one_round(broker) for _ in range(min(rounds, ROUNDS))]
+        found = by_key([one_round(broker) for _ in range(min(rounds, ROUNDS))])
     rows = [
-        row(
-            "kafka_async",
-            [one[key] for one in found],
+        Row.of(
+            OURS,
+            figures,
             "MB",
-            ratio=max(one[key] for one in found) / limit(key[0]),
-            what=", ".join(key),
-            settings=budgets()[key[0]],
+            max(figures) / limit(role),
+            what=f"{role}, {title}",
+            settings=budgets()[role],
         )
-        for key in found[0]
+        for (role, title), figures in found.items()
     ]
     goals = [
-        Goal(
-            f"{role}, at most in any case",
-            max(mb for one in found for key, mb in one.items() if key[0] == role),
-            limit(role),
-            "MB",
-        )
+        Goal(f"{role}, at most in any case", highest, limit(role), "MB")
         for role in budgets()
+        for highest in [max(max(figures) for key, figures in found.items() if key[0] == role)]
     ]
     title = f"Peak memory at full speed: {BASE_MB:g} MB and the budgets are allowed"
-    return Result("memory", title, "the highest in what is allowed", rows, goals).plain()
+    return Result("memory", title, "the highest in what is allowed", rows, goals)

@@ -7,30 +7,18 @@ The result is CPU time, with all clients in one process in turn.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
-from uuid import UUID
 
-from benchmarks.special.results import Result, milliseconds, ratio_goal
-from benchmarks.wire_cases import Case, Contender
-from benchmarks.wire_cases import measure as measure_case
+from benchmarks.special.results import Result, timed_result
+from benchmarks.wire import codecs, messages
+from benchmarks.wire.timing import Case, Contender, measure_all
 from kafka_async.cluster.metadata import ClusterMetadata
-from kafka_async.protocol import compiler
-from kafka_async.protocol.messages.metadata import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 from kafka_async.types import TopicPartition
 
-NEEDS_BROKERS = 0
-BROKERS = 3
-NEWEST = 13
-CLASSIC = 5
-"""Newest version that aiokafka supports."""
+SUBJECT = messages.SUBJECTS["metadata"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +39,7 @@ class Shape:
     def leaders(self) -> dict[tuple[str, int], int]:
         """Return the leader of each partition."""
         return {
-            (name, index): (number + index) % BROKERS
+            (name, index): (number + index) % messages.BROKERS
             for number, name in enumerate(self.names)
             for index in range(self.partitions)
         }
@@ -62,158 +50,99 @@ SHAPES = (Shape(5_000, 2), Shape(1, 10_000))
 
 @dataclass(frozen=True)
 class Client:
-    """Metadata functions of a client.
-
-    Attributes:
-        name: the name of the client.
-        version: the version of the response that it requests.
-        update: returns the routing table after a response, given the previous one or None.
-        leaders: returns the leaders of partitions from a routing table.
-    """
+    """Metadata functions of a client; `update` gets the previous routing table or None."""
 
     name: str
     version: int
     update: Callable[[bytes, Any], Any]
-    leaders: Callable[[Any, Sequence[tuple[str, int]]], list[int | None]]
+    leader: Callable[[Any, tuple[str, int]], int | None]
 
+    def response(self, shape: Shape) -> bytes:
+        """Return an encoded response with all topics of a shape."""
+        return messages.metadata(shape.topics, shape.partitions).encode(self.version)
 
-def encode_response(shape: Shape, version: int) -> bytes:
-    """Return an encoded Metadata response with all topics of a shape."""
-    brokers = [
-        MetadataResponseBroker(node_id=n, host=f"broker-{n}.internal", port=9092, rack=f"z{n}")
-        for n in range(BROKERS)
-    ]
-    topics: list[MetadataResponseTopic] = []
-    for number, name in enumerate(shape.names):
-        partitions = [
-            MetadataResponsePartition(
-                partition_index=index,
-                leader_id=(number + index) % BROKERS,
-                leader_epoch=7 if version >= 7 else -1,
-                replica_nodes=(0, 1, 2),
-                isr_nodes=(0, 1, 2),
-            )
-            for index in range(shape.partitions)
-        ]
-        topics.append(MetadataResponseTopic(name=name, partitions=partitions))
-        if version >= 10:
-            topics[-1].topic_id = UUID(int=number + 1)
-    response = MetadataResponse(
-        brokers=brokers, cluster_id="4L6g3nShT-eMCtK--X86sw", controller_id=1, topics=topics
-    )
-    return response.encode(version)
+    def table(self, shape: Shape) -> Any:
+        """Return a routing table with all topics of a shape."""
+        return self.update(self.response(shape), None)
 
 
 def clients() -> list[Client]:
     """Return the metadata functions of all clients, ours first."""
-    plain = compiler.plain_decoder(MetadataResponse, NEWEST)
-    return [
-        _ours("kafka_async", lambda data: MetadataResponse.decode(data, NEWEST)),
-        _ours("kafka_async in plain Python", lambda data: plain(data, 0)[0]),
-        _kafka_python(),
-        _aiokafka(),
-    ]
+    return [_ours(codecs.OURS), _ours(codecs.PLAIN), kafka_python(), aiokafka()]
 
 
-def _ours(name: str, decode: Callable[[bytes], MetadataResponse]) -> Client:
+def kafka_python() -> Client:
+    """Return the metadata functions of kafka-python."""
+    return _peer("kafka-python", "kafka", SUBJECT.newest)
+
+
+def aiokafka() -> Client:
+    """Return the metadata functions of aiokafka."""
+    return _peer("aiokafka", "aiokafka", SUBJECT.classic)
+
+
+def _decoder(client: str, version: int) -> Callable[[bytes], Any]:
+    return codecs.codec(client, "metadata", "MetadataResponse", version).decode
+
+
+def _ours(name: str) -> Client:
+    decode = _decoder(name, SUBJECT.newest)
+
     def update(data: bytes, known: ClusterMetadata | None) -> ClusterMetadata:
         return (known or ClusterMetadata()).merged(decode(data))
 
-    def leaders(table: ClusterMetadata, partitions: Sequence[tuple[str, int]]) -> list[int | None]:
-        rows = [table.leader(TopicPartition(*partition)) for partition in partitions]
-        return [None if row is None else row.leader_id for row in rows]
+    def leader(table: ClusterMetadata, partition: tuple[str, int]) -> int | None:
+        row = table.leader(TopicPartition(*partition))
+        return None if row is None else row.leader_id
 
-    return Client(name, NEWEST, update, leaders)
+    return Client(name, SUBJECT.newest, update, leader)
 
 
-def _kafka_python() -> Client:
-    from kafka.cluster import ClusterMetadata as Table  # pyright: ignore[reportMissingTypeStubs]
-    from kafka.protocol.metadata import (  # pyright: ignore[reportMissingTypeStubs]
-        MetadataResponse as Response,
-    )
-    from kafka.structs import TopicPartition as Partition  # pyright: ignore[reportMissingTypeStubs]
-
-    message: Any = Response
-    new_table: Any = Table
-    partition: Any = Partition
+def _peer(name: str, package: str, version: int) -> Client:
+    """Return the functions of a client whose routing table is updated in place."""
+    decode = _decoder(name, version)
+    new_table: Any = import_module(f"{package}.cluster").ClusterMetadata
+    partition: Any = import_module(f"{package}.structs").TopicPartition
 
     def update(data: bytes, known: Any) -> Any:
         table = new_table() if known is None else known
-        table.update_metadata(message.decode(data, version=NEWEST))
+        table.update_metadata(decode(data))
         return table
 
-    def leaders(table: Any, partitions: Sequence[tuple[str, int]]) -> list[int | None]:
-        return [table.leader_for_partition(partition(*each)) for each in partitions]
+    def leader(table: Any, each: tuple[str, int]) -> int | None:
+        return table.leader_for_partition(partition(*each))
 
-    return Client("kafka-python", NEWEST, update, leaders)
-
-
-def _aiokafka() -> Client:
-    from aiokafka.cluster import ClusterMetadata as Table
-    from aiokafka.protocol.metadata import MetadataResponse_v5
-    from aiokafka.structs import TopicPartition as Partition
-
-    new_table: Any = Table
-    message: Any = MetadataResponse_v5
-
-    def update(data: bytes, known: Any) -> Any:
-        table = new_table() if known is None else known
-        table.update_metadata(message.decode(data))
-        return table
-
-    def leaders(table: Any, partitions: Sequence[tuple[str, int]]) -> list[int | None]:
-        return [table.leader_for_partition(Partition(*each)) for each in partitions]
-
-    return Client("aiokafka", CLASSIC, update, leaders)
+    return Client(name, version, update, leader)
 
 
 def cases(shape: Shape) -> list[Case]:
     """Return the cases of a first response, and of another one after it."""
-    expected = shape.leaders()
-    partitions, expected_leaders = list(expected), list(expected.values())
-    first: list[Contender] = []
-    again: list[Contender] = []
-    for client in clients():
-        data = encode_response(shape, client.version)
-        known = client.update(data, None)
-        first.append(_contender(client, data, None, partitions, expected_leaders))
-        again.append(_contender(client, data, known, partitions, expected_leaders))
     return [
-        Case(f"{shape}, first answer", tuple(first)),
-        Case(f"{shape}, next answer", tuple(again)),
+        Case(
+            f"{shape}, {which} answer",
+            tuple(_contender(client, shape, repeated=repeated) for client in clients()),
+        )
+        for which, repeated in (("first", False), ("next", True))
     ]
 
 
-def _contender(
-    client: Client,
-    data: bytes,
-    known: Any,
-    partitions: Sequence[tuple[str, int]],
-    expected_leaders: list[int],
-) -> Contender:
+def _contender(client: Client, shape: Shape, *, repeated: bool) -> Contender:
+    data = client.response(shape)
+    known = client.table(shape) if repeated else None
+    expected = shape.leaders().items()
     return Contender(
         client.name,
         lambda: client.update(data, known),
-        lambda table: client.leaders(table, partitions) == expected_leaders,
+        lambda table: all(client.leader(table, each) == leader for each, leader in expected),
     )
 
 
-def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
-    """Measure the CPU milliseconds of a response; needs no broker.
-
-    Raises:
-        WrongResultError: a leader is missing or wrong.
-    """
-    rows = [
-        row
-        for shape in SHAPES
-        for case in cases(shape)
-        for row in measure_case(case, rounds, time.process_time)
-    ]
-    return Result(
+def measure(bootstrap: str, rounds: int) -> Result:
+    """Measure the CPU milliseconds of a response; needs no broker."""
+    return timed_result(
         "metadata",
         "10,000 partitions: Metadata response to routing table, CPU time",
-        "the client's time in ours, of the same round; median of the rounds",
-        milliseconds(rows),
-        (ratio_goal(rows, 2),),
-    ).plain()
+        ", of the same round; median of the rounds",
+        measure_all([case for shape in SHAPES for case in cases(shape)], rounds),
+        limit=2,
+    )

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from benchmarks.clients import OURS, PEERS
+from benchmarks.rows import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from benchmarks import wire_cases
+    from benchmarks.wire import timing
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
 class Row:
-    """Figures of a client; `what` names the work if a case has several kinds.
-
-    The result's `ratio_is` explains `ratio`; `settings` are the options of the client.
-    """
+    """Figures of a client; the result's `ratio_is` explains `ratio`, and `what` names the work."""
 
     client: str
     median: float
@@ -28,13 +29,17 @@ class Row:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     what: str = ""
 
+    @classmethod
+    def of(
+        cls, client: str, figures: Sequence[float], unit: str, ratio: float = 1.0, **options: Any
+    ) -> Row:
+        """Return a row with the median and the spread of figures."""
+        return cls(client, **asdict(Spread.of(figures)), unit=unit, ratio=ratio, **options)
+
 
 @dataclass(frozen=True)
 class Goal:
-    """Goal with the figure that was reached: met if `figure` is not worse than `limit`.
-
-    `low` and `high` are the extremes of single rounds, if the figure is the median of several.
-    """
+    """Goal and the figure that was reached; `low` and `high` are the extremes of single rounds."""
 
     what: str
     figure: float
@@ -43,6 +48,14 @@ class Goal:
     more_is_better: bool = False
     low: float | None = None
     high: float | None = None
+
+    @classmethod
+    def of(
+        cls, what: str, figures: Sequence[float], limit: float, unit: str, **options: bool
+    ) -> Goal:
+        """Return a goal for the median of the rounds."""
+        found = Spread.of(figures)
+        return cls(what, found.median, limit, unit, low=found.low, high=found.high, **options)
 
     @property
     def met(self) -> bool:
@@ -66,43 +79,38 @@ class Result:
         return {**asdict(self), "goals": goals}
 
 
-def row(
-    client: str,
-    figures: Sequence[float],
+def by_key(rounds: Sequence[Mapping[K, float]]) -> dict[K, list[float]]:
+    """Return the figures of all rounds by key."""
+    return {key: [each[key] for each in rounds] for key in rounds[0]}
+
+
+def compared_with_ours(
+    found: Mapping[tuple[str, str], Sequence[float]],
     unit: str,
-    *,
-    ratio: float,
-    what: str = "",
-    settings: Mapping[str, Any] | None = None,
-) -> Row:
-    """Return a row with the median and the spread of figures."""
-    return Row(
-        client,
-        statistics.median(figures),
-        min(figures),
-        max(figures),
-        unit,
-        ratio,
-        settings or {},
-        what,
-    )
+    settings: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
+) -> list[Row]:
+    """Return rows of figures by work and client, with their ratios to our client's."""
+    medians = {key: Spread.of(figures).median for key, figures in found.items()}
+    return [
+        Row.of(
+            PEERS[client].title,
+            figures,
+            unit,
+            medians[what, client] / medians[what, OURS],
+            what=what,
+            settings=(settings or {}).get((what, client), {}),
+        )
+        for (what, client), figures in found.items()
+    ]
 
 
-def median_goal(
-    what: str, figures: Sequence[float], limit: float, unit: str, *, more_is_better: bool = False
-) -> Goal:
-    """Return a goal for the median of the rounds."""
-    median = statistics.median(figures)
-    return Goal(what, median, limit, unit, more_is_better, min(figures), max(figures))
-
-
-def ratio_goal(rows: Sequence[wire_cases.Row], limit: float) -> Goal:
-    """Return a goal for the ratio of the fastest other client's time to ours."""
-    nearest = min(
-        (row for row in rows if not row.client.startswith("kafka_async")),
-        key=lambda row: row.ratio,
-    )
-    return Goal(
+def timed_result(
+    case: str, title: str, ratio_is: str, rows: Sequence[timing.Row], limit: float
+) -> Result:
+    """Return the result of timed rows in ms; the goal: the fastest other client's time in ours."""
+    peers = [row for row in rows if not row.client.startswith("kafka_async")]
+    nearest = min(peers, key=lambda row: row.ratio)
+    goal = Goal(
         f"{nearest.client}, {nearest.case}: its time in ours",
         nearest.ratio,
         limit,
@@ -111,19 +119,14 @@ def ratio_goal(rows: Sequence[wire_cases.Row], limit: float) -> Goal:
         low=nearest.ratio_low,
         high=nearest.ratio_high,
     )
-
-
-def milliseconds(rows: Sequence[wire_cases.Row]) -> list[Row]:
-    """Convert rows of `wire_cases.measure` to milliseconds."""
-    return [
+    lines = [
         Row(
             each.client,
-            each.median / 1e3,
-            each.low / 1e3,
-            each.high / 1e3,
+            *(each.median / 1e3, each.low / 1e3, each.high / 1e3),
             "ms",
             each.ratio,
             what=each.case,
         )
         for each in rows
     ]
+    return Result(case, title, f"the client's time in ours{ratio_is}", lines, (goal,))

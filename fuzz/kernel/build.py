@@ -39,19 +39,16 @@ class Build:
 
 
 def build(clang: Clang, directory: Path, sources: Path = SOURCES) -> Build:
-    """Compile both kernels and libFuzzer's module unless they exist already.
-
-    Raises:
-        ToolchainError: Cython or the compiler failed.
-    """
+    """Compile both kernels and libFuzzer's module unless they exist already."""
     compiler = Compiler(clang, directory)
     kernel = [sources / f"{name}.pyx" for name in MODULES]
+    included = [*sources.glob("*.pxi"), *sources.glob("*.h")]
     libraries = ["-Wl,--whole-archive", str(clang.engine), "-Wl,--no-whole-archive"]
     libraries += ["-lstdc++", "-lm", "-lpthread", "-ldl"]
     return Build(
-        coverage=compiler.extensions("coverage", kernel, COVERAGE, COUNTERS),
-        memory=compiler.extensions("memory", kernel, MEMORY),
-        engine=compiler.extensions("engine", [HERE / "engine.pyx"], libraries) / "engine.so",
+        coverage=compiler.extensions("coverage", kernel, COVERAGE, included, COUNTERS),
+        memory=compiler.extensions("memory", kernel, MEMORY, included),
+        engine=compiler.extensions("engine", [HERE / "engine.pyx"], libraries, []) / "engine.so",
         clang=clang,
     )
 
@@ -64,13 +61,18 @@ class Compiler:
     directory: Path
 
     def extensions(
-        self, name: str, sources: list[Path], flags: list[str], with_plain: Path | None = None
+        self,
+        name: str,
+        sources: list[Path],
+        flags: list[str],
+        included: list[Path],
+        with_plain: Path | None = None,
     ) -> Path:
         """Return the directory of the modules; `with_plain` is linked, compiled without flags."""
         key = hashlib.sha256(sys.version.encode())
         for word in (self.clang.version, *COMMON, *flags):
             key.update(word.encode())
-        for file in (*sources, *([with_plain] if with_plain else [])):
+        for file in (*sources, *sorted(included), *([with_plain] if with_plain else [])):
             key.update(file.read_bytes())
         home = self.directory / name / key.hexdigest()[:12]
         if not home.exists():
@@ -93,9 +95,9 @@ class Compiler:
             plain = home / f"{source.stem}-{with_plain.stem}.o"
             _run(self.clang.command, "-fPIC", "-c", str(with_plain), "-o", str(plain))
             flags = [*flags, str(plain)]
-        include = f"-I{sysconfig.get_path('include')}"
+        include = (f"-I{sysconfig.get_path('include')}", f"-I{source.parent}")
         output = ["-o", str(home / f"{source.stem}.so")]
-        _run(self.clang.command, *COMMON, include, str(c_file), *output, *flags)
+        _run(self.clang.command, *COMMON, *include, str(c_file), *output, *flags)
 
 
 def _run(*command: str) -> None:

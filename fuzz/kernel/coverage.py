@@ -1,38 +1,43 @@
 """Counts the edges of the kernel that corpora reach, in a separate process.
 
-python -m fuzz.kernel.coverage KERNEL ENGINE TARGET=DIRECTORY... prints JSON: the reached edges and
-all edges of each kernel function. Cython's helpers and the module's initialization do not count.
+python -m fuzz.kernel.coverage ENGINE TARGET=DIRECTORY... prints JSON: the reached edges and all
+edges of each function of FUZZ_KERNEL. Cython's helpers and the module's initialization do not
+count.
 """
 
 from __future__ import annotations
 
 import bisect
 import ctypes
-import importlib
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-from fuzz.kernel.loading import use_kernel
+from fuzz.kernel.loading import load_engine
 
 # Methods, wrappers, C functions and properties that the source defines.
 OURS = re.compile(r"__pyx_(pf|pw|f|getprop|setprop)_\w*?_(c(?:kernel|codec)_.+)")
 
 
-def main(kernel: str, engine: str, *corpora: str) -> int:
+def main(engine: str, *corpora: str) -> int:
     """Run every input once and print the reached edges."""
-    use_kernel(Path(kernel), Path(engine))
-    # After use_kernel, because these modules import kafka_async.
-    targets = importlib.import_module("fuzz.kernel.targets").TARGETS
-    pair = importlib.import_module("fuzz.kernel.kernel_pair").KernelPair.loaded(0)
-    modules = [Counters(file) for file in sorted(Path(kernel).glob("*.so"))]
+    load_engine(Path(engine))
+    # After the engine, to which the kernel's counters report.
+    from fuzz.kernel_pair import PAIR
+    from fuzz.target import load
+
+    PAIR.every = 0
+    pairs = [corpus.split("=", 1) for corpus in corpora]
+    targets = {name: load(name) for name, _ in pairs}
+    modules = [Counters(file) for file in sorted(Path(os.environ["FUZZ_KERNEL"]).glob("*.so"))]
     for counters in modules:
         counters.clear()
-    for name, directory in (corpus.split("=", 1) for corpus in corpora):
+    for name, directory in pairs:
         for file in sorted(Path(directory).iterdir()):
-            targets[name].check(pair, file.read_bytes())
+            targets[name].run(file.read_bytes())
             for counters in modules:
                 counters.collect()  # after each input, because a counter has eight bits
     print(json.dumps({name: row for one in modules for name, row in one.by_function().items()}))

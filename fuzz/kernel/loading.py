@@ -1,4 +1,4 @@
-"""Loads an instrumented kernel instead of the installed one."""
+"""Loads an instrumented kernel instead of the installed one, and libFuzzer's module."""
 
 from __future__ import annotations
 
@@ -31,20 +31,16 @@ class _Finder(MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, file)
 
 
-def use_kernel(directory: Path | None, engine: Path | None = None) -> ModuleType | None:
-    """Make kafka_async use a kernel, None for the installed one; return libFuzzer's module.
-
-    It must be called before kafka_async is imported.
-    """
+def use_kernel(directory: Path) -> None:
+    """Make kafka_async use the kernel in a directory; call it before kafka_async is imported."""
     if any(name.partition(".")[0] == "kafka_async" for name in sys.modules):
         raise RuntimeError("kafka_async is imported already, with another kernel")
     os.environ["KAFKA_ASYNC_KERNEL"] = "c"
-    if directory is not None:
-        sys.meta_path.insert(0, _Finder(directory))
-    return None if engine is None else _load_engine(engine)
+    sys.meta_path.insert(0, _Finder(directory))
 
 
-def _load_engine(path: Path) -> ModuleType:
+def load_engine(path: Path) -> ModuleType:
+    """Return libFuzzer's module; call it before the kernel is imported."""
     flags = sys.getdlopenflags()
     sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)  # the kernel's counters are looked up by name
     try:

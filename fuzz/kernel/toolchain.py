@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 NAMES = ("clang", *(f"clang-{version}" for version in range(22, 13, -1)))
+PACKAGES = ("clang", "libclang-rt-dev")  # of Debian
 ENGINE = "fuzzer_no_main"
 SANITIZER = "asan"
 
@@ -32,17 +32,13 @@ class Clang:
 
 
 def require_clang() -> Clang:
-    """Return the clang of this machine; install it for root on Debian.
-
-    Raises:
-        ToolchainError: There is no clang with its runtime libraries, and it cannot be installed.
-    """
+    """Return the clang of this machine; install it for root on Debian."""
     found = find_clang()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         _install()
         found = find_clang()
     if found is None:
-        advice = f"apt-get install {' '.join(_packages())}"
+        advice = f"apt-get install {' '.join(PACKAGES)}"
         raise ToolchainError(f"install clang and its runtime libraries (on Debian: {advice})")
     return found
 
@@ -80,28 +76,10 @@ def _output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _packages() -> list[str]:
-    command = shutil.which("clang")
-    if command is None:
-        return ["clang", "libclang-rt-14-dev"] if not shutil.which("apt-cache") else _depended()
-    major = re.search(r"version (\d+)", _version(command))
-    return ["clang", f"libclang-rt-{major[1] if major else 14}-dev"]
-
-
-def _depended() -> list[str]:
-    # The package `clang` depends on the release's version, for example clang-14.
-    output = subprocess.run(
-        ["apt-cache", "depends", "clang"], capture_output=True, text=True, check=False
-    )
-    major = re.search(r"Depends: clang-(\d+)", output.stdout)
-    return ["clang", f"libclang-rt-{major[1] if major else 14}-dev"]
-
-
 def _install() -> None:
     _apt_get("update", "-q")
-    packages = _packages()
-    print(f"installing {' '.join(packages)}", flush=True)
-    _apt_get("install", "-q", "-y", "--no-install-recommends", *packages)
+    print(f"installing {' '.join(PACKAGES)}", flush=True)
+    _apt_get("install", "-q", "-y", "--no-install-recommends", *PACKAGES)
 
 
 def _apt_get(*arguments: str) -> None:

@@ -1,26 +1,28 @@
-"""Runs one target under libFuzzer, which ends the process.
+"""Runs one process of libFuzzer: `python -m fuzz.kernel.worker ENGINE TARGET`, then its arguments.
 
-python -m fuzz.kernel.worker TARGET KERNEL ENGINE EVERY [libFuzzer's arguments]
+The instrumented kernel is the one of FUZZ_KERNEL. libFuzzer ends the process.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
 import sys
 from pathlib import Path
 
-from fuzz.kernel.loading import use_kernel
+from fuzz.kernel.loading import load_engine
+
+PURE_EVERY = 16
+"""The kernel in plain Python, which is much slower, runs every 16th input."""
 
 
-def main(name: str, kernel: str, engine: str, every: str, *arguments: str) -> int:
+def main(engine: str, name: str, *arguments: str) -> int:
     """Fuzz a target; return only if libFuzzer does not end the process."""
-    fuzzer = use_kernel(Path(kernel), Path(engine))
-    assert fuzzer is not None
-    # After use_kernel, because these modules import kafka_async.
-    target = importlib.import_module("fuzz.kernel.targets").TARGETS[name]
-    pair = importlib.import_module("fuzz.kernel.kernel_pair").KernelPair.loaded(int(every))
-    return fuzzer.run(arguments, functools.partial(target.check, pair))
+    fuzzer = load_engine(Path(engine))
+    # After the engine, to which the kernel's counters report.
+    from fuzz.kernel_pair import PAIR
+    from fuzz.target import load
+
+    PAIR.every = PURE_EVERY
+    return fuzzer.run(arguments, load(name).run)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ that failed, which names its topic, partition or group and has the other errors 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
 
 from kafka_async.admin.call import Call
 from kafka_async.arguments import check_timeout
-from kafka_async.cluster.client import Client
+from kafka_async.cluster.client import connect_with, services_of
 from kafka_async.config import ClientConfig
 from kafka_async.foreign_names import ADMIN, add_foreign_names, check_construction, unknown_keyword
 
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicListing,
     )
+    from kafka_async.clock import Clock, Dialer
+    from kafka_async.cluster.client import Client
     from kafka_async.config import ClientOptions
+    from kafka_async.hooks import Hooks
     from kafka_async.types import Health, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 
@@ -46,27 +49,34 @@ class Admin:
     raises KafkaTimeoutError after it.
 
     Args:
-        bootstrap_servers: Addresses of brokers, or a started `Client`, whose connections are shared
-            and not closed.
+        servers: Addresses of brokers, as "host:port,host:port" or a sequence, may also be given as
+            `bootstrap_servers`; or a started `Client`, whose connections are then shared and not
+            closed.
+        config: The options as an object, without other options.
+        hooks: Receives the client's events; not with a `Client`.
+        clock: Replaces the system's clocks, for tests; not with a `Client`.
+        dialer: Replaces TCP connections, for tests; not with a `Client`.
         **options: Options of `ClientConfig`; not allowed with a `Client`.
+
+    Raises:
+        InvalidConfigurationError: An option is unknown or its value is not allowed.
     """
 
-    if not TYPE_CHECKING:
-
-        def __new__(cls, *args: Any, **options: Any) -> Self:
-            """Reject arguments in the form of other Kafka clients."""
-            check_construction(cls, args, options)
-            return super().__new__(cls)
-
     def __init__(
-        self, bootstrap_servers: str | Sequence[str] | Client, **options: Unpack[ClientOptions]
+        self,
+        servers: str | Sequence[str] | Client | None = None,
+        /,
+        *misplaced: Never,
+        config: ClientConfig | None = None,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        dialer: Dialer | None = None,
+        **options: Unpack[ClientOptions],
     ) -> None:
-        self._owns = not isinstance(bootstrap_servers, Client)
-        if isinstance(bootstrap_servers, Client):
-            ClientConfig.shared(bootstrap_servers.config, **options)  # raises for any option
-            self.client = bootstrap_servers
-        else:
-            self.client = Client(bootstrap_servers, **options)
+        check_construction(type(self), (servers, *misplaced), options)
+        self.config, self.client, self._owned = connect_with(
+            servers, ClientConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
+        )
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
@@ -78,37 +88,31 @@ class Admin:
         Raises:
             InvalidConfigurationError: An option is unknown or its value is not allowed.
         """
-        admin = cls.__new__(cls)
-        admin._owns, admin.client = True, Client.from_properties(properties)  # noqa: SLF001
-        return admin
+        return cls(config=ClientConfig.from_properties(properties))
 
     async def start(self, **unknown: Never) -> None:
         """Connect.
-
-        Args:
-            **unknown: Not accepted; raises TypeError.
 
         Raises:
             BootstrapError: No bootstrap server can be used.
         """
         if unknown:
             raise unknown_keyword(self.start, unknown)
-        if self._owns:
+        if self._owned:
             await self.client.start()
         else:
-            self.client.supervisor.check()
+            services_of(self.client)  # raises unless the client runs
 
     async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
         """Close the connections, unless the client is shared. May be called again.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms).
-            **unknown: Not accepted; raises TypeError.
         """
         if unknown:
             raise unknown_keyword(self.stop, unknown)
         check_timeout(timeout)
-        if self._owns:
+        if self._owned:
             await self.client.stop(timeout)
 
     def health(self) -> Health:
@@ -140,7 +144,6 @@ class Admin:
             wait: Whether to return only when every partition has a leader in the metadata.
             validate_only: Check the request without creating topics.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
-            **unknown: Not accepted; raises TypeError.
 
         Returns:
             The created topics by name.
@@ -171,7 +174,6 @@ class Admin:
             names: Names of the topics.
             wait: Whether to return only when the metadata has none of them.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
-            **unknown: Not accepted; raises TypeError.
 
         Raises:
             UnknownTopicOrPartitionError: There is no such topic.
@@ -190,7 +192,6 @@ class Admin:
         Args:
             internal: Whether to include Kafka's internal topics.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
-            **unknown: Not accepted; raises TypeError.
         """
         if unknown:
             raise unknown_keyword(self.list_topics, unknown)
@@ -206,7 +207,6 @@ class Admin:
         Args:
             names: Names of the topics.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
-            **unknown: Not accepted; raises TypeError.
 
         Raises:
             UnknownTopicOrPartitionError: There is no such topic.
@@ -231,7 +231,6 @@ class Admin:
             counts: New total number of partitions by topic.
             wait: Whether to return only when every partition has a leader in the metadata.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
-            **unknown: Not accepted; raises TypeError.
 
         Raises:
             InvalidPartitionsError: A count is not above the current one.
@@ -252,13 +251,12 @@ class Admin:
 
         Args:
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
-            **unknown: Not accepted; raises TypeError.
         """
         if unknown:
             raise unknown_keyword(self.describe_cluster, unknown)
         from kafka_async.admin import cluster
 
-        return await cluster.describe(Call(self.client, timeout))
+        return await cluster.describe_cluster(Call(self.client, timeout))
 
     async def describe_configs(
         self, resources: Iterable[ConfigResource], *, timeout: float | None = None, **unknown: Never
@@ -268,16 +266,15 @@ class Admin:
         Args:
             resources: The resources.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
-            **unknown: Not accepted; raises TypeError.
 
         Returns:
             Entries by resource and option name.
         """
         if unknown:
             raise unknown_keyword(self.describe_configs, unknown)
-        from kafka_async.admin import configs
+        from kafka_async.admin import cluster
 
-        return await configs.describe(Call(self.client, timeout), resources)
+        return await cluster.describe_configs(Call(self.client, timeout), resources)
 
     # -- groups -----------------------------------------------------------------------------------
 
@@ -295,7 +292,6 @@ class Admin:
             states: Only groups in these states, such as "Stable".
             types: Only groups of these types, such as "classic" and "consumer".
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
-            **unknown: Not accepted; raises TypeError.
         """
         if unknown:
             raise unknown_keyword(self.list_groups, unknown)
@@ -311,7 +307,6 @@ class Admin:
         Args:
             group_ids: Ids of the groups.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
-            **unknown: Not accepted; raises TypeError.
 
         Raises:
             GroupIdNotFoundError: There is no such group.
@@ -330,7 +325,6 @@ class Admin:
         Args:
             group_ids: Ids of the groups.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
-            **unknown: Not accepted; raises TypeError.
 
         Raises:
             GroupNotEmptyError: A group has members.
@@ -359,16 +353,15 @@ class Admin:
                 partition.
             isolation_level: With "read_committed", the latest offset is the last stable offset.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
-            **unknown: Not accepted; raises TypeError.
 
         Returns:
             Offset and timestamp by partition; the offset is -1 if no record is that late.
         """
         if unknown:
             raise unknown_keyword(self.list_offsets, unknown)
-        from kafka_async.admin import offsets
+        from kafka_async.admin import topics
 
-        return await offsets.list_offsets(
+        return await topics.list_offsets(
             Call(self.client, timeout),
             partitions,
             read_committed=isolation_level == "read_committed",
@@ -390,13 +383,12 @@ class Admin:
             partitions: Only these partitions (None: all).
             require_stable: Whether to wait for transactions with pending offsets (KIP-447).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
-            **unknown: Not accepted; raises TypeError.
         """
         if unknown:
             raise unknown_keyword(self.list_group_offsets, unknown)
-        from kafka_async.admin import offsets
+        from kafka_async.admin import groups
 
-        return await offsets.list_group_offsets(
+        return await groups.list_group_offsets(
             Call(self.client, timeout), group_id, partitions, require_stable=require_stable
         )
 

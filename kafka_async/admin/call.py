@@ -7,14 +7,13 @@ first error, which names its item and has the others in its notes.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kafka_async.arguments import check_timeout
-from kafka_async.backoff import Backoff
+from kafka_async.cluster.client import services_of
 from kafka_async.config import seconds
-from kafka_async.errors import KafkaError, RetriableError, error_for
+from kafka_async.errors import KafkaConnectionError, KafkaError, RetriableError, error_for
 
 if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
@@ -22,13 +21,8 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-
-@dataclass(slots=True)
-class ItemResults(Generic[K, V]):
-    """A value or an error for each item of an admin call."""
-
-    values: dict[K, V] = field(default_factory=dict["K", "V"])
-    errors: dict[K, KafkaError] = field(default_factory=dict["K", KafkaError])
+Results: TypeAlias = Mapping[K, V | KafkaError]
+"""A value or an error for each item of an admin call."""
 
 
 class Call:
@@ -41,14 +35,12 @@ class Call:
 
     def __init__(self, client: Client, timeout: float | None) -> None:
         check_timeout(timeout, unlimited="default_api_timeout_ms")
-        self.client = client
-        self._loop = client.supervisor.loop
-        config = client.config
-        limit = seconds(config.default_api_timeout_ms) if timeout is None else timeout
-        self._deadline = self._loop.time() + limit
-        self._backoff = Backoff(
-            seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms)
-        )
+        self.services = services_of(client)
+        self._loop = self.services.supervisor.loop
+        if timeout is None:
+            timeout = seconds(self.services.config.default_api_timeout_ms)
+        self._deadline = self._loop.time() + timeout
+        self._backoff = self.services.retry_backoff()
 
     @property
     def left(self) -> float:
@@ -60,13 +52,13 @@ class Call:
         delay = self._backoff.next()
         if delay >= self.left:
             return False
-        await self.client.pause(delay)
+        await self.services.lifetime.sleep(delay)
         return True
 
     async def run(
         self,
         items: Iterable[K],
-        attempt: Callable[[list[K]], Awaitable[ItemResults[K, V]]],
+        attempt: Callable[[list[K]], Awaitable[Results[K, V]]],
         *,
         final: tuple[type[KafkaError], ...] = (),
     ) -> dict[K, V]:
@@ -80,36 +72,57 @@ class Call:
         Raises:
             KafkaError: The error of the first item that failed, with the others in its notes.
         """
-        results = await self.collect(items, attempt, final=final)
-        raise_first(results.errors.values())
-        return results.values
+        values, errors = await self.collect(items, attempt, final=final)
+        raise_first(errors)
+        return values
 
     async def collect(
         self,
         items: Iterable[K],
-        attempt: Callable[[list[K]], Awaitable[ItemResults[K, V]]],
+        attempt: Callable[[list[K]], Awaitable[Results[K, V]]],
         *,
         final: tuple[type[KafkaError], ...] = (),
-    ) -> ItemResults[K, V]:
-        """Return values and errors of all items; arguments as for `run`."""
+    ) -> tuple[dict[K, V], list[KafkaError]]:
+        """Return the values and the errors of all items, in order; arguments as for `run`."""
         wanted = list(dict.fromkeys(items))
-        total: ItemResults[K, V] = ItemResults()
-        pending = wanted
+        results: dict[K, V | KafkaError] = {}
+        pending: list[K] = wanted
         while pending:
-            results = await attempt(pending)
-            total.values.update(results.values)
-            total.errors.update(results.errors)
+            results.update(await attempt(pending))
             pending = [
                 item
-                for item, error in results.errors.items()
-                if isinstance(error, RetriableError) and not isinstance(error, final)
+                for item in pending
+                if isinstance(error := results.get(item), RetriableError)
+                and not isinstance(error, final)
             ]
             if pending and not await self.pause():
                 break
-            for item in pending:
-                del total.errors[item]
-        total.values = {item: total.values[item] for item in wanted if item in total.values}
-        return total
+        values: dict[K, V] = {}
+        errors: list[KafkaError] = []
+        for item in filter(results.__contains__, wanted):
+            result = results[item]
+            if isinstance(result, KafkaError):
+                errors.append(result)
+            else:
+                values[item] = result
+        return values, errors
+
+    async def query_brokers(
+        self,
+        brokers: Mapping[K, int],
+        query: Callable[[int, list[K]], Awaitable[Results[K, V]]],
+    ) -> dict[K, V | KafkaError]:
+        """Query the broker of each item once; a lost connection is the error of its items."""
+        by_broker: dict[int, list[K]] = {}
+        for item, node_id in brokers.items():
+            by_broker.setdefault(node_id, []).append(item)
+        results: dict[K, V | KafkaError] = {}
+        for node_id, items in by_broker.items():
+            try:
+                results.update(await query(node_id, items))
+            except KafkaConnectionError as error:
+                results.update(dict.fromkeys(items, error))
+        return results
 
 
 def raise_first(errors: Iterable[KafkaError]) -> None:
@@ -121,8 +134,13 @@ def raise_first(errors: Iterable[KafkaError]) -> None:
         raise found[0]
 
 
-def item_error(code: int, kind: str, name: str, message: str | None = None) -> KafkaError:
-    """Return an item's error, as "group g: ..." with the broker's message; not for topics."""
-    error = error_for(code, message)
-    text = message or error.message
-    return error_for(code, f"{kind} {name}: {text}")
+def topic_error(topic: str, code: int, message: str | None) -> KafkaError | None:
+    """Return the error of a topic in a response; None if there is none."""
+    return error_for(code, message, topic=topic) if code else None
+
+
+def item_error(kind: str, name: str, code: int, message: str | None = None) -> KafkaError | None:
+    """Return the error of a group or resource in a response, as "group g: ..."; None if none."""
+    if not code:
+        return None
+    return error_for(code, f"{kind} {name}: {message or error_for(code).message}")

@@ -1,33 +1,36 @@
-"""List, describe and delete groups."""
+"""List, describe and delete groups; list their committed offsets."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kafka_async.admin.call import ItemResults, item_error
+from kafka_async.admin.call import Results, item_error
 from kafka_async.admin.values import GroupDescription, GroupListing, MemberDescription
-from kafka_async.arguments import texts
-from kafka_async.cluster.request_destinations import Broker, CoordinatorKind
+from kafka_async.arguments import text, texts, topic_partitions
+from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.cluster.request_router import Broker
 from kafka_async.errors import (
     GroupIdNotFoundError,
-    KafkaConnectionError,
     KafkaError,
     RefreshRetriableError,
     UnsupportedVersionError,
     error_for,
 )
-from kafka_async.protocol.messages.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-)
-from kafka_async.protocol.messages.consumer_group_describe import (
-    DescribedGroup as ConsumerGroup,
-)
+from kafka_async.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kafka_async.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerGroup
 from kafka_async.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from kafka_async.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafka_async.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from kafka_async.types import TopicPartition
+from kafka_async.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+)
+from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 
 _CONSUMER = "consumer"
 _DEAD = "Dead"
+_TOPIC_NAME_MAX_VERSION = 9
+"""Last version of OffsetFetch that has topic names instead of ids."""
 
 
 async def list_all(
@@ -46,21 +51,24 @@ async def list_all(
 ) -> dict[str, GroupListing]:
     """List the groups of all brokers; see `Admin.list_groups`."""
     states, types = texts(states, "states"), texts(types, "types")
-    cluster = await call.client.refresh_metadata(timeout=call.left)
+    cluster = await call.services.metadata.refresh(timeout=call.left)
 
-    async def attempt(node_ids: list[int]) -> ItemResults[int, ListGroupsResponse]:
+    async def attempt(node_ids: list[int]) -> Results[int, ListGroupsResponse]:
         request = ListGroupsRequest(states_filter=states, types_filter=types)
-        responses = {
-            node_id: call.client.submit(request, to=Broker(node_id), timeout=call.left)
+        requests = [
+            asyncio.ensure_future(
+                call.services.request(request, to=Broker(node_id), timeout=call.left)
+            )
             for node_id in node_ids
-        }
-        results: ItemResults[int, ListGroupsResponse] = ItemResults()
-        for node_id, future in responses.items():
-            response = await future
-            if response.error_code:
-                results.errors[node_id] = error_for(response.error_code)
-            else:
-                results.values[node_id] = response
+        ]
+        try:
+            responses = await asyncio.gather(*requests)
+        finally:
+            for each in requests:
+                each.cancel()  # `gather` leaves them running when another one fails
+        results: dict[int, ListGroupsResponse | KafkaError] = {}
+        for node_id, response in zip(node_ids, responses, strict=True):
+            results[node_id] = error_for(response.error_code) if response.error_code else response
         return results
 
     responses = await call.run(cluster.brokers, attempt)
@@ -74,12 +82,11 @@ async def list_all(
 async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
     """Describe groups and their members; see `Admin.describe_groups`."""
 
-    async def query(
-        node_id: int, names: list[str], results: ItemResults[str, GroupDescription]
-    ) -> None:
+    async def query(node_id: int, names: list[str]) -> Results[str, GroupDescription]:
         classic = names
+        results: dict[str, GroupDescription | KafkaError] = {}
         try:
-            response = await call.client.request(
+            response = await call.services.request(
                 ConsumerGroupDescribeRequest(group_ids=names), to=Broker(node_id), timeout=call.left
             )
         except UnsupportedVersionError:
@@ -88,69 +95,82 @@ async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescr
             other = (GroupIdNotFoundError.code, UnsupportedVersionError.code)
             classic = [row.group_id for row in response.groups if row.error_code in other]
             for row in response.groups:
-                if row.group_id not in classic:
-                    _add_consumer_group(row, node_id, results)
-        if not classic:
-            return
-        request = DescribeGroupsRequest(groups=classic)
-        described = await call.client.request(request, to=Broker(node_id), timeout=call.left)
-        for row in described.groups:
-            _add_classic_group(row, node_id, results)
+                results[row.group_id] = _consumer_group(row, node_id)
+        if classic:
+            request = DescribeGroupsRequest(groups=classic)
+            described = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+            for row in described.groups:
+                results[row.group_id] = _classic_group(row, node_id)
+        return results
 
     wanted = texts(group_ids, "group_ids")
-    return await call.run(wanted, lambda names: _by_coordinator(call, names, query))
+    return await call.run(wanted, lambda names: _query_coordinators(call, names, query))
 
 
 async def delete(call: Call, group_ids: Iterable[str]) -> None:
     """Delete groups; see `Admin.delete_groups`."""
 
-    async def query(node_id: int, names: list[str], results: ItemResults[str, None]) -> None:
+    async def query(node_id: int, names: list[str]) -> Results[str, None]:
         request = DeleteGroupsRequest(groups_names=names)
-        response = await call.client.request(request, to=Broker(node_id), timeout=call.left)
-        for row in response.results:
-            if row.error_code:
-                results.errors[row.group_id] = item_error(
-                    row.error_code, "group", row.group_id, row.error_message
-                )
-            else:
-                results.values[row.group_id] = None
+        response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        return {
+            row.group_id: item_error("group", row.group_id, row.error_code, row.error_message)
+            for row in response.results
+        }
 
     wanted = texts(group_ids, "group_ids")
-    await call.run(wanted, lambda names: _by_coordinator(call, names, query))
+    await call.run(wanted, lambda names: _query_coordinators(call, names, query))
+
+
+async def list_group_offsets(
+    call: Call,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    require_stable: bool,
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the committed offsets of a group; see `Admin.list_group_offsets`."""
+    text(group_id, "group_id")
+    topics = None if partitions is None else _by_topic(partitions)
+
+    async def query(
+        node_id: int, names: list[str]
+    ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=name, topics=topics) for name in names],
+            require_stable=require_stable,
+        )
+        response = await call.services.request(
+            request, to=Broker(node_id), timeout=call.left, max_version=_TOPIC_NAME_MAX_VERSION
+        )
+        return {row.group_id: _committed(row) for row in response.groups}
+
+    found = await call.run([group_id], lambda names: _query_coordinators(call, names, query))
+    return found[group_id]
 
 
 # -- helpers --------------------------------------------------------------------------------------
 
 
-async def _by_coordinator(
+async def _query_coordinators(
     call: Call,
     names: list[str],
-    query: Callable[[int, list[str], ItemResults[str, V]], Awaitable[None]],
-) -> ItemResults[str, V]:
+    query: Callable[[int, list[str]], Awaitable[Results[str, V]]],
+) -> Results[str, V]:
     """Query each group's coordinator; a coordinator that is wrong or not reachable is forgotten."""
-    coordinators = await call.client.coordinators(CoordinatorKind.GROUP, names, timeout=call.left)
-    nodes: dict[int, list[str]] = {}
-    for name in names:
-        nodes.setdefault(coordinators[name], []).append(name)
-    results: ItemResults[str, V] = ItemResults()
-    for node_id, groups in nodes.items():
-        try:
-            await query(node_id, groups, results)
-        except KafkaConnectionError as error:
-            results.errors.update(dict.fromkeys(groups, error))
-    for name, error in results.errors.items():
+    coordinators = await call.services.coordinators.find_all(
+        CoordinatorKind.GROUP, names, timeout=call.left
+    )
+    results = await call.query_brokers({name: coordinators[name] for name in names}, query)
+    for name, error in results.items():
         if isinstance(error, RefreshRetriableError):
-            call.client.forget_coordinator(CoordinatorKind.GROUP, name)
+            call.services.coordinators.forget(CoordinatorKind.GROUP, name)
     return results
 
 
-def _add_consumer_group(
-    row: ConsumerGroup, node_id: int, results: ItemResults[str, GroupDescription]
-) -> None:
-    if row.error_code:
-        error = item_error(row.error_code, "group", row.group_id, row.error_message)
-        results.errors[row.group_id] = error
-        return
+def _consumer_group(row: ConsumerGroup, node_id: int) -> GroupDescription | KafkaError:
+    if error := item_error("group", row.group_id, row.error_code, row.error_message):
+        return error
     members = [
         MemberDescription(
             member.member_id,
@@ -165,7 +185,7 @@ def _add_consumer_group(
         )
         for member in row.members
     ]
-    results.values[row.group_id] = GroupDescription(
+    return GroupDescription(
         row.group_id,
         _CONSUMER,
         row.group_state,
@@ -176,17 +196,11 @@ def _add_consumer_group(
     )
 
 
-def _add_classic_group(
-    row: DescribedGroup, node_id: int, results: ItemResults[str, GroupDescription]
-) -> None:
-    error: KafkaError | None = None
-    if row.error_code:
-        error = item_error(row.error_code, "group", row.group_id, row.error_message)
-    elif row.group_state == _DEAD:  # a missing group, before KIP-1043
-        error = GroupIdNotFoundError(f"group {row.group_id}: there is no such group")
-    if error is not None:
-        results.errors[row.group_id] = error
-        return
+def _classic_group(row: DescribedGroup, node_id: int) -> GroupDescription | KafkaError:
+    if error := item_error("group", row.group_id, row.error_code, row.error_message):
+        return error
+    if row.group_state == _DEAD:  # a missing group, before KIP-1043
+        return GroupIdNotFoundError(f"group {row.group_id}: there is no such group")
     members = [
         MemberDescription(
             member.member_id,
@@ -197,7 +211,7 @@ def _add_classic_group(
         )
         for member in row.members
     ]
-    results.values[row.group_id] = GroupDescription(
+    return GroupDescription(
         row.group_id,
         "classic",
         row.group_state,
@@ -220,3 +234,34 @@ def _assignment(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
         for topic in found.assigned_partitions
         for partition in topic.partitions
     )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTopics]:
+    topics: dict[str, list[int]] = {}
+    for partition in topic_partitions(partitions):
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return [
+        OffsetFetchRequestTopics(name=name, partition_indexes=rows) for name, rows in topics.items()
+    ]
+
+
+def _committed(
+    row: OffsetFetchResponseGroup,
+) -> dict[TopicPartition, OffsetAndMetadata] | KafkaError:
+    if error := item_error("group", row.group_id, row.error_code):
+        return error
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic in row.topics:
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if partition.error_code:
+                # Offsets of a transaction that has not ended (KIP-447) have a retriable error.
+                return error_for(partition.error_code, topic=topic.name, partition=index)
+            if partition.committed_offset >= 0:
+                epoch = partition.committed_leader_epoch
+                found[TopicPartition(topic.name, index)] = OffsetAndMetadata(
+                    partition.committed_offset,
+                    None if epoch < 0 else epoch,
+                    partition.metadata or "",
+                )
+    return found

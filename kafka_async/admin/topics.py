@@ -1,20 +1,16 @@
-"""Create, delete, list and describe topics; add partitions."""
+"""Create, delete, list and describe topics; add partitions; list their offsets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kafka_async.admin.call import ItemResults, raise_first
-from kafka_async.admin.values import (
-    NewTopic,
-    PartitionDescription,
-    TopicDescription,
-    TopicListing,
-)
+from kafka_async.admin.call import Results, raise_first, topic_error
+from kafka_async.admin.values import NewTopic, PartitionDescription, TopicDescription, TopicListing
 from kafka_async.arguments import (
     MAX_INT16,
     MAX_INT32,
+    by_partition,
     instance_of,
     iterable,
     mapping,
@@ -22,9 +18,11 @@ from kafka_async.arguments import (
     texts,
     whole_number,
 )
-from kafka_async.cluster.request_destinations import AnyBroker, Controller
+from kafka_async.cluster.request_router import AnyBroker, Broker, Controller
 from kafka_async.errors import (
+    KafkaError,
     KafkaTimeoutError,
+    LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
     error_for,
     raise_for,
@@ -41,14 +39,25 @@ from kafka_async.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from kafka_async.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafka_async.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from kafka_async.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponseTopic,
 )
+from kafka_async.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     from kafka_async.admin.call import Call
+    from kafka_async.admin.values import OffsetTarget
+    from kafka_async.cluster.metadata import ClusterMetadata
+
+_CONSUMER_REPLICA = -1
 
 
 async def create(
@@ -57,67 +66,52 @@ async def create(
     """Create topics; see `Admin.create_topics`."""
     wanted = {topic.name: topic for topic in map(_checked, iterable(topics, "new_topics"))}
 
-    async def attempt(names: list[str]) -> ItemResults[str, TopicListing]:
+    async def attempt(names: list[str]) -> Results[str, TopicListing]:
         request = CreateTopicsRequest(
             topics=[_creatable(wanted[name]) for name in names],
             timeout_ms=int(call.left * 1000),
             validate_only=validate_only,
         )
-        response = await call.client.request(request, to=Controller(), timeout=call.left)
-        results: ItemResults[str, TopicListing] = ItemResults()
-        for row in response.topics:
-            if row.error_code:
-                results.errors[row.name] = error_for(
-                    row.error_code, row.error_message, topic=row.name
-                )
-            else:
-                results.values[row.name] = _created(row, wanted[row.name])
-        return results
+        response = await call.services.request(request, to=Controller(), timeout=call.left)
+        return {
+            row.name: topic_error(row.name, row.error_code, row.error_message)
+            or _created(row, wanted[row.name])
+            for row in response.topics
+        }
 
-    created = await call.collect(wanted, attempt)
+    created, errors = await call.collect(wanted, attempt)
     if wait and not validate_only:
-        counts = {name: topic.partitions for name, topic in created.values.items()}
-        await _wait_for_leaders(call, counts)
-    raise_first(created.errors.values())
-    return created.values
+        await _wait_for_leaders(call, {name: topic.partitions for name, topic in created.items()})
+    raise_first(errors)
+    return created
 
 
 async def delete(call: Call, names: Iterable[str], *, wait: bool) -> None:
     """Delete topics; see `Admin.delete_topics`."""
 
-    async def attempt(pending: list[str]) -> ItemResults[str, None]:
+    async def attempt(pending: list[str]) -> Results[str, None]:
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name) for name in pending],
             timeout_ms=int(call.left * 1000),
         )
-        response = await call.client.request(request, to=Controller(), timeout=call.left)
-        results: ItemResults[str, None] = ItemResults()
-        for row in response.responses:
-            name = row.name or ""
-            if row.error_code:
-                results.errors[name] = error_for(row.error_code, row.error_message, topic=name)
-            else:
-                results.values[name] = None
-        return results
+        response = await call.services.request(request, to=Controller(), timeout=call.left)
+        return {
+            row.name or "": topic_error(row.name or "", row.error_code, row.error_message)
+            for row in response.responses
+        }
 
     wanted = texts(names, "names")
-    deleted = await call.collect(wanted, attempt, final=(UnknownTopicOrPartitionError,))
+    deleted, errors = await call.collect(wanted, attempt, final=(UnknownTopicOrPartitionError,))
     if wait:
-        await _wait_until_gone(call, set(deleted.values))
-    raise_first(deleted.errors.values())
+        await _wait_until_gone(call, set(deleted))
+    raise_first(errors)
 
 
 async def list_all(call: Call, *, internal: bool) -> dict[str, TopicListing]:
     """List topics by name; see `Admin.list_topics`."""
-    response = await call.client.request(
-        MetadataRequest(topics=None, allow_auto_topic_creation=False),
-        to=AnyBroker(),
-        timeout=call.left,
-    )
-    raise_for(response.error_code)
     return {
         row.name: TopicListing(row.name, row.topic_id, len(row.partitions), row.is_internal)
-        for row in response.topics
+        for row in await _fetch_topics(call, None)
         if row.name is not None and not row.error_code and (internal or not row.is_internal)
     }
 
@@ -125,17 +119,8 @@ async def list_all(call: Call, *, internal: bool) -> dict[str, TopicListing]:
 async def describe(call: Call, names: Iterable[str]) -> dict[str, TopicDescription]:
     """Describe topics and their partitions; see `Admin.describe_topics`."""
 
-    async def attempt(pending: list[str]) -> ItemResults[str, TopicDescription]:
-        results: ItemResults[str, TopicDescription] = ItemResults()
-        for row in await _fetch_topics(call, pending):
-            name = row.name or ""
-            if row.error_code:
-                unknown = row.error_code == UnknownTopicOrPartitionError.code
-                text = "there is no such topic" if unknown else None
-                results.errors[name] = error_for(row.error_code, text, topic=name)
-            else:
-                results.values[name] = _described(name, row)
-        return results
+    async def attempt(pending: list[str]) -> Results[str, TopicDescription]:
+        return {row.name or "": _described(row) for row in await _fetch_topics(call, pending)}
 
     return await call.run(texts(names, "names"), attempt, final=(UnknownTopicOrPartitionError,))
 
@@ -146,7 +131,7 @@ async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool
         topic = text(name, "each key of counts")
         whole_number(count, f"counts[{topic!r}]", low=1, high=MAX_INT32)
 
-    async def attempt(names: list[str]) -> ItemResults[str, None]:
+    async def attempt(names: list[str]) -> Results[str, None]:
         request = CreatePartitionsRequest(
             topics=[
                 CreatePartitionsTopic(name=name, count=counts[name], assignments=None)
@@ -154,21 +139,49 @@ async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool
             ],
             timeout_ms=int(call.left * 1000),
         )
-        response = await call.client.request(request, to=Controller(), timeout=call.left)
-        results: ItemResults[str, None] = ItemResults()
-        for row in response.results:
-            if row.error_code:
-                results.errors[row.name] = error_for(
-                    row.error_code, row.error_message, topic=row.name
-                )
-            else:
-                results.values[row.name] = None
-        return results
+        response = await call.services.request(request, to=Controller(), timeout=call.left)
+        return {
+            row.name: topic_error(row.name, row.error_code, row.error_message)
+            for row in response.results
+        }
 
-    grown = await call.collect(counts, attempt)
+    grown, errors = await call.collect(counts, attempt)
     if wait:
-        await _wait_for_leaders(call, {name: counts[name] for name in grown.values})
-    raise_first(grown.errors.values())
+        await _wait_for_leaders(call, {name: counts[name] for name in grown})
+    raise_first(errors)
+
+
+async def list_offsets(
+    call: Call, partitions: Mapping[TopicPartition, OffsetTarget], *, read_committed: bool
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """List offsets of partitions; see `Admin.list_offsets`."""
+    partitions = by_partition(partitions, "partitions", _at)
+
+    async def query(
+        node_id: int, rows: list[TopicPartition]
+    ) -> Results[TopicPartition, OffsetAndTimestamp]:
+        request = _list_offsets({row: partitions[row] for row in rows}, read_committed)
+        response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        return {
+            TopicPartition(topic.name, row.partition_index): _listed(topic.name, row)
+            for topic in response.topics
+            for row in topic.partitions
+        }
+
+    async def attempt(pending: list[TopicPartition]) -> Results[TopicPartition, OffsetAndTimestamp]:
+        topics = {partition.topic for partition in pending}
+        cluster = await call.services.metadata.refresh(topics=topics, timeout=call.left)
+        leaders: dict[TopicPartition, int] = {}
+        errors: dict[TopicPartition, KafkaError] = {}
+        for partition in pending:
+            leader = cluster.leader(partition)
+            if leader is None:
+                errors[partition] = _no_leader(cluster, partition)
+            else:
+                leaders[partition] = leader.leader_id
+        return {**errors, **await call.query_brokers(leaders, query)}
+
+    return await call.run(partitions, attempt)
 
 
 # -- helpers --------------------------------------------------------------------------------------
@@ -213,7 +226,11 @@ def _created(row: CreatableTopicResult, requested: NewTopic) -> TopicListing:
     return TopicListing(row.name, row.topic_id, count, is_internal=False)
 
 
-def _described(name: str, row: MetadataResponseTopic) -> TopicDescription:
+def _described(row: MetadataResponseTopic) -> TopicDescription | KafkaError:
+    name = row.name or ""
+    if row.error_code:
+        unknown = row.error_code == UnknownTopicOrPartitionError.code
+        return error_for(row.error_code, "there is no such topic" if unknown else None, topic=name)
     partitions = [
         PartitionDescription(
             partition.partition_index,
@@ -228,12 +245,11 @@ def _described(name: str, row: MetadataResponseTopic) -> TopicDescription:
     return TopicDescription(name, row.topic_id, row.is_internal, tuple(partitions))
 
 
-async def _fetch_topics(call: Call, names: Iterable[str]) -> Sequence[MetadataResponseTopic]:
-    request = MetadataRequest(
-        topics=[MetadataRequestTopic(name=name) for name in names],
-        allow_auto_topic_creation=False,
-    )
-    response = await call.client.request(request, to=AnyBroker(), timeout=call.left)
+async def _fetch_topics(call: Call, names: Iterable[str] | None) -> Sequence[MetadataResponseTopic]:
+    """Return the metadata of topics; None: of all."""
+    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    response = await call.services.request(request, to=AnyBroker(), timeout=call.left)
     raise_for(response.error_code)
     return response.topics
 
@@ -260,3 +276,40 @@ async def _wait_until_gone(call: Call, pending: set[str]) -> None:
             raise KafkaTimeoutError(
                 f"the deletion was accepted but is not complete yet: {', '.join(sorted(pending))}"
             )
+
+
+def _at(value: object, name: str) -> int:
+    """Return a ListOffsets timestamp; -1 to -3 are the values of `OffsetSpec`."""
+    return whole_number(value, name, low=-3)
+
+
+def _no_leader(cluster: ClusterMetadata, partition: TopicPartition) -> KafkaError:
+    name, index = partition
+    error = cluster.error(partition.topic)
+    if error is not None and not isinstance(error, UnknownTopicOrPartitionError):
+        return error
+    topic = cluster.topic(partition.topic)
+    if topic is None or partition.partition not in topic.partitions:
+        return UnknownTopicOrPartitionError("no such partition", topic=name, partition=index)
+    return LeaderNotAvailableError(topic=name, partition=index)
+
+
+def _list_offsets(
+    partitions: Mapping[TopicPartition, OffsetTarget], read_committed: bool
+) -> ListOffsetsRequest:
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for partition, at in partitions.items():
+        row = ListOffsetsPartition(partition_index=partition.partition, timestamp=int(at))
+        topics.setdefault(partition.topic, []).append(row)
+    return ListOffsetsRequest(
+        replica_id=_CONSUMER_REPLICA,
+        isolation_level=int(read_committed),
+        topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
+    )
+
+
+def _listed(topic: str, row: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | KafkaError:
+    if row.error_code:
+        return error_for(row.error_code, topic=topic, partition=row.partition_index)
+    epoch = None if row.leader_epoch < 0 else row.leader_epoch
+    return OffsetAndTimestamp(row.offset, row.timestamp, epoch)

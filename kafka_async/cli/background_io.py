@@ -49,17 +49,10 @@ async def run_in_thread(function: Callable[[], T]) -> T:
 
 
 async def read_lines(descriptor: int, max_bytes: int) -> AsyncGenerator[list[bytes]]:
-    """Yield the lines of an open file or pipe, without line ends, as soon as they arrive.
+    """Yield the lines of a file or pipe as they arrive; ValueError names one over `max_bytes`.
 
     Python's buffered readers are not used: an abandoned thread would hold their locks when the
     process ends.
-
-    Args:
-        descriptor: The file descriptor.
-        max_bytes: Maximum length of a line.
-
-    Raises:
-        ValueError: A line is longer than `max_bytes`.
     """
     rest = bytearray()
     while data := await run_in_thread(lambda: os.read(descriptor, READ_SIZE)):

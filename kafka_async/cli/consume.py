@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -42,13 +42,12 @@ def consume(
 
     if offset not in ("beginning", "end") and not offset.isdecimal():
         terminal.fail(f"--offset {offset}: write beginning, end or a number")
-    isolation = _isolation(read_committed)
 
     async def main() -> int:
         async with Consumer(
             bootstrap,
             partitions=(),
-            isolation_level=isolation,
+            isolation_level="read_committed" if read_committed else "read_uncommitted",
             auto_offset_reset="earliest",
             **options.client_options(timeout),
         ) as consumer:
@@ -58,10 +57,6 @@ def consume(
 
     printed = terminal.run(main)
     terminal.err.print(terminal.plural(printed, "record"))
-
-
-def _isolation(committed: bool) -> Literal["read_committed", "read_uncommitted"]:
-    return "read_committed" if committed else "read_uncommitted"
 
 
 async def _seek(consumer: Consumer, topic: str, offset: str) -> list[TopicPartition]:

@@ -112,13 +112,9 @@ def plural(number: int, noun: str) -> str:
 def progress(
     console: Console = err, *, counted: bool = True, bounded: bool = True, silent: bool = False
 ) -> Progress:
-    """Return a progress display that is removed at its end.
+    """Return a display that is removed at its end; without a terminal it shows nothing.
 
-    Args:
-        console: The console; without a terminal nothing is shown.
-        counted: Show the count and the total.
-        bounded: Show a bar and a percentage.
-        silent: Show nothing.
+    With `counted` it shows the count and the total, with `bounded` a bar and a percentage.
     """
     columns: list[ProgressColumn] = [
         SpinnerColumn("dots" if unicode(console) else "line"),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich import box
 from rich.table import Table
 
 from kafka_async.cli import options, terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kafka_async.admin import Admin
+
+T = TypeVar("T")
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
 
@@ -29,18 +36,11 @@ def create(
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Create a topic."""
-    from kafka_async.admin import Admin, NewTopic
+    from kafka_async.admin import NewTopic
 
     configs = dict(_key_and_value(text) for text in config or ())
-
-    async def main() -> None:
-        async with Admin(bootstrap, **options.client_options(timeout)) as admin:
-            topic = NewTopic(
-                name, partitions, replication_factor=replication_factor, configs=configs
-            )
-            await admin.create_topics([topic])
-
-    terminal.run(main)
+    topic = NewTopic(name, partitions, replication_factor, configs)
+    _run(bootstrap, timeout, lambda admin: admin.create_topics([topic]))
     count = terminal.plural(partitions, "partition")
     terminal.err.print(f"created {name} with {count}", markup=False)
 
@@ -51,14 +51,8 @@ def list_(
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Print the names of all topics, one per line."""
-    from kafka_async.admin import Admin
-
-    async def main() -> None:
-        async with Admin(bootstrap, **options.client_options(timeout)) as admin:
-            for name in sorted(await admin.list_topics()):
-                terminal.out.print(name, markup=False)
-
-    terminal.run(main)
+    for name in sorted(_run(bootstrap, timeout, lambda admin: admin.list_topics())):
+        terminal.out.print(name, markup=False)
 
 
 @app.command()
@@ -68,19 +62,13 @@ def describe(
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Print each partition's leader, replicas and in-sync replicas."""
-    from kafka_async.admin import Admin
-
-    async def main() -> None:
-        async with Admin(bootstrap, **options.client_options(timeout)) as admin:
-            topic = (await admin.describe_topics([name]))[name]
-        box_style = box.SIMPLE if terminal.unicode(terminal.out) else box.ASCII
-        table = Table("partition", "leader", "replicas", "in sync", title=name, box=box_style)
-        for row in topic.partitions:
-            replicas, in_sync = (" ".join(map(str, ids)) for ids in (row.replicas, row.in_sync))
-            table.add_row(str(row.partition), str(row.leader), replicas, in_sync)
-        terminal.out.print(table)
-
-    terminal.run(main)
+    topic = _run(bootstrap, timeout, lambda admin: admin.describe_topics([name]))[name]
+    box_style = box.SIMPLE if terminal.unicode(terminal.out) else box.ASCII
+    table = Table("partition", "leader", "replicas", "in sync", title=name, box=box_style)
+    for row in topic.partitions:
+        replicas, in_sync = (" ".join(map(str, ids)) for ids in (row.replicas, row.in_sync))
+        table.add_row(str(row.partition), str(row.leader), replicas, in_sync)
+    terminal.out.print(table)
 
 
 @app.command()
@@ -90,14 +78,19 @@ def delete(
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Delete a topic and all its records."""
+    _run(bootstrap, timeout, lambda admin: admin.delete_topics([name]))
+    terminal.err.print(f"deleted {name}", markup=False)
+
+
+def _run(bootstrap: str, timeout: float, call: Callable[[Admin], Awaitable[T]]) -> T:
+    """Connect and return the result of one call."""
     from kafka_async.admin import Admin
 
-    async def main() -> None:
+    async def main() -> T:
         async with Admin(bootstrap, **options.client_options(timeout)) as admin:
-            await admin.delete_topics([name])
+            return await call(admin)
 
-    terminal.run(main)
-    terminal.err.print(f"deleted {name}", markup=False)
+    return terminal.run(main)
 
 
 def _key_and_value(text: str) -> tuple[str, str]:

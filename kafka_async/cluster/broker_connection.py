@@ -18,9 +18,7 @@ import logging
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from kafka_async.backoff import Backoff
-from kafka_async.cluster.broker_activity import UNANSWERED_AFTER
-from kafka_async.cluster.connection import Connection, ConnectionSetupError
-from kafka_async.cluster.throttle import Throttle
+from kafka_async.cluster.connection import UNANSWERED_AFTER, Connection, ConnectionSetupError
 from kafka_async.config import seconds
 from kafka_async.errors import (
     ClientClosedError,
@@ -33,14 +31,13 @@ from kafka_async.hooks import Throttled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafka_async.cluster.broker_activity import BrokerActivity
-    from kafka_async.cluster.connection import Address
+    from kafka_async.cluster.connection import Address, BrokerActivity
     from kafka_async.cluster.connection_context import ConnectionContext
     from kafka_async.cluster.handshake import BrokerVersions
     from kafka_async.cluster.pending_response import ResponseFuture
     from kafka_async.protocol.message import Request, Response
     from kafka_async.protocol.registry import Api
-    from kafka_async.supervisor import Offload, SupervisedTask, Supervisor
+    from kafka_async.supervisor import Offload, SupervisedTask
 
 ResponseT = TypeVar("ResponseT", bound="Response")
 
@@ -75,6 +72,48 @@ MAX_FRAME_SIZES: Final[dict[ConnectionKind, int]] = {
 }
 """Bytes of the largest response, by kind of connection; consumers set a lower limit for fetches."""
 MAX_FRAME_SIZE: Final = max(MAX_FRAME_SIZES.values())
+CLIENT_WAITS_FROM: Final[dict[int, int]] = {
+    0: 6,  # Produce
+    1: 8,  # Fetch
+    2: 3,  # ListOffsets
+    3: 6,  # Metadata
+    8: 4,  # OffsetCommit
+    9: 4,  # OffsetFetch
+    10: 2,  # FindCoordinator
+    11: 3,  # JoinGroup
+    12: 2,  # Heartbeat
+    13: 2,  # LeaveGroup
+    14: 2,  # SyncGroup
+    15: 2,  # DescribeGroups
+    16: 2,  # ListGroups
+    18: 2,  # ApiVersions
+    19: 3,  # CreateTopics
+    20: 2,  # DeleteTopics
+    21: 1,  # DeleteRecords
+    22: 1,  # InitProducerId
+    24: 1,  # AddPartitionsToTxn
+    25: 1,  # AddOffsetsToTxn
+    26: 1,  # EndTxn
+    28: 1,  # TxnOffsetCommit
+    29: 1,  # DescribeAcls
+    30: 1,  # CreateAcls
+    31: 1,  # DeleteAcls
+    32: 2,  # DescribeConfigs
+    33: 1,  # AlterConfigs
+    34: 1,  # AlterReplicaLogDirs
+    35: 1,  # DescribeLogDirs
+    37: 1,  # CreatePartitions
+    38: 1,  # CreateDelegationToken
+    39: 1,  # RenewDelegationToken
+    40: 1,  # ExpireDelegationToken
+    41: 1,  # DescribeDelegationToken
+    42: 1,  # DeleteGroups
+}
+"""First version of an API whose throttle time the client waits for (KIP-219); for other APIs, all.
+
+Since KIP-219 a broker responds at once and does not read the connection for the throttle time, so
+that requests sent meanwhile would only fill buffers. Before, it delayed the response instead.
+"""
 
 
 class ConnectionObserver(Protocol):
@@ -100,20 +139,18 @@ class ConnectionObserver(Protocol):
 class BrokerConnection:
     """Connects to one broker, and reconnects when used again; its owner closes it for good.
 
-    The client shares two with all its users, and `Client.connection` makes those with one owner.
+    The client shares two with all its users, and `Brokers.connection` makes those with one owner.
 
     Attributes:
         node_id: Id of the broker; negative for a bootstrap server.
-        kind: The connection's purpose.
         muted_until: End of the throttle time, in seconds of the loop's clock; in the past if the
             connection is not muted (KIP-219). `send` waits for it; callers of `submit` and
-            `submit_with_callback` have to check it.
+            `submit_with_callback` have to check it, unless they close the connection next.
     """
 
     def __init__(
         self,
         context: ConnectionContext,
-        supervisor: Supervisor,
         node_id: int,
         kind: ConnectionKind,
         *,
@@ -132,12 +169,10 @@ class BrokerConnection:
         self._fetch_max_wait = fetch_max_wait
         self._activity = activity
         self._context = context
-        self._supervisor = supervisor
         self._address = address
         self._observer = observer
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
-        self._throttle = Throttle()
         self._attempt: SupervisedTask | None = None
         self._waiters: list[asyncio.Future[Connection]] = []
         self._ended: KafkaError | None = None
@@ -201,9 +236,8 @@ class BrokerConnection:
     def version(self, api: Api | int) -> int:
         """Return the newest version of an API that the connected broker and this client support.
 
-        Raises:
-            UnsupportedVersionError: There is none.
-            KafkaConnectionError: The broker is not connected.
+        Raises UnsupportedVersionError if there is none, and KafkaConnectionError without a
+        connection.
         """
         return self._current().versions.version(api if isinstance(api, int) else api.key)
 
@@ -282,9 +316,8 @@ class BrokerConnection:
     async def connect(self, timeout: float) -> None:
         """Connect unless connected; one attempt, after the backoff of earlier failures.
 
-        Raises:
-            KafkaConnectionError: The attempt failed; the message names the reason.
-            KafkaTimeoutError: The connection was not established within `timeout` seconds.
+        Raises KafkaConnectionError, whose message names the reason, or KafkaTimeoutError after
+        `timeout` seconds.
         """
         await self._connect_before(self._loop.time() + timeout)
 
@@ -336,8 +369,8 @@ class BrokerConnection:
         """
         while True:
             connection = await self._connect_before(deadline)
-            delay = self._throttle.delay(self._loop.time())
-            if not delay:
+            delay = self.muted_until - self._loop.time()
+            if delay <= 0:
                 return connection
             if self._loop.time() + delay >= deadline:
                 raise KafkaTimeoutError(
@@ -353,7 +386,7 @@ class BrokerConnection:
         if self._ended is not None:
             raise self._ended
         if self._attempt is None:
-            self._attempt = self._supervisor.spawn(self._connect, name=self._name())
+            self._attempt = self._context.supervisor.spawn(self._connect, name=self._name())
         waiter: asyncio.Future[Connection] = self._loop.create_future()
         self._waiters.append(waiter)
         try:
@@ -429,11 +462,12 @@ class BrokerConnection:
 
     def _on_response(self, api_key: int, version: int, response: Response) -> None:
         throttle_time_ms: int = getattr(response, "throttle_time_ms", 0)
-        if not throttle_time_ms:
+        if throttle_time_ms <= 0 or version < CLIENT_WAITS_FROM.get(api_key, 0):
             return
-        pause = self._throttle.record(api_key, version, throttle_time_ms, self._loop.time())
-        self.muted_until = self._throttle.muted_until
-        if pause and self._context.hooks.active:
+        pause = seconds(throttle_time_ms)
+        # Requests are pipelined: a later response with a shorter time does not shorten the wait.
+        self.muted_until = max(self.muted_until, self._loop.time() + pause)
+        if self._context.hooks.active:
             event = Throttled(self._context.config.client_id, self.node_id, api_key, pause)
             self._context.hooks.emit(event)
 

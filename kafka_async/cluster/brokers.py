@@ -14,14 +14,19 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from kafka_async.cluster.broker_activity import UNANSWERED_AFTER, BrokerActivity
 from kafka_async.cluster.broker_connection import (
     BrokerConnection,
     ConnectionKind,
     close_connections,
     is_permanent,
 )
-from kafka_async.cluster.connection import Address, ConnectionSetupError, WrongBrokerError
+from kafka_async.cluster.connection import (
+    UNANSWERED_AFTER,
+    Address,
+    BrokerActivity,
+    ConnectionSetupError,
+    WrongBrokerError,
+)
 from kafka_async.config import split_server
 from kafka_async.errors import (
     InvalidConfigurationError,
@@ -33,7 +38,6 @@ from kafka_async.errors import (
 if TYPE_CHECKING:
     from kafka_async.cluster.connection_context import ConnectionContext
     from kafka_async.cluster.handshake import BrokerVersions
-    from kafka_async.supervisor import Supervisor
     from kafka_async.types import Node
 
 
@@ -82,28 +86,23 @@ class Brokers:
     """Manages all connections of one client. It is their `ConnectionObserver`.
 
     Args:
-        context: Services that all connections share.
-        supervisor: Runs the attempts to connect.
         nodes: Returns the brokers that metadata names; none if only bootstrap servers are known.
         on_disconnected: Called when the last connection was lost or could not be opened.
         on_wrong_broker: Called with the reason when another broker or cluster responds (KIP-1242).
 
     Attributes:
-        features: Level of each finalized feature of the cluster by its name.
         failures: Error of the last attempt to connect, by node id.
-        last_error: The last error of any connection.
     """
 
     def __init__(
         self,
         context: ConnectionContext,
-        supervisor: Supervisor,
         nodes: Callable[[], Mapping[int, Node]],
         *,
         on_disconnected: Callable[[], None],
         on_wrong_broker: Callable[[str], None],
     ) -> None:
-        self.features: Mapping[str, int] = {}
+        self._features: Mapping[str, int] = {}
         self.failures: dict[int, KafkaError] = {}
         self.last_error: KafkaError | None = None
         self._refusals: Counter[int] = Counter()
@@ -111,7 +110,6 @@ class Brokers:
         self._responded_before: float | None = None
         self._features_epoch = -1
         self._context = context
-        self._supervisor = supervisor
         self._nodes = nodes
         self._on_disconnected = on_disconnected
         self._on_wrong_broker = on_wrong_broker
@@ -137,32 +135,29 @@ class Brokers:
         self,
         node_id: int,
         kind: ConnectionKind,
-        owner: str,
+        owner: object,
+        *,
         max_frame_size: int | None = None,
         fetch_max_wait: float = 0.0,
     ) -> BrokerConnection:
-        """Return a new connection to a broker, which the caller closes; see `Client.connection`."""
-        broker = self._broker(node_id)
-        connection = self._new(
-            node_id, kind, owner, broker.activity, max_frame_size, fetch_max_wait
-        )
+        """Return a new connection to a broker, which is opened on first use; the caller closes it.
+
+        The connection's `repr` names the class of `owner`. `max_frame_size` limits a response, in
+        bytes, below the limit of its kind; the broker may hold a fetch back for `fetch_max_wait`
+        seconds.
+        """
+        broker, name = self._broker(node_id), type(owner).__name__
+        connection = self._new(node_id, kind, name, broker.activity, max_frame_size, fetch_max_wait)
         broker.owned.add(connection)
         return connection
 
     def least_loaded(
         self, now: float, *, exclude: BrokerConnection | None = None
     ) -> BrokerConnection | None:
-        """Return the general connection for a request that any broker can handle.
+        """Return the general connection for a request to any broker; None if backoff forbids all.
 
         An open connection with the fewest requests in flight is preferred, then the one whose last
         failure is the longest ago. Brokers with an overdue response come last.
-
-        Args:
-            now: Time of the loop's clock, in seconds.
-            exclude: A connection that is not returned.
-
-        Returns:
-            A connection, or None if backoff forbids all.
         """
         candidates = [self._broker(node_id) for node_id in self._candidates()]
         random.shuffle(candidates)
@@ -184,6 +179,10 @@ class Brokers:
     def available_at(self) -> float:
         """Return the earliest time at which backoff allows connecting to a candidate broker."""
         return min(self.general(node_id).retry_at for node_id in self._candidates())
+
+    def finalized_feature(self, name: str) -> int:
+        """Return the level of a feature such as "transaction.version"; 0 if there is none."""
+        return self._features.get(name, 0)
 
     # -- health -----------------------------------------------------------------------------------
 
@@ -277,7 +276,7 @@ class Brokers:
         self._failing = False
         if versions.features_epoch >= self._features_epoch:
             self._features_epoch = versions.features_epoch
-            self.features = versions.features
+            self._features = versions.features
 
     def failed(self, connection: BrokerConnection, error: KafkaError) -> None:
         """Record a failed attempt to connect."""
@@ -363,7 +362,6 @@ class Brokers:
             raise self._context.lifetime.ended
         return BrokerConnection(
             self._context,
-            self._supervisor,
             node_id,
             kind,
             owner=owner,

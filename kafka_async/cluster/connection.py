@@ -21,7 +21,6 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from kafka_async.cluster.broker_activity import UNANSWERED_AFTER
 from kafka_async.cluster.connection_diagnosis import ConnectionStage, Diagnosis, diagnose
 from kafka_async.cluster.framing import FrameReader
 from kafka_async.cluster.handshake import BrokerVersions, handshake
@@ -42,7 +41,6 @@ from kafka_async.protocol.api import lookup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafka_async.cluster.broker_activity import BrokerActivity
     from kafka_async.cluster.connection_context import ConnectionContext
     from kafka_async.cluster.framing import Frame
     from kafka_async.cluster.handshake import Step
@@ -54,6 +52,11 @@ ResponseT = TypeVar("ResponseT", bound="Response")
 
 MAX_HANDSHAKE_FRAME_SIZE: Final = 1024 * 1024
 """Bytes of the largest response that is accepted before the handshake is complete."""
+UNANSWERED_AFTER: Final = 5.0
+"""Seconds without a response after which a request shows that its broker is frozen or cut off.
+
+A broker responds within milliseconds to every request that it does not hold back.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +92,35 @@ class WrongBrokerError(ConnectionSetupError):
     """
 
 
+@dataclass(slots=True)
+class BrokerActivity:
+    """Responses and timeouts of one broker, over all connections to it.
+
+    Attributes:
+        responded_at: Time of the last response, in seconds of the loop's clock; None before.
+        overdue: A request timed out after request_timeout_ms or after UNANSWERED_AFTER, whichever
+            is shorter, and the broker has not responded since.
+    """
+
+    responded_at: float | None = None
+    overdue: bool = False
+
+    def record_response(self, now: float) -> None:
+        """Record a response."""
+        self.responded_at = now
+        self.overdue = False
+
+    def record_timeout(self) -> None:
+        """Record a timeout of a request that was in flight long enough to suspect the broker."""
+        self.overdue = True
+
+
 class Connection:
     """One TCP or TLS connection to a broker.
 
     Requests can be submitted while `open` is true.
 
     Args:
-        context: Services that all connections of the client share.
-        address: Address of the broker.
         kind: The connection's purpose, for logs, errors and events.
         max_frame_size: Maximum size of a response, in bytes.
         activity: Receives the broker's responses and timeouts.
@@ -156,10 +180,8 @@ class Connection:
     async def start(self, timeout: float) -> None:
         """Connect and run the handshake.
 
-        Raises:
-            ConnectionSetupError: The connection was not established within `timeout` seconds, or
-                failed.
-            KafkaError: The broker rejects the client.
+        Raises ConnectionSetupError if that fails or takes longer than `timeout` seconds, and
+        KafkaError if the broker rejects the client.
         """
         started_at = self._loop.time()
         self.stage = ConnectionStage.CONNECTING
@@ -212,16 +234,7 @@ class Connection:
         *,
         expect_response: bool = True,
     ) -> ResponseFuture[ResponseT]:
-        """Send a request, in the newest version if `version` is None.
-
-        Without `expect_response` the future is done at once, with an empty response.
-
-        Raises:
-            KafkaConnectionError: The connection has ended.
-            EncodeError: The request cannot be encoded in that version.
-            UnsupportedVersionError: The broker does not support the API, or the version lacks a
-                field that is set.
-        """
+        """Send a request as `BrokerConnection.submit` does; None is the newest version."""
         future = ResponseFuture[ResponseT](request.RESPONSE, self._on_response, loop=self._loop)
         self._send(request, version, timeout, future, expect_response)
         return future
@@ -235,10 +248,7 @@ class Connection:
         *,
         expect_response: bool = True,
     ) -> None:
-        """Send a request; `callback` receives the response or the error, see `submit`.
-
-        Raises the errors of `submit`.
-        """
+        """Send a request as `BrokerConnection.submit_with_callback` does."""
         waiter = ResponseCallback(request.RESPONSE, self._on_response, callback, self._loop)
         self._send(request, version, timeout, waiter, expect_response)
 

@@ -2,45 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
 from typing import TYPE_CHECKING
+
+from kafka_async.backoff import Backoff
+from kafka_async.cluster.framing import ReceiveBudget
+from kafka_async.cluster.lifetime import Lifetime
+from kafka_async.config import seconds
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
 
     from kafka_async.clock import Dialer
-    from kafka_async.cluster.framing import ReceiveBudget
-    from kafka_async.cluster.lifetime import Lifetime
     from kafka_async.config import ClientConfig
     from kafka_async.hooks import Hooks
-    from kafka_async.supervisor import Offload
+    from kafka_async.supervisor import Supervisor
 
 
-@dataclass(slots=True)
 class ConnectionContext:
     """Configuration and services for the connections of one client.
 
     Attributes:
-        budget: Limits the memory of large responses.
-        lifetime: Ends all waits when the client stops.
-        tls: Returns the TLS context; None for plaintext.
-        offload: Runs a function in the client's threads.
+        supervisor: Runs the attempts to connect, and blocking functions in its threads.
+        software_version: Version of this library, for the brokers' metrics.
         cluster_id: Id of the cluster; None before the first metadata response.
     """
 
-    config: ClientConfig
-    hooks: Hooks
-    dialer: Dialer
-    budget: ReceiveBudget
-    lifetime: Lifetime
-    software_version: str
-    tls: Callable[[], Awaitable[ssl.SSLContext | None]]
-    offload: Offload
-    cluster_id: str | None = None
+    def __init__(
+        self, config: ClientConfig, hooks: Hooks, dialer: Dialer, supervisor: Supervisor
+    ) -> None:
+        self.config = config
+        self.hooks = hooks
+        self.dialer = dialer
+        self.supervisor = supervisor
+        self.budget = ReceiveBudget(config.receive_buffer_memory)
+        self.lifetime = Lifetime()
+        self.software_version: str = getattr(sys.modules["kafka_async"], "__version__", "unknown")
+        self.cluster_id: str | None = None
+        self._ssl_context: ssl.SSLContext | None = config.ssl_context
 
     @property
     def expected_cluster(self) -> str | None:
         """Cluster id that brokers check (KIP-1242); as in Java, None without rebootstrap."""
         rebootstraps = self.config.metadata_recovery_strategy == "rebootstrap"
         return self.cluster_id if rebootstraps else None
+
+    def retry_backoff(self) -> Backoff:
+        """Return the backoff of one call's retries."""
+        config = self.config
+        return Backoff(seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms))
+
+    async def tls(self) -> ssl.SSLContext | None:
+        """Return the TLS context; None for plaintext."""
+        if self.config.security_protocol != "SSL":
+            return None
+        if self._ssl_context is None:
+            from ssl import create_default_context  # the default context reads files
+
+            self._ssl_context = await self.supervisor.offload(create_default_context)
+        return self._ssl_context

@@ -53,13 +53,9 @@ _GREETINGS: Final[tuple[tuple[bytes, str], ...]] = (
 def diagnose(
     error: BaseException, stage: ConnectionStage, *, tls: bool, known: bool = False
 ) -> Diagnosis:
-    """Return the cause of an error.
+    """Return the cause of the error that ended a connection in `stage`.
 
-    Args:
-        error: The error that ended the connection.
-        stage: The stage that the connection had reached.
-        tls: Whether the client is configured for TLS.
-        known: Whether this broker has responded before, so that the address must be right.
+    `known` says that this broker has responded before, so that the address must be right.
     """
     if known and stage is ConnectionStage.HANDSHAKE and isinstance(error, TimeoutError):
         return Diagnosis("it accepts connections but does not answer: it is frozen or overloaded")

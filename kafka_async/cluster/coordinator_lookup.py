@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 from typing import TYPE_CHECKING
 
-from kafka_async.backoff import Backoff
 from kafka_async.cluster.broker_connection import CONNECT_HEDGE_AFTER
 from kafka_async.config import seconds
 from kafka_async.errors import (
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from kafka_async.cluster.brokers import Brokers
     from kafka_async.cluster.connection_context import ConnectionContext
     from kafka_async.cluster.metadata_updater import MetadataUpdater
-    from kafka_async.cluster.request_destinations import CoordinatorKind
     from kafka_async.protocol.messages.find_coordinator import (
         Coordinator,
         FindCoordinatorRequest,
@@ -34,6 +33,13 @@ if TYPE_CHECKING:
 _FIND_COORDINATOR = 10
 _MULTIPLE_KEYS_MIN_VERSION = 4
 """First version of FindCoordinator that takes several keys (KIP-699)."""
+
+
+class CoordinatorKind(enum.IntEnum):
+    """Kinds of coordinators, with the values of FindCoordinator's key type."""
+
+    GROUP = 0
+    TRANSACTION = 1
 
 
 class CoordinatorLookup:
@@ -56,32 +62,23 @@ class CoordinatorLookup:
         """Clear the cache, as after a rebootstrap."""
         self._cache.clear()
 
-    async def find(self, kind: CoordinatorKind, key: str, deadline: float) -> int:
-        """Return the id of the broker that coordinates `key`; retry until `deadline`.
+    async def find(self, kind: CoordinatorKind, key: str, timeout: float) -> int:
+        """Return the id of the broker that coordinates a group id or transactional id.
 
-        Args:
-            kind: Kind of the coordinator.
-            key: Group id or transactional id.
-            deadline: Time of the loop's clock, in seconds.
-
-        Raises:
-            CoordinatorNotAvailableError: No coordinator was available before the deadline.
-            KafkaConnectionError: No broker could be connected, or the connection was lost.
-            KafkaTimeoutError: No broker responded before the deadline.
-            KafkaError: The cluster rejects the request.
+        An error that is not retriable is raised at once, the error of the last attempt after
+        `timeout` seconds.
         """
         node_id = self._cache.get((kind, key))
         if node_id is not None:
             return node_id
-        return (await self.find_all(kind, [key], deadline))[key]
+        return (await self.find_all(kind, [key], timeout))[key]
 
     async def find_all(
-        self, kind: CoordinatorKind, keys: Iterable[str], deadline: float
+        self, kind: CoordinatorKind, keys: Iterable[str], timeout: float
     ) -> dict[str, int]:
-        """Find the coordinators of several keys like `find`, in as few requests as possible."""
-        config = self._context.config
-        backoff = Backoff(seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms))
-        wanted = list(keys)
+        """Find several coordinators like `find`, in as few requests as possible (KIP-699)."""
+        backoff = self._context.retry_backoff()
+        wanted, deadline = list(keys), self._loop.time() + timeout
         while True:
             missing = [key for key in wanted if (kind, key) not in self._cache]
             if not missing:

@@ -50,10 +50,6 @@ class ReceiveBudget:
 
     Reservations are granted in order. A frame that is larger than the whole budget is granted when
     nothing else is reserved.
-
-    Attributes:
-        total: The budget, in bytes.
-        held: Bytes that are reserved now.
     """
 
     def __init__(self, total: int) -> None:
@@ -62,11 +58,7 @@ class ReceiveBudget:
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
     def reserve(self, size: int, granted: Callable[[], None]) -> bool:
-        """Reserve `size` bytes.
-
-        Returns:
-            False if they are not available yet; `granted()` is called when they are.
-        """
+        """Reserve `size` bytes; if they are not free, return False and call `granted()` later."""
         if not self._waiting and self._fits(size):
             self.held += size
             return True
@@ -98,7 +90,6 @@ class FrameReader:
 
     Args:
         max_frame_size: Maximum size of a frame, in bytes; may be raised later.
-        budget: The client's budget for large frames.
         on_blocked: Called with True when the budget is used up and reading must pause, with False
             when reading may resume.
     """
@@ -131,17 +122,10 @@ class FrameReader:
         return self._view[self._end :]
 
     def received(self, count: int, deliver: Callable[[Frame], None]) -> bool:
-        """Process `count` bytes that were written into `room()`.
+        """Process `count` new bytes in `room()`; return True if they end in the middle of a frame.
 
-        Args:
-            count: The number of new bytes.
-            deliver: Called with each frame that is complete now, without its size field.
-
-        Returns:
-            True if the bytes end in the middle of a frame.
-
-        Raises:
-            FrameSizeError: A size is below 4 or above `max_frame_size`.
+        `deliver` is called with each frame that is complete now, without its size field. Raises
+        FrameSizeError for a size below 4 or above `max_frame_size`.
         """
         if self._large is not None:
             return self._received_large(self._large, count, deliver)

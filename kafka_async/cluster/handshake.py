@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kafka_async.errors import UnsupportedVersionError, raise_for
 from kafka_async.protocol.api import lookup
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from kafka_async.protocol.message import Request
     from kafka_async.protocol.messages.api_versions import ApiVersionsResponse
 
-T = TypeVar("T")
-
 
 class Step(NamedTuple):
     """A request to send and its version."""
@@ -38,8 +36,6 @@ class Step(NamedTuple):
     request: Request[Any]
     version: int
 
-
-Procedure: TypeAlias = Generator[Step, "Frame", T]
 
 SOFTWARE_NAME: Final = "kafka-async"
 _UNSUPPORTED_VERSION: Final = UnsupportedVersionError.code
@@ -66,8 +62,7 @@ class BrokerVersions:
     def version(self, api_key: int) -> int:
         """Return the newest version of an API that the broker and this client support.
 
-        Raises:
-            UnsupportedVersionError: There is none; the message names the API and both ranges.
+        Raises UnsupportedVersionError, which names the API and both ranges, if there is none.
         """
         chosen = self._chosen.get(api_key)
         if chosen is None:
@@ -75,27 +70,16 @@ class BrokerVersions:
         return chosen
 
 
-def handshake(
-    software_version: str, cluster_id: str | None = None, node_id: int = -1
-) -> Procedure[BrokerVersions]:
+Procedure: TypeAlias = Generator[Step, "Frame", BrokerVersions]
+
+
+def handshake(software_version: str, cluster_id: str | None = None, node_id: int = -1) -> Procedure:
     """Run all requests that a connection needs before its first ordinary request.
 
-    Args:
-        software_version: Version of this library, for the broker's metrics.
-        cluster_id: Id of the cluster expected at the address; None if it is unknown or is not to
-            be checked.
-        node_id: Id of the broker expected there; negative for a bootstrap server.
-
-    Raises:
-        RebootstrapRequiredError: The broker has another id or belongs to another cluster.
-        BrokerError: The broker rejects the request.
+    The broker checks that it is the one that metadata placed at the address, unless `cluster_id` is
+    None or `node_id` negative; RebootstrapRequiredError is raised if it is not, and BrokerError if
+    the broker rejects a request.
     """
-    return (yield from _api_versions(software_version, cluster_id, node_id))
-
-
-def _api_versions(
-    software_version: str, cluster_id: str | None, node_id: int
-) -> Procedure[BrokerVersions]:
     from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
 
     request = ApiVersionsRequest(

@@ -8,6 +8,7 @@ arrived; removing it would assign every later response to the wrong request.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kafka_async.errors import CorrelationIdMismatchError
@@ -24,6 +25,7 @@ W = TypeVar("W")
 _MAX_CORRELATION_ID = 2**31 - 1
 
 
+@dataclass(slots=True, eq=False)
 class InFlightRequest(Generic[W]):
     """A request that was sent, and the waiter for its response.
 
@@ -31,41 +33,19 @@ class InFlightRequest(Generic[W]):
     `connection_deadline` the connection counts as dead, because responses arrive in order.
     """
 
-    __slots__ = (
-        "api_key",
-        "connection_deadline",
-        "correlation_id",
-        "deadline",
-        "sent_at",
-        "version",
-        "waiter",
-    )
-
-    def __init__(
-        self,
-        correlation_id: int,
-        api_key: int,
-        version: int,
-        waiter: W,
-        sent_at: float,
-        deadline: float,
-        connection_deadline: float,
-    ) -> None:
-        self.correlation_id = correlation_id
-        self.api_key = api_key
-        self.version = version
-        self.waiter = waiter
-        self.sent_at = sent_at
-        self.deadline = deadline
-        self.connection_deadline = connection_deadline
+    correlation_id: int
+    api_key: int
+    version: int
+    waiter: W
+    sent_at: float
+    deadline: float
+    connection_deadline: float
 
 
 class InFlightRequests(Generic[W]):
     """Correlates requests and responses of one connection. Owned by the connection.
 
     Args:
-        client_id: Client id in the header of every request.
-        reader: Cuts the received bytes into frames.
         on_response: Called with the request and the response's frame, in order.
 
     Attributes:
@@ -86,12 +66,7 @@ class InFlightRequests(Generic[W]):
         self._next_id = 0
 
     def encode(self, request: Request[Any], version: int) -> tuple[int, list[BytesLike]]:
-        """Return a new correlation id and the buffers of the frame.
-
-        Raises:
-            EncodeError: A field cannot be encoded.
-            UnsupportedVersionError: A field that is set does not exist in that version.
-        """
+        """Return a new correlation id and the buffers of the frame; raises as `Message.encode`."""
         correlation_id = self._next_id
         parts = encode_request(request, version, correlation_id, self._client_id)
         self._next_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
@@ -104,9 +79,8 @@ class InFlightRequests(Generic[W]):
     def received(self, count: int) -> None:
         """Process `count` bytes that were written into `room()`.
 
-        Raises:
-            FrameSizeError: The size of a frame is out of range.
-            CorrelationIdMismatchError: A response, or the beginning of one, matches no request.
+        Raises FrameSizeError, and CorrelationIdMismatchError if a response, or the beginning of
+        one, matches no request.
         """
         if self._reader.received(count, self._match) and not self.queue:
             # Waiting for the rest would keep its memory reserved for as long as the peer likes.

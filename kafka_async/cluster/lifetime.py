@@ -12,11 +12,7 @@ T = TypeVar("T")
 
 
 class Lifetime:
-    """Ends the waits of one client when the client stops or fails.
-
-    Attributes:
-        ended: The reason why the client has stopped; None while it runs.
-    """
+    """Ends the waits of one client when it stops or fails; `ended` is the reason, None before."""
 
     def __init__(self) -> None:
         self.ended: KafkaError | None = None
@@ -34,9 +30,8 @@ class Lifetime:
     async def wait(self, future: asyncio.Future[T], deadline: float | None = None) -> T:
         """Wait for a future that no other task awaits.
 
-        Raises:
-            TimeoutError: `deadline` (time of the loop's clock) has passed.
-            KafkaError: The client has stopped.
+        Raises TimeoutError after `deadline` (time of the loop's clock), and the reason of a client
+        that has stopped.
         """
         if self.ended is not None:
             raise self.ended
@@ -48,11 +43,7 @@ class Lifetime:
             self._waits.discard(future)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for some seconds.
-
-        Raises:
-            KafkaError: The client has stopped.
-        """
+        """Wait for some seconds; raise the reason of a client that has stopped."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(seconds, _wake, future)

@@ -20,8 +20,6 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_async.arguments import topic_names
-from kafka_async.backoff import Backoff
 from kafka_async.cluster.broker_connection import CONNECT_HEDGE_AFTER
 from kafka_async.cluster.metadata import ClusterMetadata
 from kafka_async.cluster.outage import OutageLog
@@ -39,6 +37,7 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
+from kafka_async.fairness import MAX_PARTITIONS_MERGED_IN_LOOP, MAX_TOPICS_PER_REQUEST
 from kafka_async.hooks import Rebootstrapped
 
 if TYPE_CHECKING:
@@ -59,10 +58,6 @@ logger = logging.getLogger("kafka_async.cluster")
 
 MetadataListener = Callable[[ClusterMetadata], None]
 
-MAX_TOPICS_PER_REQUEST: Final = 125
-"""Topics per Metadata request: decoding a response then takes about a millisecond."""
-MAX_PARTITIONS_MERGED_IN_LOOP: Final = 1000
-"""Partitions of a response that are merged in the event loop (1 ms); others use a thread."""
 MAX_OFFLOADED_MERGES: Final = 2
 """Merges of a response in a thread that concurrent changes invalidate, before one in the loop."""
 MIN_REFUSALS_PER_SERVER: Final = 3
@@ -80,7 +75,6 @@ class PendingUpdate:
         topics: Further topics to update.
         auto_create: Topics that the cluster may create on request.
         topic_ids: Further topics by id.
-        all_topics: Update all topics of the cluster.
         waiters: Futures whose result is the new snapshot.
     """
 
@@ -108,10 +102,6 @@ class MetadataUpdater:
 
     Only the metadata loop `run`, and leaders or brokers that other responses name (KIP-951),
     replace the snapshot.
-
-    Attributes:
-        snapshot: The current metadata.
-        on_rebootstrap: Called when the client bootstraps again.
     """
 
     def __init__(self, context: ConnectionContext) -> None:
@@ -123,7 +113,7 @@ class MetadataUpdater:
         self._max_age = seconds(config.metadata_max_age_ms)
         self._created_at = self._loop.time()
         self._refused_timeout = seconds(config.bootstrap_refused_timeout_ms)
-        self._backoff = self._new_backoff()
+        self._backoff = context.retry_backoff()
         self._rebootstrap = RebootstrapTrigger(
             enabled=config.metadata_recovery_strategy == "rebootstrap",
             after=seconds(config.metadata_recovery_rebootstrap_trigger_ms),
@@ -146,7 +136,7 @@ class MetadataUpdater:
     def track(self, topics: Iterable[str]) -> None:
         """Keep topics up to date until each is untracked as often as it was tracked."""
         tracked, known = self._tracked, self.snapshot.topics
-        for topic in topic_names(topics):
+        for topic in topics:
             count = tracked.get(topic, 0)
             tracked[topic] = count + 1
             if count:
@@ -190,9 +180,9 @@ class MetadataUpdater:
 
     async def refresh(
         self,
-        timeout: float,
+        timeout: float | None = None,
         *,
-        tracked: bool = False,
+        tracked: bool = True,
         topics: Iterable[str] = (),
         auto_create: Iterable[str] = (),
         topic_ids: Iterable[UUID] = (),
@@ -200,17 +190,11 @@ class MetadataUpdater:
     ) -> ClusterMetadata:
         """Wait for an update that starts now or later; return its snapshot.
 
-        Args:
-            timeout: Maximum time to wait, in seconds.
-            tracked: Update all tracked topics.
-            topics: Further topics to update.
-            auto_create: Topics that the cluster may create on request.
-            topic_ids: Further topics by id.
-            all_topics: Update all topics of the cluster.
-
-        Raises:
-            KafkaTimeoutError: There was no response within `timeout`; the message names the cause.
+        The other arguments are those of `PendingUpdate`. Raises KafkaTimeoutError, whose message
+        names the cause, after `timeout` seconds (default: default_api_timeout_ms).
         """
+        if timeout is None:
+            timeout = seconds(self._context.config.default_api_timeout_ms)
         waiter: asyncio.Future[ClusterMetadata] = self._loop.create_future()
         self._pending.merge(
             PendingUpdate(
@@ -232,16 +216,13 @@ class MetadataUpdater:
         topics: Iterable[str],
         timeout: float,
         *,
-        create: bool = False,
+        allow_auto_create: bool = False,
         retry_unknown: bool = True,
     ) -> ClusterMetadata:
         """Return a snapshot that has all topics, updating it as often as necessary.
 
-        Args:
-            topics: Names of the topics.
-            timeout: Maximum time to wait, in seconds.
-            create: Whether the cluster may create topics that do not exist.
-            retry_unknown: Whether to wait for topics that do not exist.
+        With `allow_auto_create` the cluster may create missing topics; with `retry_unknown` this
+        waits for them. `timeout` is in seconds and limits every wait.
 
         Raises:
             UnknownTopicOrPartitionError: A topic is still unknown after `timeout`, or after the
@@ -249,16 +230,18 @@ class MetadataUpdater:
             KafkaTimeoutError: No broker responded within `timeout`.
             KafkaError: A topic cannot be used, for example because of its name or permissions.
         """
-        wanted = topic_names(topics)
+        wanted = set(topics)
         deadline = self._loop.time() + timeout
-        backoff = self._new_backoff()
+        backoff = self._context.retry_backoff()
         while True:
             missing = [topic for topic in wanted if topic not in self.snapshot.topics]
             if not missing:
                 return self.snapshot
             left = deadline - self._loop.time()
-            auto_create = missing if create else ()
-            snapshot = await self.refresh(left, topics=missing, auto_create=auto_create)
+            auto_create = missing if allow_auto_create else ()
+            snapshot = await self.refresh(
+                left, tracked=False, topics=missing, auto_create=auto_create
+            )
             # One error per code: thousands of topics may fail with the same one.
             codes = {snapshot.errors[name]: name for name in missing if name in snapshot.errors}
             errors = [error_for(code, topic=name) for code, name in codes.items()]
@@ -389,7 +372,9 @@ class MetadataUpdater:
         attempts: dict[asyncio.Task[MetadataResponse], BrokerConnection] = {}
 
         def send_to(connection: BrokerConnection) -> None:
-            sending = connection.send(request, timeout=timeout, offload=self._context.offload)
+            sending = connection.send(
+                request, timeout=timeout, offload=self._context.supervisor.offload
+            )
             attempts[asyncio.create_task(sending, name="metadata request")] = connection
 
         send_to(connection)
@@ -419,7 +404,7 @@ class MetadataUpdater:
             raise error_for(response.error_code)
         if not response.brokers:
             raise BrokerNotAvailableError("the metadata response of a broker names no brokers")
-        self._rebootstrap.record_response(len(response.brokers))
+        self._rebootstrap.reset()
         self._context.cluster_id = response.cluster_id or self._context.cluster_id
         partitions = sum([len(topic.partitions) for topic in response.topics])
         if partitions <= MAX_PARTITIONS_MERGED_IN_LOOP:
@@ -428,7 +413,7 @@ class MetadataUpdater:
             for _ in range(MAX_OFFLOADED_MERGES):
                 before = self.snapshot
                 merging = partial(_merged, before, response, all_topics=all_topics)
-                merged, leaderless = await self._context.offload(merging)
+                merged, leaderless = await self._context.supervisor.offload(merging)
                 if self.snapshot is before:  # else another response has named a new leader
                     break
             else:
@@ -539,10 +524,6 @@ class MetadataUpdater:
     def _wake(self) -> None:
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
-
-    def _new_backoff(self) -> Backoff:
-        config = self._context.config
-        return Backoff(seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms))
 
 
 def bootstrap_error(brokers: Brokers) -> BootstrapError:

@@ -24,11 +24,7 @@ class OutageLog:
         self._interval = FIRST_INTERVAL
 
     def record_unreachable(self, now: float) -> float | None:
-        """Record that no broker can be reached.
-
-        Returns:
-            Seconds since the start of the outage if a warning is due now, else None.
-        """
+        """Record an unreachable cluster; return the outage's seconds so far if a warning is due."""
         if self._since is None:
             self._since = self._next_at = now
             self._interval = FIRST_INTERVAL

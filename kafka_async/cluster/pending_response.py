@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from kafka_async.errors import DecodeError, KafkaError
+from kafka_async.fairness import OFFLOAD_DECODE_BYTES
 from kafka_async.protocol.header import decode_response_body
 from kafka_async.protocol.message import Response
 
@@ -20,9 +21,6 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 
 OnResponse: TypeAlias = "Callable[[int, int, Response], None]"
 """Receives the API key, the version and the decoded response."""
-
-OFFLOAD_DECODE_BYTES: Final = 64 * 1024
-"""Bytes of a frame from which on decoding it may take milliseconds."""
 
 
 class ResponseFuture(asyncio.Future[R]):
@@ -49,12 +47,7 @@ class ResponseFuture(asyncio.Future[R]):
         self._decode_error: KafkaError | None = None
 
     def result(self) -> R:
-        """Return the decoded response.
-
-        Raises:
-            DecodeError: The frame cannot be decoded.
-            KafkaError: The request failed.
-        """
+        """Return the decoded response; raise DecodeError, or the error of the request."""
         frame = super().result()
         if self._response is not None:
             try:

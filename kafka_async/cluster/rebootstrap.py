@@ -23,45 +23,28 @@ class RebootstrapTrigger:
         self._since: float | None = None
         self._requested: str | None = None
 
-    @property
-    def due_at(self) -> float | None:
-        """Time at which the trigger's time has passed; None while no request is pending."""
-        return None if self._since is None or not self._enabled else self._since + self._after
-
     def record_attempt(self, now: float) -> None:
         """Record a metadata request; only the first one since a response starts the clock."""
         if self._since is None:
             self._since = now
-
-    def record_response(self, brokers: int) -> None:
-        """Record a metadata response and the number of brokers that it names."""
-        if brokers:
-            self._since = None
-            self._requested = None
 
     def request(self, reason: str) -> None:
         """Rebootstrap at the next opportunity, as a broker requires it."""
         self._requested = reason
 
     def reason(self, now: float, *, available: bool) -> str | None:
-        """Return the reason to rebootstrap now; None if there is none.
-
-        Args:
-            now: The current time, in seconds.
-            available: Whether any known broker is available.
-        """
+        """Return the reason to rebootstrap now; None if there is none."""
         if not self._enabled:
             return None
         if self._requested is not None:
             return self._requested
         if not available:
             return "no known broker is available"
-        due = self.due_at
-        if due is not None and now >= due:
+        if self._since is not None and now >= self._since + self._after:
             return f"no metadata for {self._after:g} s"
         return None
 
     def reset(self) -> None:
-        """Start over after a rebootstrap: the next metadata request starts the clock again."""
+        """Start over after a response that names a broker, and after a rebootstrap."""
         self._since = None
         self._requested = None

@@ -1,23 +1,12 @@
-"""Finds the broker for a destination, and the errors after which to look it up again."""
+"""Finds the broker for a request: the destinations that callers name, and how each is resolved."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from kafka_async.backoff import Backoff
-from kafka_async.cluster.request_destinations import (
-    AnyBroker,
-    Broker,
-    Controller,
-    CoordinatorKind,
-    CoordinatorOfGroup,
-    CoordinatorOfTransactionalId,
-    Destination,
-    Leader,
-)
-from kafka_async.config import seconds
+from kafka_async.cluster.coordinator_lookup import CoordinatorKind
 from kafka_async.errors import (
     BrokerNotAvailableError,
     CoordinatorLoadInProgressError,
@@ -39,6 +28,64 @@ if TYPE_CHECKING:
     from kafka_async.protocol.message import Response
     from kafka_async.types import TopicPartition
 
+
+class AnyBroker(NamedTuple):
+    """The connected broker with the fewest requests in flight."""
+
+    def __str__(self) -> str:
+        return "any broker"
+
+
+class Broker(NamedTuple):
+    """The broker with this id."""
+
+    node_id: int
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id}"
+
+
+class Leader(NamedTuple):
+    """The leader of a partition."""
+
+    partition: TopicPartition
+
+    def __str__(self) -> str:
+        return f"the leader of {self.partition}"
+
+
+class CoordinatorOfGroup(NamedTuple):
+    """The coordinator of a group."""
+
+    group_id: str
+
+    def __str__(self) -> str:
+        return f"the coordinator of group {self.group_id}"
+
+
+class CoordinatorOfTransactionalId(NamedTuple):
+    """The coordinator of a transactional id."""
+
+    transactional_id: str
+
+    def __str__(self) -> str:
+        return f"the coordinator of transactional id {self.transactional_id}"
+
+
+class Controller(NamedTuple):
+    """The broker that handles requests that change the cluster."""
+
+    def __str__(self) -> str:
+        return "the controller"
+
+
+Destination: TypeAlias = (
+    AnyBroker | Broker | Leader | CoordinatorOfGroup | CoordinatorOfTransactionalId | Controller
+)
+
+SLOW_APIS: Final = frozenset({19, 20, 21, 37, 42, 43, 45, 57})
+"""APIs whose responses wait for the cluster: CreateTopics, DeleteTopics, DeleteRecords,
+CreatePartitions, DeleteGroups, ElectLeaders, AlterPartitionReassignments, UpdateFeatures."""
 _COORDINATOR_ERRORS: Final = (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -74,29 +121,13 @@ class RequestRouter:
         self._coordinators = coordinators
         self._loop = asyncio.get_running_loop()
 
-    async def connection(self, to: Destination, deadline: float) -> BrokerConnection:
-        """Return the general connection to the current broker of a destination.
+    async def connection(self, to: Destination, api_key: int, deadline: float) -> BrokerConnection:
+        """Return the shared connection for a request: the general one, or that of `SLOW_APIS`.
 
-        Raises:
-            LeaderNotAvailableError: The partition had no leader before `deadline`.
-            CoordinatorNotAvailableError: There was no coordinator before `deadline`.
-            BrokerNotAvailableError: The cluster has no such broker.
-            KafkaConnectionError: No broker can be connected.
-            KafkaTimeoutError: No broker responded before `deadline`.
+        It raises the errors of `Client.request`.
         """
-        match to:
-            case AnyBroker():
-                return await self._any(deadline)
-            case Controller():
-                return await self._controller(deadline)
-            case Broker(node_id):
-                return await self._broker(node_id, deadline)
-            case Leader(partition):
-                return self._brokers.general(await self._leader(partition, deadline))
-            case CoordinatorOfGroup(key):
-                return await self._coordinator(CoordinatorKind.GROUP, key, deadline)
-            case CoordinatorOfTransactionalId(key):
-                return await self._coordinator(CoordinatorKind.TRANSACTION, key, deadline)
+        connection = await self._general(to, deadline)
+        return self._brokers.slow(connection.node_id) if api_key in SLOW_APIS else connection
 
     def must_reroute(self, to: Destination, response: Response) -> bool:
         """Return True and forget the broker if a response's error is one of REROUTE_ERRORS."""
@@ -116,6 +147,23 @@ class RequestRouter:
             case _:
                 self._updater.request_update()
 
+    async def _general(self, to: Destination, deadline: float) -> BrokerConnection:
+        left = deadline - self._loop.time()
+        match to:
+            case AnyBroker():
+                return await self._any(deadline)
+            case Controller():
+                node_id = await self._controller(deadline)
+            case Broker():
+                node_id = await self._broker(to.node_id, deadline)
+            case Leader(partition):
+                node_id = await self._leader(partition, deadline)
+            case CoordinatorOfGroup(key):
+                node_id = await self._coordinators.find(CoordinatorKind.GROUP, key, left)
+            case CoordinatorOfTransactionalId(key):
+                node_id = await self._coordinators.find(CoordinatorKind.TRANSACTION, key, left)
+        return self._brokers.general(node_id)
+
     async def _any(self, deadline: float) -> BrokerConnection:
         now = self._loop.time()
         connection = self._brokers.least_loaded(now)
@@ -128,29 +176,28 @@ class RequestRouter:
         await self._context.lifetime.sleep(wait)
         return await self._any(deadline)
 
-    async def _broker(self, node_id: int, deadline: float) -> BrokerConnection:
+    async def _broker(self, node_id: int, deadline: float) -> int:
         if node_id not in self._updater.snapshot.brokers:
-            snapshot = await self._updater.refresh(deadline - self._loop.time())
+            snapshot = await self._updater.refresh(deadline - self._loop.time(), tracked=False)
             if node_id not in snapshot.brokers:
                 known = ", ".join(map(str, sorted(snapshot.brokers)))
                 raise BrokerNotAvailableError(
                     f"the cluster has no broker {node_id} now; it has {known}"
                 )
-        return self._brokers.general(node_id)
+        return node_id
 
-    async def _controller(self, deadline: float) -> BrokerConnection:
+    async def _controller(self, deadline: float) -> int:
         snapshot = self._updater.snapshot
         if snapshot.controller_id not in snapshot.brokers:
-            snapshot = await self._updater.refresh(deadline - self._loop.time())
+            snapshot = await self._updater.refresh(deadline - self._loop.time(), tracked=False)
         node_id = snapshot.controller_id
         if node_id not in snapshot.brokers:  # with KRaft every broker forwards to the controller
             node_id = random.choice(list(snapshot.brokers))
         assert node_id is not None
-        return self._brokers.general(node_id)
+        return node_id
 
     async def _leader(self, partition: TopicPartition, deadline: float) -> int:
-        config = self._context.config
-        backoff = Backoff(seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms))
+        backoff = self._context.retry_backoff()
         topics = [partition.topic]
         await self._updater.wait_for_topics(topics, deadline - self._loop.time())
         while True:
@@ -160,12 +207,7 @@ class RequestRouter:
             delay = backoff.next()
             if self._loop.time() + delay >= deadline:
                 raise LeaderNotAvailableError(topic=partition.topic, partition=partition.partition)
-            await self._updater.refresh(deadline - self._loop.time(), topics=topics)
+            left = deadline - self._loop.time()
+            await self._updater.refresh(left, tracked=False, topics=topics)
             if self._updater.snapshot.leader(partition) is None:
                 await self._context.lifetime.sleep(delay)
-
-    async def _coordinator(
-        self, kind: CoordinatorKind, key: str, deadline: float
-    ) -> BrokerConnection:
-        node_id = await self._coordinators.find(kind, key, deadline)
-        return self._brokers.general(node_id)

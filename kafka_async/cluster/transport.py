@@ -18,6 +18,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
+from kafka_async.fairness import MAX_BYTES_PER_WRITE
+
 if TYPE_CHECKING:
     import ssl as ssl_module
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -30,8 +32,6 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 MAX_JOINED_BYTES: Final = 64 * 1024
 """Buffers below this size, pieces of larger buffers included, are joined with neighbours."""
-MAX_BYTES_PER_WRITE: Final = 1024 * 1024
-"""Bytes passed to the transport in one call; larger buffers are passed in pieces."""
 HIGH_WATER_MARK: Final = 512 * 1024
 """Bytes in the transport's buffer above which writing pauses."""
 NEXT_ADDRESS_AFTER: Final = 0.25
@@ -109,11 +109,7 @@ class Stream(asyncio.BufferedProtocol):
     # -- for the connection -----------------------------------------------------------------------
 
     def attach(self) -> None:
-        """Start reading.
-
-        Raises:
-            ConnectionResetError: The peer has already closed the connection.
-        """
+        """Start reading; raise ConnectionResetError if the peer has already closed."""
         if self._transport is None or self.ended.done():
             raise ConnectionResetError("the broker closed the connection at once")
         self._attached = True
@@ -224,9 +220,8 @@ class SocketDialer:
     ) -> tuple[asyncio.Transport, P]:
         """Connect to the first address of `host` that accepts the connection.
 
-        Raises:
-            OSError: All addresses failed: the last one's error, with the others in its notes.
-                `ssl.SSLError` and `socket.gaierror` are subclasses.
+        Raises as `first_to_connect`; `ssl.SSLError` and `socket.gaierror` are subclasses of
+        OSError.
         """
         host = host.removeprefix("[").removesuffix("]")
         addresses = [host] if _is_address(host) else await self._resolve(host, port)
@@ -265,10 +260,8 @@ async def first_to_connect(
     """Return the result of `attempt(address)` for the first address that succeeds.
 
     Each address is tried NEXT_ADDRESS_AFTER seconds after the one before, or as soon as that has
-    failed. Further results are passed to `undo`.
-
-    Raises:
-        OSError: All attempts failed: the last one's error, with the others in its notes.
+    failed. Further results are passed to `undo`. If all attempts fail, the last one's OSError is
+    raised, with the others in its notes.
     """
     attempts: dict[asyncio.Task[T], str] = {}
     failures: list[tuple[str, OSError]] = []

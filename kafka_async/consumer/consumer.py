@@ -6,67 +6,77 @@ import asyncio
 import contextvars
 import re
 import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Generic, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
 from kafka_async.arguments import (
     MAX_INT32,
+    by_partition,
     check_timeout,
     function,
+    milliseconds,
+    offset_and_metadata,
     text,
     topic_names,
     topic_partition,
     topic_partitions,
     whole_number,
 )
-from kafka_async.cluster.client import Client
+from kafka_async.cluster.client import connect_with, services_of
 from kafka_async.config import ConsumerConfig, seconds
-from kafka_async.consumer.close_deadlines import CloseDeadlines
-from kafka_async.consumer.commit_methods import CommitMethods
+from kafka_async.consumer.closing import CloseDeadlines
+from kafka_async.consumer.deserialize import converter_of
+from kafka_async.consumer.offsets import EARLIEST, LATEST, UNKNOWN
 from kafka_async.consumer.partition_batch import PartitionBatch
-from kafka_async.consumer.position_methods import PositionMethods
 from kafka_async.consumer.rebalance_listener import (
     Callback,
     RebalanceListener,
     RebalanceListenerInvoker,
 )
 from kafka_async.consumer.statistics import ConsumerStatistics
-from kafka_async.errors import InvalidConfigurationError
+from kafka_async.consumer.subscription import Subscription
+from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaTimeoutError
 from kafka_async.foreign_names import (
     CONSUMER,
     add_foreign_names,
     check_construction,
     unknown_keyword,
 )
-from kafka_async.supervisor import wait_shielded
+from kafka_async.supervisor import Supervisor, wait_shielded
+from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
+    from datetime import datetime
     from types import TracebackType
     from typing import Never, Self
 
     from typing_extensions import Unpack
 
     from kafka_async.clock import Clock, Dialer
+    from kafka_async.cluster.client import Client
     from kafka_async.config import ConsumerOptions
-    from kafka_async.consumer.consumer_base import Partitions
+    from kafka_async.consumer.list_offsets import ListedOffset
     from kafka_async.consumer.runtime import ConsumerRuntime
     from kafka_async.hooks import Hooks
     from kafka_async.kernel import Record, RecordIterator
-    from kafka_async.types import Health, TopicPartition
+    from kafka_async.types import GroupMetadata, Health, OffsetSource
 
 __all__ = ["Consumer", "PartitionBatch", "RebalanceListener"]
 
 K = TypeVar("K", default=bytes)
 V = TypeVar("V", default=bytes)
+Partitions: TypeAlias = TopicPartition | Iterable[TopicPartition]
+Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 ERROR_CLOSE_TIMEOUT: Final = 10.0
 """Seconds for closing when an `async with` block raises an exception."""
 
 
-class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
+class Consumer(Generic[K, V]):
     """Reads records.
 
         async with Consumer("localhost:9092", topics=["clicks"], group_id="web") as consumer:
@@ -85,49 +95,63 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
     started, and only one task at a time may poll it.
 
     Args:
-        bootstrap_servers: "host:port" addresses, or a started `Client`, whose connections and
-            metadata are then shared and which is not closed.
+        servers: Addresses of brokers, as "host:port,host:port" or a sequence, may also be given as
+            `bootstrap_servers`; or a started `Client`, whose connections and metadata are then
+            shared and not closed.
         topics: Topics to subscribe to.
         partitions: Manually assigned partitions to read.
         listener: Listener for changes of the assignment.
-        hooks: Listeners for events; not with a shared `Client`.
-        clock: Clock, for tests; not with a shared `Client`.
-        dialer: Opens connections, for tests; not with a shared `Client`.
+        config: The options as an object, without other options.
+        hooks: Listeners for events; not with a `Client`.
+        clock: Clock, for tests; not with a `Client`.
+        dialer: Opens connections, for tests; not with a `Client`.
         **options: Options under Kafka's names; see `ConsumerConfig`.
+
+    Attributes:
+        config: The options.
+        client: The client whose connections and metadata are used; shared if one was given.
+
+    Raises:
+        InvalidConfigurationError: An option is unknown or its value is invalid.
     """
-
-    if not TYPE_CHECKING:
-
-        def __new__(cls, *args: Any, **options: Any) -> Self:
-            """Reject arguments in the form of other clients."""
-            check_construction(cls, args, options)
-            return super().__new__(cls)
 
     def __init__(
         self,
-        bootstrap_servers: str | Sequence[str] | Client,
-        *,
+        servers: str | Sequence[str] | Client | None = None,
+        /,
+        *misplaced: Never,
         topics: Iterable[str] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
         listener: RebalanceListener | None = None,
+        config: ConsumerConfig | None = None,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
         dialer: Dialer | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        given: dict[str, Any] = dict(options)
-        if isinstance(bootstrap_servers, Client):
-            if hooks is not None or clock is not None or dialer is not None:
-                raise InvalidConfigurationError(
-                    "hooks, clock and dialer belong to the shared Client: give them to it"
-                )
-            config = ConsumerConfig.shared(bootstrap_servers.config, **given)
-            self._init(config, bootstrap_servers, owned=False)
-        else:
-            config = ConsumerConfig.create(bootstrap_servers, **given)
-            client = Client.from_config(config, hooks=hooks, clock=clock, dialer=dialer)
-            self._init(config, client, owned=True)
-        self._set_topics(topics, partitions, listener)
+        check_construction(type(self), (servers, *misplaced), options)
+        chosen, client, self._owns_client = connect_with(
+            servers, ConsumerConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
+        )
+        _check_assignors(chosen)
+        self.config = chosen
+        self.client = client
+        self._subscription = Subscription()
+        self._supervisor = Supervisor(
+            f"Consumer {chosen.group_id or chosen.client_id}", client.hooks
+        )
+        self._runtime: ConsumerRuntime | None = None
+        self._convert = converter_of(chosen)
+        self._stopped = False
+        self._listeners = RebalanceListenerInvoker()
+        self._started = self._starting = False
+        self._closing: asyncio.Task[None] | None = None
+        if listener is not None:
+            self._listeners.add(listener)
+        if topics is not None:
+            self._subscription.subscribe(topic_names(topics))
+        if partitions is not None:
+            self._subscription.assign_manually(topic_partitions(partitions))
 
     @classmethod
     def from_properties(
@@ -145,33 +169,12 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
             topics: Topics to subscribe to.
             partitions: Manually assigned partitions to read.
             listener: Listener for changes of the assignment.
+
+        Raises:
+            InvalidConfigurationError: An option is unknown or its value is invalid.
         """
         config = ConsumerConfig.from_properties(properties)
-        consumer = cls.__new__(cls)
-        consumer._init(config, Client.from_config(config), owned=True)  # noqa: SLF001  # its own
-        consumer._set_topics(topics, partitions, listener)  # noqa: SLF001  # its own
-        return consumer
-
-    def _init(self, config: ConsumerConfig, client: Client, *, owned: bool) -> None:
-        _check_assignors(config)
-        super().__init__(config, client)
-        self._listeners = RebalanceListenerInvoker()
-        self._owns_client = owned
-        self._started = self._starting = False
-        self._closing: asyncio.Task[None] | None = None
-
-    def _set_topics(
-        self,
-        topics: Iterable[str] | None,
-        partitions: Iterable[TopicPartition] | None,
-        listener: RebalanceListener | None,
-    ) -> None:
-        if listener is not None:
-            self._listeners.add(listener)
-        if topics is not None:
-            self._subscription.topics = topic_names(topics)
-        if partitions is not None:
-            self._subscription.set_static(topic_partitions(partitions))
+        return cls(config=config, topics=topics, partitions=partitions, listener=listener)
 
     # -- starting and closing ---------------------------------------------------------------------
 
@@ -190,7 +193,7 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
             await self._supervisor.start()
             make = await self._supervisor.offload(_load_runtime_class)
             self._runtime = make(
-                self.client,
+                services_of(self.client),
                 self._supervisor,
                 self.config,
                 self._subscription,
@@ -233,13 +236,13 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
             limit = seconds(self.config.close_timeout_ms) if timeout is None else timeout
             deadlines = CloseDeadlines.of(asyncio.get_running_loop().time(), limit)
             self._closing = self._in_closing_task(
-                self._close(runtime, deadlines, finished=finished)
+                self._stop_runtime(runtime, deadlines, finished=finished)
             )
         elif self._closing.done():
             return
         await self._await_closing(self._closing, runtime.shorten_closing)
 
-    async def _close(
+    async def _stop_runtime(
         self, runtime: ConsumerRuntime, deadlines: CloseDeadlines, *, finished: bool
     ) -> None:
         try:
@@ -250,7 +253,7 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
     async def _tear_down(self, deadlines: CloseDeadlines | None = None) -> None:
         self._stopped = True
         if self._runtime is not None:
-            self._runtime.close()
+            self._runtime.detach()
         try:
             await self._supervisor.stop()
         finally:
@@ -341,19 +344,21 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
         names = frozenset[str]() if topics is None else topic_names(topics)
         if listener is not None:
             self._listeners.add(listener)  # first, since it raises TypeError for another type
-        self._subscription.pattern, self._subscription.topics = compiled, names
+        self._subscription.subscribe(names, compiled)
         if self._runtime is not None:
             self._active_runtime.on_subscription_changed()
 
     async def unsubscribe(self, **unknown: Never) -> None:
         """Unsubscribe from all topics, leave the group and return when that is done.
 
-        Manually assigned partitions stay.
+        Manually assigned partitions stay. A `subscribe` meanwhile replaces it: then it returns
+        early, perhaps without having left the group. It does not clear the error of a consumer that
+        the group rejected for good, which each poll raises until the consumer is closed.
         """
         if unknown:
             raise unknown_keyword(self.unsubscribe, unknown)
         runtime = self._active_runtime
-        self._subscription.topics, self._subscription.pattern = frozenset(), None
+        self._subscription.unsubscribe()
         runtime.mark_all_processed()
         if runtime.membership is not None:
             await runtime.membership.leave()
@@ -367,7 +372,7 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.assign, unknown)
-        self._subscription.set_static(topic_partitions(partitions))
+        self._subscription.assign_manually(topic_partitions(partitions))
         if self._runtime is not None:
             self._active_runtime.on_assignment_changed()
 
@@ -430,9 +435,8 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
         if unknown:
             raise unknown_keyword(self.pause, unknown)
         for state in self._subscription.select(topic_partitions(partitions)):
-            state.paused = True
-            self._active_runtime.take_back(state)
-            state.buffer.drop_decompressed()
+            self._active_runtime.queue.take_back(state)
+            state.pause()
         self._active_runtime.fetcher.wakeup()  # their bytes counted against other partitions
 
     def resume(self, partitions: Partitions = (), **unknown: Never) -> None:
@@ -444,8 +448,10 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
         if unknown:
             raise unknown_keyword(self.resume, unknown)
         for state in self._subscription.select(topic_partitions(partitions)):
-            state.paused = False
-            self._active_runtime.fetcher.on_resumed(state)
+            state.resume()
+            if state.has_delivery:
+                self._active_runtime.queue.add(state)
+        self._active_runtime.fetcher.wakeup()
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
@@ -455,11 +461,11 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
 
     def __aiter__(self) -> RecordIterator[K, V]:
         """Return a stream of records; it ends when the consumer is stopped."""
-        return self._active_runtime.record_stream()
+        return self._active_runtime.delivery.new_stream()
 
     async def __anext__(self) -> Record[K, V]:
         """Return the next record."""
-        return await self._active_runtime.anext_stream().__anext__()
+        return await self._active_runtime.delivery.anext_stream().__anext__()
 
     async def poll(
         self,
@@ -493,7 +499,9 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
             IllegalStateError: There is nothing to read, another task polls, an `async for` is in
                 progress, or a rebalance listener polls.
             ClientClosedError: The consumer is not started, or is stopped.
-            KafkaError: The group rejected this consumer, or a task of it has died.
+            KafkaError: The group rejected this consumer, or a task of it has died. If joining
+                again cannot help, as with FencedInstanceIdError, each poll raises the group's error
+                until the consumer is closed.
             Exception: An exception of a rebalance listener or of an assignor.
             TypeError: A positional argument, or an argument of another type.
             ValueError: `max_records` is less than 1, or `timeout` is negative.
@@ -509,7 +517,7 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
         limit = self.config.max_poll_records
         if max_records is not None:
             limit = whole_number(max_records, "max_records", low=1, high=MAX_INT32)
-        return await self._active_runtime.poll(limit, timeout)
+        return await self._active_runtime.delivery.poll(limit, timeout)
 
     async def poll_batches(
         self, *misplaced: Never, timeout: float | None = 1.0, **unknown: Never
@@ -527,7 +535,286 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
         if misplaced:
             raise TypeError("poll_batches takes its time-out by name: poll_batches(timeout=1.0)")
         check_timeout(timeout, unlimited="no limit")
-        return await self._active_runtime.poll_batches(timeout)
+        return await self._active_runtime.delivery.poll_batches(timeout)
+
+    # -- positions ---------------------------------------------------------------------------------
+
+    def seek(
+        self, partition: TopicPartition, offset: int | OffsetAndMetadata, **unknown: Never
+    ) -> None:
+        """Set the position of a partition; returned records of it no longer count as unprocessed.
+
+        Args:
+            partition: The partition.
+            offset: Offset of the next record to return.
+        """
+        if unknown:
+            raise unknown_keyword(self.seek, unknown)
+        partition = topic_partition(partition)
+        target = offset_and_metadata(offset, "offset")
+        self._seek(partition, target.offset, target.leader_epoch)
+        self._active_runtime.on_partitions_changed()
+
+    def _seek(self, partition: TopicPartition, offset: int, epoch: int | None = None) -> None:
+        """Set a position; the caller notifies the runtime once for all partitions."""
+        state = self._subscription.state(partition)
+        self._active_runtime.queue.take_back(state)
+        state.seek(offset, UNKNOWN if epoch is None else epoch)
+
+    async def seek_to_beginning(self, partitions: Partitions = (), **unknown: Never) -> None:
+        """Seek to the first record.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+        """
+        if unknown:
+            raise unknown_keyword(self.seek_to_beginning, unknown)
+        await self._seek_by_time(dict.fromkeys(self._chosen(partitions), EARLIEST), None)
+
+    async def seek_to_end(self, partitions: Partitions = (), **unknown: Never) -> None:
+        """Seek to the offset after the last record.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+        """
+        if unknown:
+            raise unknown_keyword(self.seek_to_end, unknown)
+        await self._seek_by_time(dict.fromkeys(self._chosen(partitions), LATEST), None)
+
+    async def seek_to_time(
+        self,
+        when: float | datetime | Mapping[TopicPartition, float | datetime],
+        partitions: Partitions = (),
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Seek to the first record not older than a time, or to the end if there is none.
+
+        Args:
+            when: Seconds since the epoch, or a datetime; or one for each partition.
+            partitions: The partitions (default: all assigned).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
+        if unknown:
+            raise unknown_keyword(self.seek_to_time, unknown)
+        if isinstance(when, Mapping):
+            times = by_partition(when, "when", milliseconds)
+        else:
+            times = dict.fromkeys(self._chosen(partitions), milliseconds(when))
+        await self._seek_by_time(times, timeout)
+
+    async def _seek_by_time(
+        self, times: Mapping[TopicPartition, int], timeout: float | None
+    ) -> None:
+        runtime = self._active_runtime
+        for partition in times:
+            self._subscription.state(partition)
+        found = await runtime.offset_lookup.find_offsets(times, self._limit(timeout))
+        beyond = [partition for partition, target in found.items() if target.offset < 0]
+        if beyond:
+            found |= await runtime.offset_lookup.find_offsets(
+                dict.fromkeys(beyond, LATEST), self._limit(timeout)
+            )
+        for partition, target in found.items():
+            self._seek(partition, target.offset)
+        runtime.on_partitions_changed()
+
+    async def position(
+        self, partition: TopicPartition, *, timeout: float | None = None, **unknown: Never
+    ) -> int:
+        """Return the offset of the next record to return; waits until it is known.
+
+        Args:
+            partition: The partition.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            KafkaTimeoutError: Not known in time.
+        """
+        if unknown:
+            raise unknown_keyword(self.position, unknown)
+        runtime = self._active_runtime
+        state = self._subscription.state(topic_partition(partition))
+        try:
+            async with asyncio.timeout(self._limit(timeout)):
+                while state.position == UNKNOWN:
+                    if state.error is not None:
+                        raise state.error
+                    self._subscription.state(partition)
+                    runtime.check()
+                    await runtime.position_finder.position_found.wait()
+        except TimeoutError as error:
+            if isinstance(error, KafkaTimeoutError):
+                raise
+            raise KafkaTimeoutError(f"the position of {partition} is not known yet") from None
+        return state.position
+
+    async def beginning_offsets(
+        self, partitions: Partitions, *, timeout: float | None = None, **unknown: Never
+    ) -> dict[TopicPartition, int]:
+        """Return the offset of the first record of each partition.
+
+        Args:
+            partitions: The partitions.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
+        if unknown:
+            raise unknown_keyword(self.beginning_offsets, unknown)
+        return await self._offsets_at(EARLIEST, partitions, timeout)
+
+    async def end_offsets(
+        self, partitions: Partitions, *, timeout: float | None = None, **unknown: Never
+    ) -> dict[TopicPartition, int]:
+        """Return the offset after the last record that isolation_level lets this consumer read.
+
+        Args:
+            partitions: The partitions.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
+        if unknown:
+            raise unknown_keyword(self.end_offsets, unknown)
+        return await self._offsets_at(LATEST, partitions, timeout)
+
+    async def _offsets_at(
+        self, end: int, partitions: Partitions, timeout: float | None
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(topic_partitions(partitions), end)
+        found = await self._active_runtime.offset_lookup.find_offsets(wanted, self._limit(timeout))
+        return {partition: target.offset for partition, target in found.items()}
+
+    async def offsets_for_times(
+        self,
+        times: Mapping[TopicPartition, float | datetime],
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the offset and time of the first record not older than a time; None if none is.
+
+        Args:
+            times: Seconds since the epoch, or a datetime, by partition.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
+        if unknown:
+            raise unknown_keyword(self.offsets_for_times, unknown)
+        wanted = by_partition(times, "times", milliseconds)
+        found = await self._active_runtime.offset_lookup.find_offsets(wanted, self._limit(timeout))
+        return {partition: _offset_and_timestamp(target) for partition, target in found.items()}
+
+    # -- committed offsets -------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        what: str | TopicPartition | Offsets | None = None,
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Commit the positions, which include the records returned last.
+
+        A commit that the coordinator rejects because of a rebalance is retried after the rebalance.
+        Offsets of deleted topics are dropped with a warning in the log.
+
+        Args:
+            what: A topic or a partition to commit alone, or the offsets to commit: the offset of
+                the next record to read, by partition (default: all partitions).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
+            CommitFailedError: The group has assigned a partition to another member.
+            RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
+                member revokes, loses or takes over partitions, as in a listener's callback.
+            KafkaTimeoutError: Not committed in time.
+        """
+        if unknown:
+            raise unknown_keyword(self.commit, unknown)
+        runtime = self._active_runtime
+        if runtime.offset_committer is None:
+            raise IllegalStateError("committing needs a group_id")
+        await runtime.offset_committer.commit(
+            self._to_commit(what), self._limit(timeout), named=isinstance(what, Mapping)
+        )
+
+    def _to_commit(
+        self, what: str | TopicPartition | Offsets | None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        if isinstance(what, Mapping):
+            return by_partition(what, "what", offset_and_metadata)
+        due = self._subscription.to_commit(include_unprocessed=True)
+        if what is None:
+            return due
+        if not isinstance(what, str):
+            what = topic_partition(what, "what")
+            self._subscription.state(what)
+            return {what: due[what]} if what in due else {}
+        return {partition: offset for partition, offset in due.items() if partition.topic == what}
+
+    async def committed(
+        self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the committed offsets; None where there is none.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            UnknownTopicOrPartitionError: A topic does not exist.
+            KafkaTimeoutError: No response in time.
+        """
+        if unknown:
+            raise unknown_keyword(self.committed, unknown)
+        offset_committer = self._active_runtime.offset_committer
+        if offset_committer is None:
+            raise IllegalStateError("committed offsets need a group_id")
+        return await offset_committer.fetch_committed(
+            self._chosen(partitions), self._limit(timeout)
+        )
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return this consumer's identity in its group (KIP-447).
+
+        Raises:
+            IllegalStateError: The consumer has no group_id.
+        """
+        return self._active_runtime.transaction_offsets.group_metadata()
+
+    async def seek_to_committed(
+        self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
+    ) -> None:
+        """Seek to the committed offsets, as after an aborted transaction.
+
+        A partition without a committed offset follows auto_offset_reset or, if it is new,
+        auto_offset_reset_new_partitions.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            KafkaTimeoutError: No response in time.
+        """
+        if unknown:
+            raise unknown_keyword(self.seek_to_committed, unknown)
+        runtime = self._active_runtime
+        if runtime.offset_committer is None:
+            raise IllegalStateError("committed offsets need a group_id")
+        versions = {
+            state.partition: state.version
+            for state in self._subscription.select(topic_partitions(partitions))
+        }
+        found = await runtime.offset_committer.fetch_committed(versions, self._limit(timeout))
+        newer = await runtime.position_finder.partitions_newer_than_group(found)
+        for partition, offset in found.items():
+            state = self._subscription.states.get(partition)
+            if state is None or state.version != versions[partition]:
+                continue  # revoked or sought meanwhile
+            runtime.queue.take_back(state)
+            runtime.position_finder.start_at(state, offset, newer=partition in newer)
+        self._subscription.lost_uncommitted.clear()
+        runtime.on_partitions_changed()
 
     # -- topics, statistics and health ------------------------------------------------------------
 
@@ -540,7 +827,9 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
         if unknown:
             raise unknown_keyword(self.topics, unknown)
         self._active_runtime.check()
-        metadata = await self.client.refresh_metadata(all_topics=True, timeout=self._limit(timeout))
+        metadata = await services_of(self.client).metadata.refresh(
+            all_topics=True, timeout=self._limit(timeout)
+        )
         return frozenset(n for n, topic in metadata.topics.items() if not topic.is_internal)
 
     async def partitions_for(
@@ -560,7 +849,7 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
             raise unknown_keyword(self.partitions_for, unknown)
         self._active_runtime.check()
         text(topic, "topic")
-        metadata = await self.client.metadata_for(
+        metadata = await services_of(self.client).metadata.wait_for_topics(
             [topic], timeout=self._limit(timeout), retry_unknown=False
         )
         return list(range(metadata.partitions(topic) or 0))
@@ -568,17 +857,16 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
     def statistics(self) -> ConsumerStatistics:
         """Return a snapshot of the statistics since `start`."""
         runtime = self._active_runtime
-        runtime.update_positions()
         lags = runtime.fetcher.lags()
         return ConsumerStatistics(
-            records_consumed_total=runtime.fetcher.records,
+            records_consumed_total=runtime.queue.records,
             bytes_consumed_total=runtime.fetcher.bytes,
             fetch_total=runtime.fetcher.fetches,
             commit_total=0
             if runtime.offset_committer is None
             else runtime.offset_committer.commit_count,
             rebalance_total=0 if runtime.membership is None else runtime.membership.rebalances,
-            offset_reset_total=runtime.positions.reset_count,
+            offset_reset_total=runtime.position_finder.reset_count,
             assigned_partitions=len(self._subscription.assignment),
             records_lag=lags,
             records_lag_max=max(lags.values(), default=None),
@@ -641,12 +929,46 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
             self._subscription.state(topic_partition(partition)).last_stable_offset
         )
 
+    def __offset_source__(self) -> OffsetSource:
+        """Return what a transaction needs to commit this consumer's offsets (KIP-447)."""
+        return self._active_runtime.transaction_offsets
+
+    # -- helpers -----------------------------------------------------------------------------------
+
+    @property
+    def _active_runtime(self) -> ConsumerRuntime:
+        """Runtime of a consumer that is started and not stopped; otherwise ClientClosedError."""
+        runtime = self._runtime
+        if self._stopped:
+            raise ClientClosedError(f"{self._supervisor.name} is closed")
+        if runtime is None:
+            raise ClientClosedError(
+                f"{self._supervisor.name} was not started: use `async with`, or await start() first"
+            )
+        runtime.check()
+        return runtime
+
+    def _limit(self, timeout: float | None) -> float:
+        check_timeout(timeout, unlimited="default_api_timeout_ms")
+        return seconds(self.config.default_api_timeout_ms) if timeout is None else timeout
+
+    def _chosen(self, partitions: Partitions) -> list[TopicPartition]:
+        return topic_partitions(partitions) or list(self._subscription.assignment)
+
 
 add_foreign_names(Consumer, CONSUMER)
 
 
 def _none_if_unknown(offset: int) -> int | None:
     return None if offset < 0 else offset
+
+
+def _offset_and_timestamp(found: ListedOffset) -> OffsetAndTimestamp | None:
+    if found.offset < 0:
+        return None
+    return OffsetAndTimestamp(
+        found.offset, found.timestamp, None if found.epoch < 0 else found.epoch
+    )
 
 
 def _load_runtime_class() -> type[ConsumerRuntime]:

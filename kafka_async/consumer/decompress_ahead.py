@@ -12,6 +12,11 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from kafka_async.fairness import (
+    DECOMPRESSED_BYTES_PER_CALL,
+    MAX_BATCHES_SCANNED,
+    MIN_DECOMPRESSED_BYTES_PER_CALL,
+)
 from kafka_async.records.compression import decompress_frames
 from kafka_async.supervisor import THREADS
 
@@ -25,16 +30,10 @@ if TYPE_CHECKING:
     DecompressCall: TypeAlias = asyncio.Future[list[memoryview]]
 
 T = TypeVar("T")
-BYTES_PER_CALL: Final = 1024 * 1024
-"""Decompressed bytes per call, and the maximum of one batch."""
-MIN_BYTES_PER_CALL: Final = BYTES_PER_CALL // 8
-"""Decompressed bytes below which a thread costs more than it saves."""
 MAX_CALLS: Final = 2 * THREADS
 """Calls in flight: each thread has a next call ready without waiting for the event loop."""
-MAX_READY_BYTES: Final = 8 * BYTES_PER_CALL
+MAX_READY_BYTES: Final = 8 * DECOMPRESSED_BYTES_PER_CALL
 """Decompressed bytes that may wait to be read."""
-MAX_BATCHES_SCANNED: Final = 256
-"""Batches examined without a pause: each takes some microseconds of the event loop's time."""
 MAX_UNSUITABLE_BATCHES: Final = 8
 """Unsuitable batches after which a scan ends: the rest is likely to be unsuitable too."""
 _NEVER: Final = 1 << 62
@@ -67,11 +66,7 @@ class AheadDecompressor:
         self._scan_at = 0
 
     def start_calls(self, read_bytes: int) -> None:
-        """Start to decompress the next batches.
-
-        Args:
-            read_bytes: Decompressed bytes of everything read so far.
-        """
+        """Start to decompress the next batches, after `read_bytes` decompressed bytes were read."""
         if read_bytes >= self._scan_at and len(self._calls) < MAX_CALLS:
             self._scan_at = _NEVER
             views = self._select(read_bytes)
@@ -92,19 +87,19 @@ class AheadDecompressor:
             unsuitable += not content
             if view.decompressing or not view.compressed_bytes:
                 ready_bytes += content
-            elif 0 < content <= BYTES_PER_CALL:
+            elif 0 < content <= DECOMPRESSED_BYTES_PER_CALL:
                 views.append(view)
                 size += content
             if ready_bytes + size >= MAX_READY_BYTES:
-                self._scan_at = read_bytes + BYTES_PER_CALL
+                self._scan_at = read_bytes + DECOMPRESSED_BYTES_PER_CALL
             if (
-                size >= BYTES_PER_CALL
+                size >= DECOMPRESSED_BYTES_PER_CALL
                 or ready_bytes + size >= MAX_READY_BYTES
                 or scanned == MAX_BATCHES_SCANNED
                 or unsuitable == MAX_UNSUITABLE_BATCHES
             ):
                 break
-        return views if size >= MIN_BYTES_PER_CALL else []
+        return views if size >= MIN_DECOMPRESSED_BYTES_PER_CALL else []
 
     def _submit(self, views: list[BatchView]) -> None:
         frames: list[memoryview] = []

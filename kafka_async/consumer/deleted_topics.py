@@ -11,25 +11,26 @@ from kafka_async.errors import RetriableError, UnknownTopicOrPartitionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafka_async.cluster.client import Client
+    from kafka_async.cluster.services import ClientServices
 
 _CONFIRMATIONS = 2
 """Successive metadata responses without the topic: a broker that has just started may lag."""
 
 
-async def deleted_topics(client: Client, topics: Iterable[str], deadline: float) -> frozenset[str]:
+async def deleted_topics(
+    services: ClientServices, topics: Iterable[str], deadline: float
+) -> frozenset[str]:
     """Return those of the topics that do not exist.
 
-    Raises:
-        KafkaTimeoutError: No broker has responded until `deadline` (event loop time).
-        KafkaError: A topic cannot be used for another reason, such as a missing permission.
+    Raises KafkaTimeoutError if no broker has responded until `deadline` (event loop time), and any
+    other error because of which a topic cannot be used.
     """
     suspects = set(topics)
     for confirmation in range(_CONFIRMATIONS):
         if confirmation:
-            await client.pause(seconds(client.config.retry_backoff_ms))
+            await services.lifetime.sleep(seconds(services.config.retry_backoff_ms))
         left = max(0.001, deadline - asyncio.get_running_loop().time())
-        metadata = await client.refresh_metadata(topics=suspects, tracked=False, timeout=left)
+        metadata = await services.metadata.refresh(topics=suspects, tracked=False, timeout=left)
         errors = {topic: metadata.error(topic) for topic in suspects}
         for error in errors.values():
             if error is not None and not isinstance(error, RetriableError):

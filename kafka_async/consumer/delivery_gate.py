@@ -18,40 +18,26 @@ from kafka_async.errors import IllegalStateError
 from kafka_async.group.member import PollTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
+
+    from kafka_async.consumer.delivery_queue import DeliveryQueue
 
 
 class DeliveryGate:
-    """Lets either polls or rebalances proceed.
+    """Lets either polls or rebalances proceed."""
 
-    Args:
-        has_unprocessed: Returns whether the application is processing returned records.
-        progress: Returns a value that changes with each record of a stream.
-        max_poll_interval: Maximum time between polls, in seconds.
-    """
-
-    def __init__(
-        self,
-        has_unprocessed: Callable[[], bool],
-        progress: Callable[[], object],
-        max_poll_interval: float,
-    ) -> None:
-        self._has_unprocessed = has_unprocessed
-        self._progress = progress
+    def __init__(self, queue: DeliveryQueue, max_poll_interval: float) -> None:
+        self._queue = queue
         self._max_poll_interval = max_poll_interval
         self._last_progress: object = None
         self._polling_task: asyncio.Task[object] | None = None
         self._listener_task: asyncio.Task[object] | None = None
         self._holds = 0
-        self._closed = False
-        self.on_hold: Callable[[], None] = _nothing
-        """Called when delivery stops."""
-        self._last_poll = asyncio.get_running_loop().time()
+        self._ended = False
+        self._now = asyncio.get_running_loop().time
+        self._last_poll = self._now()
         self._ever_polled = False
         self._processed = asyncio.Event()
-        self.data_ready = asyncio.Event()
-        """Set when a waiting poll has to check again for records or errors."""
 
     # -- polls ------------------------------------------------------------------------------------
 
@@ -85,25 +71,24 @@ class DeliveryGate:
         self._polling_task = None
         self._note_poll()
 
-    async def wait(self, deadline: float | None) -> bool:
-        """Wait for `data_ready`; False at the deadline (event loop time)."""
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self.data_ready.wait()
-        except TimeoutError:
-            return False
-        self.data_ready.clear()
-        return True
-
     def on_processed(self) -> None:
         """Let a rebalance that waits check again whether returned records are processed."""
         self._processed.set()
 
-    def close(self) -> None:
+    def wake_poll(self) -> None:
+        """Make a waiting poll check again for errors."""
+        self._queue.wake_poll()
+
+    @property
+    def ended(self) -> bool:
+        """True once the consumer is being stopped."""
+        return self._ended
+
+    def end(self) -> None:
         """End all waiting: the application polls no more."""
-        self._closed = True
+        self._ended = True
         self._processed.set()
-        self.data_ready.set()
+        self._queue.wake_poll()
 
     # -- rebalances -------------------------------------------------------------------------------
 
@@ -112,7 +97,7 @@ class DeliveryGate:
 
         It is now while a poll waits, or if a stream has advanced since the last call.
         """
-        if self._polling_task is not None or self._last_progress != self._progress():
+        if self._polling_task is not None or self._last_progress != self._queue.last_streamed:
             self._note_poll()
         return self._last_poll
 
@@ -123,12 +108,12 @@ class DeliveryGate:
     def hold(self) -> None:
         """Return no records until `release`."""
         self._holds += 1
-        self.on_hold()
+        self._queue.take_back()
 
     def release(self) -> None:
         """Undo `hold`."""
         self._holds -= 1
-        self.data_ready.set()
+        self._queue.wake_poll()
 
     def set_listener_task(self, task: asyncio.Task[object] | None) -> None:
         """Set the task that runs a listener's callback now; None if none does."""
@@ -137,13 +122,11 @@ class DeliveryGate:
     async def wait_until_processed(self, *, ignore_poll_timeout: bool = False) -> None:
         """Wait until the application has processed the returned records or polls again.
 
-        Args:
-            ignore_poll_timeout: Whether to wait without a limit.
-
-        Raises:
-            PollTimeoutError: The application has not polled for max_poll_interval_ms.
+        Raises PollTimeoutError if it has not polled for max_poll_interval_ms, unless ignored.
         """
-        while not (self._closed or self._polling_task is not None or not self._has_unprocessed()):
+        while not (
+            self._ended or self._polling_task is not None or not self._queue.has_unprocessed
+        ):
             left = self.last_poll_time() + self._max_poll_interval - self._now()
             if left <= 0 and not ignore_poll_timeout:
                 raise PollTimeoutError
@@ -153,12 +136,4 @@ class DeliveryGate:
 
     def _note_poll(self) -> None:
         self._last_poll = self._now()
-        self._last_progress = self._progress()
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
-
-
-def _nothing() -> None:
-    pass
+        self._last_progress = self._queue.last_streamed

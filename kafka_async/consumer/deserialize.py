@@ -12,7 +12,6 @@ from kafka_async.serde.functions import deserializer
 
 if TYPE_CHECKING:
     from kafka_async.config import ConsumerConfig
-    from kafka_async.serde.functions import Deserialize
 
 Convert = Callable[[AnyRecord], Record[Any, Any]]
 
@@ -20,21 +19,11 @@ Convert = Callable[[AnyRecord], Record[Any, Any]]
 def converter_of(config: ConsumerConfig) -> Convert | None:
     """Return the function that applies a consumer's deserializers; None without deserializers.
 
-    Raises:
-        InvalidConfigurationError: A deserializer is not a function, is async, or takes other
-            arguments.
+    The function raises RecordDeserializationError, which carries the raw record. A deserializer
+    that is not a function, is async, or takes other arguments is an InvalidConfigurationError.
     """
-    return converter(
-        deserializer("key_deserializer", config.key_deserializer),
-        deserializer("value_deserializer", config.value_deserializer),
-    )
-
-
-def converter(key: Deserialize | None, value: Deserialize | None) -> Convert | None:
-    """Return a function that deserializes a record's key and value; None if there is nothing to do.
-
-    The function raises RecordDeserializationError, which carries the raw record.
-    """
+    key = deserializer("key_deserializer", config.key_deserializer)
+    value = deserializer("value_deserializer", config.value_deserializer)
     if key is None and value is None:
         return None
 

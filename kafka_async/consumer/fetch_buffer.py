@@ -1,27 +1,27 @@
-"""Fetch buffer of one partition: what was fetched and not returned yet. Pure.
+"""Records of one partition that were fetched and not returned yet, and its position. Pure.
 
-A `CompletedFetch` is one partition's data in one fetch response. Its batches are checked and
-decompressed one at a time, and parsed some records at a time, when they are read. So a corrupt
-batch is reported after every record before it, and neither time nor memory grows with the size of a
-fetch.
+Batches are checked and decompressed one at a time, and parsed some records at a time, when they are
+read. So a corrupt batch is reported after every record before it, and neither time nor memory grows
+with the size of a fetch.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kafka_async.consumer.isolation import AbortedRange, all_batches, committed_batches
-from kafka_async.errors import CorruptRecordError, KafkaError, RecordTooLargeError
+from kafka_async.consumer.completed_fetch import CompletedFetch, with_offset
+from kafka_async.consumer.offsets import UNKNOWN
+from kafka_async.errors import CorruptRecordError, KafkaError
+from kafka_async.fairness import BYTES_PER_CHUNK, RECORDS_PER_CHUNK
 from kafka_async.kernel import Record
-from kafka_async.records.batch import BatchView, iter_batches
 from kafka_async.records.compression import MAX_DECOMPRESSED_BYTES_PER_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from kafka_async.kernel import RecordReader
+    from kafka_async.kernel import NextRecord, RecordReader
+    from kafka_async.records.batch import BatchView
     from kafka_async.records.legacy import LegacyRecordReader
     from kafka_async.types import TopicPartition
 
@@ -31,100 +31,18 @@ LARGE_BATCH_COST: Final = 1024 * 1024
 """Cost from which a batch is decompressed in a thread: about 1 ms (see `BatchView`)."""
 MAX_DECOMPRESSED_BYTES_PER_POLL: Final = MAX_DECOMPRESSED_BYTES_PER_BATCH
 """Decompressed bytes after which one call opens no further batch."""
-MAX_RETAINED_RATIO: Final = 8
-"""Maximum size of a response's frame, relative to the data in it that keeps the frame alive."""
-BATCH_OVERHEAD: Final = 640
-"""Bytes of memory that a batch takes in addition to its data."""
-RECORDS_PER_CHUNK: Final = 500
-BYTES_PER_CHUNK: Final = 1024 * 1024
-"""Limits of what is parsed at a time."""
-
-
-class CompletedFetch:
-    """One partition's data in one fetch response.
-
-    The batches are views of the response's frame, unless they are a small part of it: a partition
-    that is read late, or paused, would keep the data of all other partitions alive.
-
-    `find_batches` finds the batches, a number at a time: records sent one by one are a batch each.
-
-    Attributes:
-        batches: The batches, each with whether its records are returned.
-        end: Offset after the last batch.
-        epoch: Leader epoch of the last batch.
-        error: Error after the last batch; None if there is none.
-        retained_bytes: Bytes kept alive, with BATCH_OVERHEAD per batch.
-        size: Bytes fetched.
-        unread_bytes: Bytes of the batches.
-    """
-
-    __slots__ = (
-        "_batches",
-        "_offset",
-        "_partition",
-        "batches",
-        "end",
-        "epoch",
-        "error",
-        "retained_bytes",
-        "size",
-        "unread_bytes",
-    )
-
-    def __init__(
-        self,
-        partition: TopicPartition,
-        data: memoryview,
-        offset: int,
-        aborted: Iterable[AbortedRange] | None,
-    ) -> None:
-        """Create without batches; `aborted` None returns uncommitted records too."""
-        self.batches: deque[tuple[BatchView, bool]] = deque()
-        self.end, self.epoch = offset, -1
-        self.error: KafkaError | None = None
-        self.size = self.retained_bytes = data.nbytes
-        self.unread_bytes = 0
-        if memoryview(data.obj).nbytes > MAX_RETAINED_RATIO * self.size:
-            data = memoryview(bytes(data))
-        views = iter_batches(data, topic=partition.topic, partition=partition.partition)
-        self._batches = all_batches(views) if aborted is None else committed_batches(views, aborted)
-        self._partition, self._offset = partition, offset
-
-    def find_batches(self, count: int) -> bool:
-        """Find the next `count` batches; True at the end, where the search is over."""
-        found = 0
-        try:
-            for view, is_delivered in islice(self._batches, count):
-                found += 1
-                if view.next_offset > self._offset:
-                    self.batches.append((view, is_delivered))
-                    self.unread_bytes += view.raw.nbytes
-                    self.retained_bytes += BATCH_OVERHEAD
-                    self.end, self.epoch = view.next_offset, view.header.leader_epoch
-        except CorruptRecordError as error:
-            self.error = _with_offset(error, self._partition, self.end)
-            return True
-        if found == count:
-            return False
-        if self.size and not self.batches:
-            self.error = RecordTooLargeError(
-                f"a batch is larger than the {self.size} bytes that were fetched: raise "
-                "max_partition_fetch_bytes",
-                topic=self._partition.topic,
-                partition=self._partition.partition,
-                offset=self._offset,
-            )
-        return True
 
 
 class FetchBuffer:
-    """Completed fetches of one partition.
+    """Completed fetches of one partition, and the owner of its position.
+
+    Taking records returns them and advances the position past them. Records lent to a stream are
+    returned by it one by one, and the position follows.
 
     Attributes:
-        decompressed_bytes: Bytes that its batches were decompressed to; reset by its reader.
-        full: Whether the fetcher has stopped fetching because of this buffer.
-        partition: The partition.
-        position: Offset of the next record to take.
+        decompressed_bytes: Bytes of decompressed batches; see `take_decompressed_bytes`.
+        epoch: Leader epoch of the position.
+        full: Whether the fetcher has stopped fetching because of this buffer; see `mark_full`.
         size: Bytes kept alive.
         unread_bytes: Fetched bytes of batches that were not read to their end.
     """
@@ -132,28 +50,52 @@ class FetchBuffer:
     __slots__ = (
         "_batch",
         "_fetches",
+        "_position",
         "_reader",
         "_records",
+        "_stream",
         "decompressed_bytes",
+        "epoch",
         "full",
         "partition",
-        "position",
         "size",
         "unread_bytes",
     )
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
-        self.position = -1
+        self.epoch = UNKNOWN
         self.size = self.unread_bytes = self.decompressed_bytes = 0
         self.full = False
         self._fetches: deque[CompletedFetch] = deque()
         self._batch: BatchView | None = None  # batch of the records taken last
         self._reader: RecordReader | LegacyRecordReader | None = None  # of the rest of that batch
         self._records: list[AnyRecord] = []  # records that were put back
+        self._position = UNKNOWN  # after the records that were taken, lent ones too
+        self._stream: NextRecord | None = None  # has the lent records
 
     def __bool__(self) -> bool:
         return bool(self._records or self._fetches)
+
+    @property
+    def position(self) -> int:
+        """Offset of the next record to return."""
+        if self._stream is None:
+            return self._position
+        last = self.last_streamed
+        return self._stream.records[0].offset if last is None else last.offset + 1
+
+    @property
+    def last_streamed(self) -> AnyRecord | None:
+        """The record that a stream returned last of the lent ones; None without any."""
+        stream = self._stream
+        return None if stream is None or not stream.at else stream.records[stream.at - 1]
+
+    @property
+    def has_unreturned(self) -> bool:
+        """True if fetched records were not returned, in the buffer or lent."""
+        stream = self._stream
+        return bool(self) or (stream is not None and stream.at < len(stream.records))
 
     def add(self, fetched: CompletedFetch) -> None:
         """Append a completed fetch."""
@@ -161,12 +103,22 @@ class FetchBuffer:
         self.size += fetched.retained_bytes
         self.unread_bytes += fetched.unread_bytes
 
-    def clear(self, position: int) -> None:
-        """Drop everything and set the position."""
+    def clear(self, position: int, epoch: int = UNKNOWN) -> None:
+        """Drop everything, lent records too, and set the position."""
+        self.take_back()
         self._fetches.clear()
         self._batch, self._reader, self._records = None, None, []
-        self.position = position
+        self._position, self.epoch = position, epoch
         self.size = self.unread_bytes = 0
+
+    def mark_full(self, *, full: bool) -> None:
+        """Record whether the fetcher has stopped fetching because of this buffer."""
+        self.full = full
+
+    def take_decompressed_bytes(self) -> int:
+        """Return `decompressed_bytes` and count from 0 again."""
+        size, self.decompressed_bytes = self.decompressed_bytes, 0
+        return size
 
     @property
     def next_compressed(self) -> BatchView | None:
@@ -204,13 +156,8 @@ class FetchBuffer:
     def take_records(self, limit: int, enough: Callable[[], bool]) -> list[AnyRecord]:
         """Take at most `limit` records; none if none are left.
 
-        Stops before a `next_compressed` batch, and once `enough()` is true.
-
-        Raises:
-            CorruptRecordError: The next record cannot be read; raised again until `clear`.
-            RecordTooLargeError: The next batch is larger than the bytes fetched; likewise.
-            InvalidConfigurationError: The package that decompresses the next batch is not
-                installed; likewise.
+        Stops before a `next_compressed` batch, and once `enough()` is true. If the next record
+        cannot be read, that is raised again until `clear`.
         """
         taken = self.take_chunk(limit)
         while taken and len(taken) < limit and self.next_compressed is None and not enough():
@@ -224,18 +171,38 @@ class FetchBuffer:
         return taken
 
     def take_chunk(self, limit: int = RECORDS_PER_CHUNK) -> list[AnyRecord]:
-        """Take at most `limit` records of one batch, and at most what is parsed at a time."""
+        """Take at most `limit` records of one batch, and at most what is parsed at a time.
+
+        Advances the position past them, and past offsets without records to return.
+        """
         records = self._records[:limit]
         del self._records[:limit]
         while not records and (self._reader is not None or self._open_batch()):
             records = self._read(min(limit, RECORDS_PER_CHUNK))
         if self._records:
-            self.position = self._records[0].offset
+            self._position = self._records[0].offset
         elif self._reader is None:
-            self.position = self._end_offset()
+            self._position = self._end_offset()
         elif records:
-            self.position = records[-1].offset + 1
+            self._position = records[-1].offset + 1
+        if records and (epoch := records[-1].leader_epoch) is not None:
+            self.epoch = epoch
         return records
+
+    def lend(self, records: list[AnyRecord], stream: NextRecord) -> None:
+        """Let a stream return the records that were taken last."""
+        stream.records, stream.at = records, 0
+        self._stream = stream
+
+    def take_back(self) -> int:
+        """Put lent records back that were not returned; return their number."""
+        stream, self._stream = self._stream, None
+        if stream is None:
+            return 0
+        rest = stream.records[stream.at :]
+        stream.records, stream.at = [], 0
+        self.put_back(rest)
+        return len(rest)
 
     def release_batch(self) -> None:
         """Keep no reference to the last batch: none of its records will be put back."""
@@ -246,19 +213,18 @@ class FetchBuffer:
         """Return records to the buffer; they must be the last ones taken of one batch."""
         if records:
             self._records = records + self._records
-            self.position = records[0].offset
+            self._position = records[0].offset
 
     def take_batches(self) -> tuple[list[BatchView], int]:
         """Take all batches, with the offset at which to start in the first one.
 
-        Raises:
-            KafkaError: The first fetch ends in this error, and there is no batch before it.
+        Raises the error in which the first fetch ends, if there is no batch before it.
         """
-        start = self.position
+        start = self._position
         views: list[BatchView] = []
         if self._records and self._reader is None and self._batch is not None:
             views.append(self._batch)
-            self.position = self._end_offset()
+            self._position = self._end_offset()
         self._reader, self._records = None, []
         for fetched in list(self._fetches):
             views += [view for view, is_delivered in fetched.batches if is_delivered]
@@ -268,12 +234,17 @@ class FetchBuffer:
                 self._keep_error(fetched)
                 break
             self._drop_fetch()
-            self.position = max(self.position, fetched.end)
+            self._pass(fetched)
         self.release_batch()
         return views, start
 
+    def _pass(self, fetched: CompletedFetch) -> None:
+        self._position = max(self._position, fetched.end)
+        if fetched.epoch != UNKNOWN:
+            self.epoch = fetched.epoch
+
     def _keep_error(self, fetched: CompletedFetch) -> None:
-        self.position = max(self.position, fetched.end)
+        self._pass(fetched)
         fetched.batches.clear()
         self.unread_bytes -= fetched.unread_bytes
         fetched.unread_bytes = 0
@@ -291,13 +262,13 @@ class FetchBuffer:
         view, is_delivered = head.batches[0]
         if is_delivered:
             try:
-                self._reader = view.reader(max(self.position, 0))
+                self._reader = view.reader(max(self._position, 0))
             except CorruptRecordError as error:
-                raise _with_offset(error, self.partition, self.position) from error
+                raise with_offset(error, self.partition, self._position) from error
             self.decompressed_bytes += view.decompressed_bytes
         self._batch = view
         if not is_delivered:
-            self._close_batch()
+            self._finish_batch()
         return True
 
     def _read(self, count: int) -> list[AnyRecord]:
@@ -307,10 +278,10 @@ class FetchBuffer:
             return []
         records: list[AnyRecord] = reader.read(count, BYTES_PER_CHUNK)
         if reader.done:
-            self._close_batch()
+            self._finish_batch()
         return records
 
-    def _close_batch(self) -> None:
+    def _finish_batch(self) -> None:
         """Remove the first batch, which was read to its end."""
         self._reader = None
         head = self._fetches[0]
@@ -319,22 +290,14 @@ class FetchBuffer:
         self.unread_bytes -= view.raw.nbytes
         if not head.batches and head.error is None:
             self._drop_fetch()
-        self.position = self._end_offset()
+        self._position = self._end_offset()
 
     def _end_offset(self) -> int:
-        return self.position if self._batch is None else max(self.position, self._batch.next_offset)
+        return (
+            self._position if self._batch is None else max(self._position, self._batch.next_offset)
+        )
 
     def _drop_fetch(self) -> None:
         fetched = self._fetches.popleft()
         self.size -= fetched.retained_bytes
         self.unread_bytes -= fetched.unread_bytes
-
-
-def _with_offset(
-    error: CorruptRecordError, partition: TopicPartition, offset: int
-) -> CorruptRecordError:
-    if error.topic is not None and error.offset is not None:
-        return error
-    return CorruptRecordError(
-        error.message, topic=partition.topic, partition=partition.partition, offset=offset
-    )

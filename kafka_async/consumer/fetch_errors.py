@@ -10,11 +10,9 @@ from kafka_async.errors import (
     InvalidConfigurationError,
     InvalidMetadataError,
     KafkaError,
-    OffsetNotAvailableError,
     OffsetOutOfRangeError,
     ProtocolError,
     RetriableError,
-    UnknownLeaderEpochError,
     UnknownServerError,
     find_by_class,
 )
@@ -37,8 +35,6 @@ class FetchErrorAction(enum.Enum):
 
 FETCH_ERRORS: Final[Mapping[type[KafkaError], FetchErrorAction]] = {
     InvalidMetadataError: FetchErrorAction.REFRESH_METADATA,
-    UnknownLeaderEpochError: FetchErrorAction.RETRY,
-    OffsetNotAvailableError: FetchErrorAction.RETRY,
     UnknownServerError: FetchErrorAction.RETRY,
     RetriableError: FetchErrorAction.RETRY,
     OffsetOutOfRangeError: FetchErrorAction.RESET_OFFSET,

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): requests name only the partitions that have changed. Pure.
+"""Fetch requests and sessions (KIP-227): requests name only what has changed. Pure.
 
 The client opens a session with a full request (epoch 0); the broker responds with a session id, or
 with 0 if it keeps no session. Each further request has the next epoch and names only partitions
@@ -8,13 +8,27 @@ full one, which replaces the session.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafka_async.consumer.offsets import is_read_committed
+from kafka_async.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
+from kafka_async.types import TopicPartition
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from uuid import UUID
 
-    from kafka_async.types import TopicPartition
+    from kafka_async.config import ConsumerConfig
+    from kafka_async.protocol.messages.fetch import FetchResponse, PartitionData
+
+MAX_FETCH_BYTES: Final = 99 * 1024 * 1024
+"""Maximum bytes that a fetch requests: the response then fits into the largest frame."""
 
 NO_SESSION: Final = 0
 FULL: Final = 0
@@ -39,12 +53,7 @@ class ForgottenPartition(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """Content of one fetch request.
-
-    Attributes:
-        to_send: Partitions that are new or have changed.
-        to_forget: Partitions to remove from the session.
-    """
+    """Content of a fetch request: partitions that are new or have changed, and those to remove."""
 
     session_id: int
     epoch: int
@@ -59,11 +68,6 @@ class FetchSession:
         self._id: int = NO_SESSION
         self._epoch: int = FULL
         self._sent: dict[TopicPartition, PartitionFetch] = {}
-
-    @property
-    def partitions(self) -> Iterable[TopicPartition]:
-        """Partitions in the session as of the last request."""
-        return self._sent.keys()
 
     def next_request(self, wanted: Mapping[TopicPartition, PartitionFetch]) -> SessionRequest:
         """Return the request that makes the broker fetch exactly `wanted`."""
@@ -98,8 +102,57 @@ class FetchSession:
         """Replace the session: the broker may or may not have handled the last request."""
         self._epoch = FULL
 
-    def close(self) -> SessionRequest | None:
+    def closing_request(self) -> SessionRequest | None:
         """Return the request that closes the session; None without a session."""
         session_id = self._id
         self.on_session_lost()
         return None if session_id == NO_SESSION else SessionRequest(session_id, CLOSE, {}, ())
+
+
+def fetch_request(
+    config: ConsumerConfig, request: SessionRequest, max_bytes: int, *, wait: bool
+) -> FetchRequest:
+    """Return the message; with `wait` the broker may wait for records."""
+    to_send: defaultdict[tuple[str, UUID], list[FetchPartition]] = defaultdict(list)
+    for (topic, partition), fetch in request.to_send.items():
+        to_send[topic, fetch.topic_id].append(
+            FetchPartition(
+                partition=partition,
+                current_leader_epoch=fetch.leader_epoch,
+                fetch_offset=fetch.offset,
+                partition_max_bytes=fetch.max_bytes,
+            )
+        )
+    to_forget: defaultdict[tuple[str, UUID], list[int]] = defaultdict(list)
+    for (topic, partition), topic_id in request.to_forget:
+        to_forget[topic, topic_id].append(partition)
+    return FetchRequest(
+        max_wait_ms=int(config.fetch_max_wait_ms) if wait else 0,
+        min_bytes=config.fetch_min_bytes if wait else 0,
+        max_bytes=min(config.fetch_max_bytes, MAX_FETCH_BYTES, max(max_bytes, 1)),
+        isolation_level=int(is_read_committed(config)),
+        session_id=request.session_id,
+        session_epoch=request.epoch,
+        topics=[
+            FetchTopic(topic=topic, topic_id=topic_id, partitions=rows)
+            for (topic, topic_id), rows in to_send.items()
+        ],
+        forgotten_topics_data=[
+            ForgottenTopic(topic=topic, topic_id=topic_id, partitions=partitions)
+            for (topic, topic_id), partitions in to_forget.items()
+        ],
+        rack_id=config.client_rack,
+    )
+
+
+def response_rows(
+    response: FetchResponse, topic_ids: Mapping[TopicPartition, UUID]
+) -> list[tuple[TopicPartition, PartitionData]]:
+    """Return the partitions of a response; new versions name topics by id."""
+    names = {topic_id: partition.topic for partition, topic_id in topic_ids.items()}
+    rows: list[tuple[TopicPartition, PartitionData]] = []
+    for topic in response.responses:
+        name = topic.topic or names.get(topic.topic_id)
+        if name is not None:
+            rows += [(TopicPartition(name, row.partition_index), row) for row in topic.partitions]
+    return rows

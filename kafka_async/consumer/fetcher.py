@@ -1,100 +1,133 @@
-"""Fills the buffers of partitions and returns their records in turn.
+"""Fetches partitions from their brokers into their buffers.
 
 A partition is fetched from its leader, or from the replica that the leader prefers (KIP-392), by
-the `BrokerFetcher` of that broker. Partitions with records are in a queue. A poll takes records of
-the first partition, which then moves to the back, so that no partition starves another.
+the `BrokerFetcher` of that broker: one request at a time on its own connection, in a fetch session.
+
+While a partition's buffer is full, the broker's other partitions are fetched at most once per
+fetch_max_wait_ms, in a request that the broker does not delay: a request that waits for idle
+partitions would delay the busy one once it has room again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from typing import TYPE_CHECKING, Final
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from anyio import move_on_after
 
 from kafka_async import hooks
-from kafka_async.backoff import Backoff
+from kafka_async.cluster.broker_connection import ConnectionKind, is_permanent
+from kafka_async.cluster.framing import FrameSizeError
+from kafka_async.cluster.metadata import LeaderHint
 from kafka_async.config import seconds
-from kafka_async.consumer.broker_fetcher import BrokerFetcher, PendingFetch
-from kafka_async.consumer.decompress_ahead import AheadDecompressor, round_robin
-from kafka_async.consumer.fetch_buffer import (
-    MAX_DECOMPRESSED_BYTES_PER_POLL,
-    RECORDS_PER_CHUNK,
-    AnyRecord,
-    CompletedFetch,
-    FetchBuffer,
-)
+from kafka_async.consumer.completed_fetch import AbortedRange, CompletedFetch
 from kafka_async.consumer.fetch_errors import FetchErrorAction, fetch_error_action
-from kafka_async.consumer.isolation import AbortedRange
-from kafka_async.consumer.subscription import (
-    EARLIEST,
-    LATEST,
-    UNKNOWN,
-    FetchState,
-    PartitionState,
-    Subscription,
+from kafka_async.consumer.fetch_session import (
+    FetchSession,
+    PartitionFetch,
+    fetch_request,
+    response_rows,
 )
-from kafka_async.errors import KafkaError, NoOffsetForPartitionError, error_for
+from kafka_async.consumer.offsets import EARLIEST, LATEST, UNKNOWN, is_read_committed
+from kafka_async.consumer.subscription import FetchState, PartitionState, Subscription
+from kafka_async.errors import (
+    FetchSessionIdNotFoundError,
+    FetchSessionTopicIdError,
+    IllegalStateError,
+    InvalidFetchSessionEpochError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    ProtocolError,
+    error_for,
+)
+from kafka_async.fairness import BATCHES_PER_TIME_CHECK, MAX_SCAN_SECONDS
+from kafka_async.protocol.messages.fetch import FetchRequest
+from kafka_async.protocol.wire import ZERO_UUID
 from kafka_async.types import Node, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from uuid import UUID
 
-    from kafka_async.cluster.client import Client
     from kafka_async.cluster.metadata import ClusterMetadata
+    from kafka_async.cluster.services import ClientServices
     from kafka_async.config import ConsumerConfig
-    from kafka_async.consumer.delivery_gate import DeliveryGate
+    from kafka_async.consumer.delivery_queue import DeliveryQueue
     from kafka_async.protocol.messages.fetch import FetchResponse, PartitionData
-    from kafka_async.records.batch import BatchView
     from kafka_async.supervisor import Supervisor
 
-READ_COMMITTED: Final = "read_committed"
-MAX_SCAN_SECONDS: Final = 0.0025
-"""Seconds for which batches are searched in a response before other tasks run."""
-BATCHES_PER_TIME_CHECK: Final = 100
-"""Batches searched between two checks of the clock."""
+logger = logging.getLogger("kafka_async.consumer")
+
 RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST}
+
+_FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+"""First version of Fetch that names topics by id (KIP-516)."""
+_CLOSE_TIMEOUT: Final = 1.0
+LARGEST_BATCH: Final = 16 * 1024 * 1024
+"""Bytes of a batch that a response may hold above fetch_max_bytes, whatever the options are."""
+_SESSION_ERRORS: Final = (
+    FetchSessionIdNotFoundError,
+    InvalidFetchSessionEpochError,
+    FetchSessionTopicIdError,
+)
+
+
+def max_frame_size(config: ConsumerConfig) -> int:
+    """Return the maximum size of a fetch response, in bytes.
+
+    To let a consumer make progress, a broker adds one batch at most to the bytes requested
+    (KIP-74). Only the topic's configuration limits that batch: the client accepts LARGEST_BATCH, or
+    max_partition_fetch_bytes if that is more. The connection's limit of 100 MiB applies as well.
+    """
+    return config.fetch_max_bytes + max(config.max_partition_fetch_bytes, LARGEST_BATCH)
+
+
+class PendingFetch(NamedTuple):
+    """A partition in a fetch request.
+
+    Its response is dropped if the partition's version or fetch offset has changed.
+    """
+
+    state: PartitionState
+    version: int
+    offset: int
+
+    @property
+    def is_current(self) -> bool:
+        """True if the response is still wanted."""
+        return self.state.version == self.version and self.state.fetch_offset == self.offset
 
 
 class Fetcher:
-    """Fetches a subscription's partitions and returns their records.
+    """Fetches a subscription's partitions.
 
     Attributes:
         fetches: Fetch responses.
-        bytes: Bytes fetched.
-        records: Records taken by polls and streams; `take_batches` is not counted.
-        decompressed_bytes: Bytes of decompressed batches that were read.
         throttle_total: Sum of the responses' throttle times, in milliseconds.
         throttle_max: Longest throttle time of a response, in milliseconds.
     """
 
     def __init__(
         self,
-        client: Client,
+        services: ClientServices,
         supervisor: Supervisor,
         config: ConsumerConfig,
         subscription: Subscription,
-        gate: DeliveryGate,
+        queue: DeliveryQueue,
     ) -> None:
-        self.fetches = self.bytes = self.records = self.decompressed_bytes = 0
+        self.fetches = self.bytes = 0
         self.throttle_total = self.throttle_max = 0
-        self.unprocessed: set[PartitionState] = set()
-        """Partitions of which records were returned since the last poll."""
         self.on_position_needed: Callable[[], None] = _nothing
-        """Called when a partition needs a new position."""
-        self._client = client
+        self._services = services
         self._supervisor = supervisor
         self._config = config
         self._subscription = subscription
-        self._gate = gate
-        self._committed_only = config.isolation_level == READ_COMMITTED
+        self._queue = queue
+        self._committed_only = is_read_committed(config)
         self._loop = asyncio.get_running_loop()
         self._broker_fetchers: dict[int, BrokerFetcher] = {}
-        self._queue: deque[PartitionState] = deque()
-        self._decompressor = AheadDecompressor(supervisor, lambda: round_robin(self._upcoming()))
-        self._last_buffer: FetchBuffer | None = None
-        self._backoff = Backoff(
-            seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms)
-        )
+        self._backoff = services.retry_backoff()
 
     @property
     def in_flight(self) -> int:
@@ -115,7 +148,7 @@ class Fetcher:
 
     def wakeup(self) -> None:
         """Check again what can be fetched, and start fetchers for new brokers."""
-        metadata, now = self._client.metadata, self._loop.time()
+        metadata, now = self._services.metadata.snapshot, self._loop.time()
         for state in self._subscription:
             node_id = self._select_node(state, metadata, now)
             if node_id is not None and node_id not in self._broker_fetchers:
@@ -132,12 +165,12 @@ class Fetcher:
 
     def partitions_to_fetch(self, node_id: int) -> Sequence[PartitionState]:
         """Return the partitions to fetch from a broker now."""
-        metadata, now = self._client.metadata, self._loop.time()
+        metadata, now = self._services.metadata.snapshot, self._loop.time()
         return [s for s in self._subscription if self._select_node(s, metadata, now) == node_id]
 
     def remove_if_broker_gone(self, broker_fetcher: BrokerFetcher) -> bool:
         """Remove a fetcher and return True if its broker is gone."""
-        if broker_fetcher.node_id in self._client.metadata.brokers:
+        if broker_fetcher.node_id in self._services.metadata.snapshot.brokers:
             return False
         del self._broker_fetchers[broker_fetcher.node_id]
         return True
@@ -156,21 +189,21 @@ class Fetcher:
         """Return the broker to fetch a partition from; None if it cannot be fetched now."""
         if state.fetch_state is not FetchState.FETCHING or state.paused or state.retry_at > now:
             return None
-        if state.preferred_replica is not None and state.preferred_replica_until > now:
-            if state.preferred_replica in metadata.brokers:
-                return state.preferred_replica
-            state.preferred_replica = None
+        if state.preferred_replica is not None:
+            replica = state.replica_to_fetch(now, metadata.brokers)
+            if replica is not None:
+                return replica
         leader = metadata.leader(state.partition)
         if leader is None:
-            self._client.request_metadata_update()
+            self._services.metadata.request_update()
             return None
         if state.leader_epoch == UNKNOWN:
-            state.leader_epoch = leader.epoch
+            state.on_leader_known(leader.epoch)
         return leader.leader_id
 
     def _start_broker_fetcher(self, node_id: int) -> None:
         broker_fetcher = self._broker_fetchers[node_id] = BrokerFetcher(
-            self._client, self._config, node_id, self
+            self._services, self._config, node_id, self
         )
         self._supervisor.spawn(broker_fetcher.run, name=f"fetches from broker {node_id}")
 
@@ -212,9 +245,9 @@ class Fetcher:
         self.bytes += size
         self.throttle_total += response.throttle_time_ms
         self.throttle_max = max(self.throttle_max, response.throttle_time_ms)
-        if size and self._client.hooks.active:
-            client_id = self._client.config.client_id
-            self._client.hooks.emit(hooks.Fetched(client_id, node_id, len(rows), size))
+        if size and self._services.hooks.active:
+            client_id = self._services.config.client_id
+            self._services.hooks.emit(hooks.Fetched(client_id, node_id, len(rows), size))
 
     def on_error(self, pending: Mapping[TopicPartition, PendingFetch], error: KafkaError) -> None:
         """Raise an error at the next poll, then retry."""
@@ -235,21 +268,15 @@ class Fetcher:
     def _on_partition_data(
         self, state: PartitionState, row: PartitionData, found: CompletedFetch | None
     ) -> int:
-        state.consecutive_failures = 0
-        state.high_watermark = row.high_watermark
-        state.last_stable_offset = row.last_stable_offset
-        state.log_start_offset = row.log_start_offset
+        state.on_fetch_response(row.high_watermark, row.last_stable_offset)
         if row.preferred_read_replica >= 0:
-            state.preferred_replica = row.preferred_read_replica
             age = seconds(self._config.metadata_max_age_ms)
-            state.preferred_replica_until = self._loop.time() + age
+            state.prefer_replica(row.preferred_read_replica, self._loop.time() + age)
             self.wakeup()
         if found is None:
             return 0
         state.add_fetch(found)
-        if found.error is not None:
-            state.fetch_state = FetchState.FAILED
-        self._enqueue(state)
+        self._queue.add(state)
         return found.size
 
     def _on_partition_error(
@@ -261,28 +288,25 @@ class Fetcher:
         action = fetch_error_action(error)
         if state.preferred_replica == node_id:
             # A follower may lag or be gone: the leader decides (KIP-392).
-            state.preferred_replica = None
+            state.prefer_leader()
             if action is FetchErrorAction.RESET_OFFSET:
                 self.wakeup()
                 return
-        if action is FetchErrorAction.RESET_OFFSET and state.buffer:
+        if action is FetchErrorAction.RESET_OFFSET and state.buffer.has_unreturned:
             self.retry_later(state)  # the records before that offset are returned first
         elif action is FetchErrorAction.RESET_OFFSET:
             self.reset_position(state, error)
         elif action in (FetchErrorAction.RAISE, FetchErrorAction.RAISE_AND_RETRY):
-            state.fail(error)
-            self._enqueue(state)
+            self.fail_partition(state, error)
         else:
             leader = row.current_leader
             if leader.leader_id >= 0:
-                self._client.update_leader(
-                    state.partition,
-                    leader.leader_id,
-                    leader.leader_epoch,
-                    endpoints.get(leader.leader_id),
+                endpoint = endpoints.get(leader.leader_id)
+                self._services.metadata.update_leaders(
+                    [LeaderHint(state.partition, leader.leader_id, leader.leader_epoch, endpoint)]
                 )
             elif action is FetchErrorAction.REFRESH_METADATA:
-                self._client.request_metadata_update()
+                self._services.metadata.request_update()
             self.retry_later(state)
 
     @property
@@ -310,218 +334,184 @@ class Fetcher:
     def fail_partition(self, state: PartitionState, error: KafkaError) -> None:
         """Raise an error when a poll reaches the partition."""
         state.fail(error)
-        self._enqueue(state)
+        self._queue.add(state)
 
     def retry_later(self, state: PartitionState) -> None:
         """Fetch the partition again after a backoff, which grows with each failure in a row."""
-        delay = self._backoff.after(state.consecutive_failures)
-        state.consecutive_failures += 1
-        state.retry_at = at = self._loop.time() + delay
+        at = self._loop.time() + self._backoff.after(state.consecutive_failures)
+        state.back_off(at)
         self._loop.call_at(at, self._retry, state, at)
 
     def _retry(self, state: PartitionState, at: float) -> None:
         # uvloop's timers may run up to a millisecond before their time.
-        if state.retry_at == at:
-            state.retry_at = 0.0
+        state.end_back_off(at)
         if self._supervisor.running:
             self.on_position_needed()
             self.wakeup()
 
-    # -- returning records ------------------------------------------------------------------------
+    # -- returned records and errors --------------------------------------------------------------
 
-    def _enqueue(self, state: PartitionState) -> None:
-        if state not in self._queue:
-            self._queue.append(state)
-        self._decompressor.on_new_batches()
-        self._gate.data_ready.set()
-
-    def on_resumed(self, state: PartitionState) -> None:
-        """Return the partition's records again."""
-        if state.buffer or state.error is not None:
-            self._enqueue(state)
-        self.wakeup()
-
-    def next_compressed(self) -> BatchView | None:
-        """Return the batch that must be decompressed before records are taken; None if none."""
-        state = self._next_partition()
-        return None if state is None else state.buffer.next_compressed
-
-    def decompression(self) -> Awaitable[object] | None:
-        """Return the decompression to wait for before records are taken; None if none.
-
-        Starts to decompress later batches too.
-        """
-        self._decompressor.start_calls(self.decompressed_bytes)
-        state = self._next_partition()
-        view = None if state is None else state.buffer.next_compressed
-        if state is None or view is None:
-            return None
-        if view.decompressing and (call := self._decompressor.call_for(view)) is not None:
-            return asyncio.wait({call})
-        return self._supervisor.offload(_decompress, state, view)
-
-    def _upcoming(self) -> Iterator[Iterator[BatchView]]:
-        states = self._subscription.states
-        for state in self._queue:
-            if not state.paused and states.get(state.partition) is state:
-                yield state.buffer.upcoming()
-
-    def take_records(self, limit: int, deadline: float) -> list[AnyRecord]:
-        """Take at most `limit` records, of as many partitions as needed, in turn.
-
-        It stops before a batch that is `next_compressed`, so that one call decompresses only one
-        such batch; after MAX_DECOMPRESSED_BYTES_PER_POLL; and at the deadline (event loop time).
-
-        Raises:
-            KafkaError: The error of the first partition, if it has no record before the error.
-        """
-        taken: list[AnyRecord] = []
-        most = self.decompressed_bytes + MAX_DECOMPRESSED_BYTES_PER_POLL
-
-        def enough() -> bool:
-            return (
-                self.decompressed_bytes + buffer.decompressed_bytes >= most
-                or self._loop.time() >= deadline
-            )
-
-        while len(taken) < limit and (state := self._next_partition()):
-            buffer = state.buffer
-            if taken and (buffer.next_compressed is not None or enough()):
-                break
-            try:
-                records = buffer.take_records(limit - len(taken), enough)
-            except KafkaError:
-                if taken:
-                    break
-                self._fail_at_corrupt_record(state)
-                raise
-            if not self._advance_and_rotate(state, records) and state.error is not None:
-                if taken:
-                    break
-                self._raise_partition_error(state)
-            taken = taken + records if taken else records
-        return taken
-
-    def take_chunk(
-        self, limit: int = RECORDS_PER_CHUNK
-    ) -> tuple[PartitionState, list[AnyRecord]] | None:
-        """Take records of the next partition's next batch, as many as are parsed at a time."""
-        while state := self._next_partition():
-            try:
-                records = state.buffer.take_chunk(limit)
-            except KafkaError:
-                self._fail_at_corrupt_record(state)
-                raise
-            if self._advance_and_rotate(state, records):
-                return state, records
-            if state.error is not None:
-                self._raise_partition_error(state)
-        return None
-
-    def take_batches(self) -> list[tuple[PartitionState, list[BatchView], int, int]]:
-        """Take all batches by partition, with the first offset to read and the next position."""
-        taken: list[tuple[PartitionState, list[BatchView], int, int]] = []
-        for _ in range(len(self._queue)):
-            state = self._next_partition()
-            if state is None:
-                break
-            try:
-                views, start = state.buffer.take_batches()
-            except KafkaError:
-                if taken:
-                    break
-                self._fail_at_corrupt_record(state)
-                raise
-            if views:
-                taken.append((state, views, start, state.buffer.position))
-            state.advance_position(state.buffer.position, state.fetch_epoch)
-            self.unprocessed.add(state)
-            self._queue.popleft()
-            if state.error is not None and not taken:
-                self._raise_partition_error(state)
-            if state.buffer or state.error is not None:
-                self._queue.append(state)
-        if taken:
-            self.wakeup()
-        return taken
-
-    def put_back(self, state: PartitionState, records: list[AnyRecord]) -> None:
-        """Put back records of one batch that were taken but not returned."""
-        if records:
-            self.records -= len(records)
-            state.buffer.put_back(records)
-            state.position = state.buffer.position
-            if state not in self._queue:
-                self._queue.appendleft(state)
-
-    def _next_partition(self) -> PartitionState | None:
-        """Return the first partition with records or an error; removes others from the queue."""
-        while self._queue:
-            state = self._queue[0]
-            current = self._subscription.states.get(state.partition) is state
-            if current and not state.paused and (state.buffer or state.error is not None):
-                return state
-            self._queue.popleft()
-        return None
-
-    def _advance_and_rotate(self, state: PartitionState, records: list[AnyRecord]) -> bool:
-        """Advance the first partition's position and move the partition to the back.
-
-        Returns:
-            True if it had records.
-        """
-        position = state.buffer.position
-        if self._last_buffer is not state.buffer:
-            if self._last_buffer is not None:
-                self._last_buffer.release_batch()
-            self._last_buffer = state.buffer
-        self.decompressed_bytes += state.buffer.decompressed_bytes
-        state.buffer.decompressed_bytes = 0
-        if records:
-            epoch = records[-1].leader_epoch
-            state.advance_position(position, -1 if epoch is None else epoch)
-            self.records += len(records)
-            self.unprocessed.add(state)
-        elif position > state.position:
-            state.advance_position(position)
-            self.unprocessed.add(state)
-        self._queue.popleft()
-        if state.buffer or state.error is not None:
-            self._queue.append(state)
+    def on_taken(self, state: PartitionState) -> None:
+        """Fetch more of a partition whose buffer was full and has room now."""
         if state.buffer.full and self.has_room(state):
-            state.buffer.full = False
-            self._wakeup_broker_fetcher(state)
-        return bool(records)
+            state.buffer.mark_full(full=False)
+            node_id = self._select_node(state, self._services.metadata.snapshot, self._loop.time())
+            broker_fetcher = self._broker_fetchers.get(-1 if node_id is None else node_id)
+            if broker_fetcher is not None:
+                broker_fetcher.wakeup.set()
 
-    def _wakeup_broker_fetcher(self, state: PartitionState) -> None:
-        node_id = self._select_node(state, self._client.metadata, self._loop.time())
-        broker_fetcher = self._broker_fetchers.get(-1 if node_id is None else node_id)
-        if broker_fetcher is not None:
-            broker_fetcher.wakeup.set()
-
-    def _fail_at_corrupt_record(self, state: PartitionState) -> None:
-        """Fail a partition whose next record cannot be read, until the application seeks."""
-        state.fetch_state = FetchState.FAILED
-        self._queue.rotate(-1)
-        self.wakeup()  # its buffered bytes counted against the other partitions
-
-    def _raise_partition_error(self, state: PartitionState) -> None:
-        error = state.error
-        assert error is not None
+    def on_raised(self, state: PartitionState, error: KafkaError) -> None:
+        """Retry after a partition's error was raised, unless it continues after a seek only."""
         if fetch_error_action(error) not in (FetchErrorAction.RAISE, FetchErrorAction.RESET_OFFSET):
-            state.error = None
-            state.fetch_state = (
-                FetchState.FETCHING if state.fetch_offset >= 0 else FetchState.INITIALIZING
-            )
+            state.on_error_raised()
             self.retry_later(state)
-        raise error
 
 
-def _decompress(state: PartitionState, view: BatchView) -> None:
-    """Decompress in a thread; drop the result if the partition was paused meanwhile."""
-    view.decompress()
-    if state.paused:
-        view.discard_decompressed()
+class BrokerFetcher:
+    """Fetches from one broker."""
+
+    def __init__(
+        self, services: ClientServices, config: ConsumerConfig, node_id: int, fetcher: Fetcher
+    ) -> None:
+        self.node_id = node_id
+        self.wakeup = asyncio.Event()
+        """Set when there may be something new to fetch."""
+        self._services = services
+        self._config = config
+        self._fetcher = fetcher
+        self._session = FetchSession()
+        self._connection = services.brokers.connection(
+            node_id,
+            ConnectionKind.FETCH,
+            self,
+            max_frame_size=max_frame_size(config),
+            fetch_max_wait=seconds(config.fetch_max_wait_ms),
+        )
+        self._loop = asyncio.get_running_loop()
+        self._poll_idle_at = 0.0
+        self._topic_ids: dict[TopicPartition, UUID] = {}
+        self._backoff = services.retry_backoff()
+
+    @property
+    def in_flight(self) -> int:
+        """Fetch requests without a response."""
+        return self._connection.in_flight
+
+    async def run(self) -> None:
+        """Fetch in a loop."""
+        try:
+            while True:
+                self.wakeup.clear()
+                states = self._fetcher.partitions_to_fetch(self.node_id)
+                if not states and self._fetcher.remove_if_broker_gone(self):
+                    return
+                fetchable = [state for state in states if self._fetcher.has_room(state)]
+                buffered = sum(state.buffer.size for state in states)
+                memory_budget = self._fetcher.memory_budget()
+                left = memory_budget - buffered
+                for state in states:
+                    state.buffer.mark_full(full=left <= 0 or not self._fetcher.has_room(state))
+                full = len(fetchable) < len(states)
+                if not fetchable or left <= 0:
+                    await self._wait_for_wakeup(None)
+                elif full and self._loop.time() < self._poll_idle_at:
+                    await self._wait_for_wakeup(self._poll_idle_at - self._loop.time())
+                else:
+                    # Half of the budget, so that one response is read while the next one arrives.
+                    # While a response's parts are copied out of it, memory holds both.
+                    await self._fetch(fetchable, min(left, memory_budget // 2), wait=not full)
+        finally:
+            await self._close_session()
+
+    async def _wait_for_wakeup(self, timeout: float | None) -> None:
+        with move_on_after(timeout):
+            await self.wakeup.wait()
+
+    async def _fetch(self, states: Sequence[PartitionState], left: int, *, wait: bool) -> None:
+        pending = {s.partition: PendingFetch(s, s.version, s.fetch_offset) for s in states}
+        timeout = seconds(self._config.request_timeout_ms)
+        try:
+            await self._connection.connect(timeout)
+            by_id = self._connection.version(FetchRequest.API_KEY) >= _FIRST_VERSION_WITH_TOPIC_IDS
+            request = self._session.next_request(
+                {s.partition: self._partition_fetch(s) for s in states}
+            )
+            ids = {p: fetch.topic_id for p, fetch in request.to_send.items()}
+            self._topic_ids = {
+                p: self._services.metadata.snapshot.topic_id(p.topic) for p in pending
+            }
+            version = None
+            if by_id and ZERO_UUID in (*ids.values(), *(f.topic_id for f in request.to_forget)):
+                version = _FIRST_VERSION_WITH_TOPIC_IDS - 1
+            response = await self._connection.send(
+                fetch_request(self._config, request, left, wait=wait),
+                timeout=timeout + seconds(self._config.fetch_max_wait_ms),
+                version=version,
+            )
+        except KafkaError as error:
+            self._session.on_no_response()
+            logger.debug("fetching from broker %d: %s", self.node_id, error)
+            raised = _error_to_raise(error)
+            if raised is not None:
+                self._fetcher.on_error(pending, raised)
+            self._services.metadata.request_update()
+            await asyncio.sleep(self._backoff.next())
+            return
+        self._poll_idle_at = self._loop.time() + seconds(self._config.fetch_max_wait_ms)
+        if response.error_code:
+            await self._on_error_response(error_for(response.error_code))
+            return
+        self._backoff.reset()
+        self._session.on_response(response.session_id)
+        await self._fetcher.on_response(
+            self.node_id, pending, response, response_rows(response, self._topic_ids)
+        )
+
+    async def _on_error_response(self, error: KafkaError) -> None:
+        logger.debug("fetching from broker %d: %s", self.node_id, error)
+        if isinstance(error, _SESSION_ERRORS):
+            self._session.on_session_lost()
+        else:
+            self._session.on_no_response()
+            self._services.metadata.request_update()
+        await asyncio.sleep(self._backoff.next())
+
+    def _partition_fetch(self, state: PartitionState) -> PartitionFetch:
+        return PartitionFetch(
+            self._services.metadata.snapshot.topic_id(state.partition.topic),
+            state.fetch_offset,
+            state.leader_epoch,
+            self._config.max_partition_fetch_bytes,
+        )
+
+    async def _close_session(self) -> None:
+        """Close the session at the broker, without waiting for the response, and the connection."""
+        request = self._session.closing_request()
+        if request is not None and self._connection.connected:
+            try:
+                self._connection.submit(
+                    fetch_request(self._config, request, 1, wait=False), timeout=_CLOSE_TIMEOUT
+                )
+            except KafkaError as error:
+                logger.debug("closing a fetch session: %s", error)
+        with move_on_after(_CLOSE_TIMEOUT, shield=True):
+            await self._connection.close()
+
+
+def _error_to_raise(error: KafkaError) -> KafkaError | None:
+    """Return the error to raise; None if a retry may succeed."""
+    cause = error.__cause__
+    if isinstance(cause, FrameSizeError) and error.retriable:
+        raised = ProtocolError(
+            f"{cause}; if a topic has batches as large, raise max_partition_fetch_bytes"
+        )
+        raised.__cause__ = cause
+        return raised
+    if isinstance(cause, ProtocolError) and error.retriable:
+        return cause  # the broker sent bytes that are not a response
+    if isinstance(error, IllegalStateError) or not is_permanent(error):
+        return None
+    return error
 
 
 def _nothing() -> None:

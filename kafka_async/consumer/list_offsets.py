@@ -9,9 +9,9 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kafka_async.backoff import Backoff
-from kafka_async.cluster.request_destinations import Broker
+from kafka_async.cluster.request_router import Broker
 from kafka_async.config import seconds
+from kafka_async.consumer.offsets import UNKNOWN, is_read_committed
 from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -33,21 +33,22 @@ from kafka_async.protocol.messages.offset_for_leader_epoch import (
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from kafka_async.cluster.client import Client
+    from kafka_async.cluster.services import ClientServices
     from kafka_async.config import ConsumerConfig
+    from kafka_async.protocol.message import Request, Response
 
 T = TypeVar("T")
-NO_EPOCH = -1
+ResponseT = TypeVar("ResponseT", bound="Response")
 
 
 class ListedOffset(NamedTuple):
     """An offset with its record's timestamp (ms) and leader epoch; -1 if there is no record."""
 
     offset: int
-    timestamp: int = -1
-    epoch: int = NO_EPOCH
+    timestamp: int = UNKNOWN
+    epoch: int = UNKNOWN
 
 
 class EpochEndOffset(NamedTuple):
@@ -60,16 +61,16 @@ class EpochEndOffset(NamedTuple):
 class OffsetLookup:
     """Sends ListOffsets and OffsetForLeaderEpoch."""
 
-    def __init__(self, client: Client, config: ConsumerConfig) -> None:
-        self._client = client
+    def __init__(self, services: ClientServices, config: ConsumerConfig) -> None:
+        self._services = services
         self._config = config
-        self._isolation = int(config.isolation_level == "read_committed")
+        self._isolation = int(is_read_committed(config))
 
     def group_by_leader(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[int, list[TopicPartition]]:
         """Return the partitions by their leader's id, without those that have no leader."""
-        metadata = self._client.metadata
+        metadata = self._services.metadata.snapshot
         leaders: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for partition in partitions:
             leader = metadata.leader(partition)
@@ -86,20 +87,19 @@ class OffsetLookup:
             topics[partition.topic].append(
                 ListOffsetsPartition(
                     partition_index=partition.partition,
-                    current_leader_epoch=self._client.metadata.leader_epoch(partition),
+                    current_leader_epoch=self._services.metadata.snapshot.leader_epoch(partition),
                     timestamp=timestamp,
                 )
             )
-        response = await self._client.request(
+        response = await self._send(
             ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=self._isolation,
                 topics=[ListOffsetsTopic(name=t, partitions=rows) for t, rows in topics.items()],
                 timeout_ms=round(timeout * 1000),
             ),
-            to=Broker(node_id),
-            timeout=timeout,
-            retry=False,
+            node_id,
+            timeout,
         )
         return {
             TopicPartition(topic.name, row.partition_index): _error(
@@ -119,20 +119,19 @@ class OffsetLookup:
             topics[partition.topic].append(
                 OffsetForLeaderPartition(
                     partition=partition.partition,
-                    current_leader_epoch=self._client.metadata.leader_epoch(partition),
+                    current_leader_epoch=self._services.metadata.snapshot.leader_epoch(partition),
                     leader_epoch=epoch,
                 )
             )
-        response = await self._client.request(
+        response = await self._send(
             OffsetForLeaderEpochRequest(
                 replica_id=-1,
                 topics=[
                     OffsetForLeaderTopic(topic=t, partitions=rows) for t, rows in topics.items()
                 ],
             ),
-            to=Broker(node_id),
-            timeout=timeout,
-            retry=False,
+            node_id,
+            timeout,
         )
         return {
             TopicPartition(topic.topic, row.partition): _error(
@@ -143,22 +142,31 @@ class OffsetLookup:
             for row in topic.partitions
         }
 
+    async def _send(self, request: Request[ResponseT], node_id: int, timeout: float) -> ResponseT:
+        to = Broker(node_id)
+        return await self._services.request(request, to=to, timeout=timeout, retry=False)
+
+    def result_for(
+        self, partition: TopicPartition, rows: Mapping[TopicPartition, T | KafkaError]
+    ) -> T | KafkaError | None:
+        """Return a partition's value, or its error to raise, or None to retry."""
+        row = rows.get(partition)
+        if isinstance(row, RefreshRetriableError):
+            self._services.metadata.request_update()
+        return None if isinstance(row, RetriableError) else row
+
     async def find_offsets(
         self, wanted: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, ListedOffset]:
         """Return the offsets of timestamps, with retries.
 
-        Raises:
-            KafkaTimeoutError: Not all are known within `timeout` seconds; the message says why.
-            KafkaError: An error that a retry cannot resolve.
+        Raises KafkaTimeoutError if not all are known within `timeout` seconds.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        backoff = Backoff(
-            seconds(self._config.retry_backoff_ms), seconds(self._config.retry_backoff_max_ms)
-        )
+        backoff = self._services.retry_backoff()
         found: dict[TopicPartition, ListedOffset] = {}
-        await self._client.metadata_for({p.topic for p in wanted}, timeout=timeout)
+        await self._services.metadata.wait_for_topics({p.topic for p in wanted}, timeout=timeout)
         while True:
             left = {p: timestamp for p, timestamp in wanted.items() if p not in found}
             error = await self._find_once(left, found, deadline)
@@ -169,7 +177,7 @@ class OffsetLookup:
             delay = backoff.next()
             if loop.time() + delay >= deadline:
                 raise KafkaTimeoutError(f"no offsets within {timeout:g} s: {error}") from error
-            self._client.request_metadata_update()
+            self._services.metadata.request_update()
             await asyncio.sleep(delay)
 
     async def _find_once(
@@ -203,25 +211,6 @@ class OffsetLookup:
             topic, number = min(missing)
             last_error = LeaderNotAvailableError(topic=topic, partition=number)
         return last_error
-
-
-def value_or_error(
-    rows: Mapping[TopicPartition, T | KafkaError],
-    partition: TopicPartition,
-    kind: type[T],
-    *,
-    refresh: Callable[[], None],
-) -> T | KafkaError | None:
-    """Return a partition's value, or its error to raise, or None to retry."""
-    row = rows.get(partition)
-    if isinstance(row, kind):
-        return row
-    if isinstance(row, RefreshRetriableError):
-        refresh()
-    if row is None or isinstance(row, RetriableError):
-        return None
-    assert isinstance(row, KafkaError)
-    return row
 
 
 def _error(code: int, topic: str, partition: int) -> KafkaError | None:

@@ -18,7 +18,7 @@ from kafka_async.errors import (
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from kafka_async.cluster.metadata import ClusterMetadata
 
@@ -30,7 +30,7 @@ MAX_WARNING_INTERVAL: Final = 60.0
 Item = str | TopicPartition
 
 
-def find_missing(
+def _find_missing(
     topics: Iterable[str], partitions: Iterable[TopicPartition], metadata: ClusterMetadata
 ) -> dict[Item, str]:
     """Return the topics and partitions that brokers report as unknown, each with the reason."""
@@ -51,7 +51,7 @@ def find_missing(
     return found
 
 
-def find_unauthorized(topics: Iterable[str], metadata: ClusterMetadata) -> dict[str, KafkaError]:
+def _find_unauthorized(topics: Iterable[str], metadata: ClusterMetadata) -> dict[str, KafkaError]:
     """Return the topics that the principal may not read, each with the brokers' error."""
     errors = {topic: metadata.error(topic) for topic in topics}
     return {t: error for t, error in errors.items() if isinstance(error, TopicAuthorizationError)}
@@ -70,13 +70,21 @@ class _MissingItem:
     warn_at: float
     pause: float = FIRST_WARNING_DELAY
 
+    def is_warning_due(self, now: float) -> bool:
+        """Return whether to warn now; the next warning is due after twice the pause."""
+        if self.warn_at > now:
+            return False
+        self.pause = min(2 * self.pause, MAX_WARNING_INTERVAL)
+        self.warn_at = now + self.pause
+        return True
+
 
 class MissingTopics:
     """Decides when to warn of missing topics and partitions, and when to raise an error.
 
     Args:
         creates: Whether the consumer may create topics; then there are only warnings.
-        limit: Seconds after which `overdue_error` returns an error, unless `creates`.
+        limit: Seconds until missing topics are an error, unless `creates`.
     """
 
     def __init__(self, *, creates: bool, limit: float) -> None:
@@ -85,34 +93,52 @@ class MissingTopics:
         self._reasons: Mapping[Item, str] = {}
         self._raised: set[Item] = set()
         self._unauthorized: frozenset[str] = frozenset()
+        self._error: KafkaError | None = None
 
     @property
-    def error(self) -> KafkaError | None:
+    def current_error(self) -> KafkaError | None:
         """One error for all that is missing now; None if nothing is."""
         if not self._reasons:
             return None
         return UnknownTopicOrPartitionError("; ".join(self._reasons.values()))
 
-    def update(self, reasons: Mapping[Item, str], now: float) -> list[str]:
-        """Set what is missing now, and return the warnings that are due."""
-        self._reasons = reasons
+    @property
+    def has_new_error(self) -> bool:
+        """True if `take_error` returns an error."""
+        return self._error is not None
+
+    def take_error(self) -> KafkaError | None:
+        """Return an error that was not returned before; None if there is none."""
+        error, self._error = self._error, None
+        return error
+
+    def update(
+        self,
+        topics: Collection[str],
+        partitions: Collection[TopicPartition],
+        metadata: ClusterMetadata,
+        now: float,
+    ) -> list[str]:
+        """Check what a consumer reads, and return the warnings that are due."""
+        self._reasons = reasons = _find_missing(topics, partitions, metadata)
         self._items = {
             item: self._items.get(item) or _MissingItem(now, now + FIRST_WARNING_DELAY)
             for item in reasons
         }
         self._raised &= reasons.keys()
-        due: list[str] = []
-        for item, item_state in self._items.items():
-            if item_state.warn_at <= now:
-                item_state.pause = min(2 * item_state.pause, MAX_WARNING_INTERVAL)
-                item_state.warn_at = now + item_state.pause
-                due.append(
-                    f"{reasons[item]} (for {now - item_state.start:.0f} s){self._advice(item)}"
-                )
-        return due
+        unauthorized = _find_unauthorized({*topics, *(p.topic for p in partitions)}, metadata)
+        if not reasons and not unauthorized:
+            self._error = None
+        self._error = (
+            self._new_authorization_error(unauthorized) or self._overdue_error(now) or self._error
+        )
+        return [
+            f"{reasons[item]} (for {now - state.start:.0f} s){self._advice(item)}"
+            for item, state in self._items.items()
+            if state.is_warning_due(now)
+        ]
 
-    def new_authorization_error(self, errors: Mapping[str, KafkaError]) -> KafkaError | None:
-        """Set the result of `find_unauthorized`; return the error of a topic new in it."""
+    def _new_authorization_error(self, errors: Mapping[str, KafkaError]) -> KafkaError | None:
         new, self._unauthorized = errors.keys() - self._unauthorized, frozenset(errors)
         return errors[min(new)] if new else None
 
@@ -127,7 +153,7 @@ class MissingTopics:
             ]
         return min(times, default=None)
 
-    def overdue_error(self, now: float) -> KafkaError | None:
+    def _overdue_error(self, now: float) -> KafkaError | None:
         """Return one error for what has newly been missing for the limit; None if nothing has."""
         if self._limit is None:
             return None

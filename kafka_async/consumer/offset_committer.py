@@ -1,7 +1,7 @@
 """Commits offsets (OffsetCommit) and fetches committed offsets (OffsetFetch).
 
 One commit is in flight at a time, so that a retried commit cannot overwrite a later one. The action
-for each partition's error is a row of `COMMIT_ERRORS` in `group/member_states.py`. The requests do
+for each partition's error is a row of `COMMIT_ERRORS` in `commit_errors.py`. The requests do
 not use the membership's connection, where a JoinGroup may delay them.
 """
 
@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from kafka_async import hooks
-from kafka_async.backoff import Backoff
-from kafka_async.cluster.request_destinations import CoordinatorKind, CoordinatorOfGroup
+from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.cluster.request_router import CoordinatorOfGroup
 from kafka_async.config import seconds
+from kafka_async.consumer.commit_errors import CommitErrorAction, commit_error_action
 from kafka_async.consumer.deleted_topics import deleted_topics
 from kafka_async.errors import (
     CommitFailedError,
@@ -29,7 +30,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
     error_for,
 )
-from kafka_async.group.member_states import CommitErrorAction, MemberState, commit_error_action
+from kafka_async.group.member_states import MemberState
 from kafka_async.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -45,11 +46,13 @@ from kafka_async.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
 )
-from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from kafka_async.cluster.client import Client
+    from kafka_async.cluster.services import ClientServices
     from kafka_async.config import ConsumerConfig
+    from kafka_async.consumer.delivery_gate import DeliveryGate
+    from kafka_async.consumer.subscription import Subscription
     from kafka_async.group.membership import GroupMembership
     from kafka_async.protocol.message import Request, Response
 
@@ -58,7 +61,13 @@ logger = logging.getLogger("kafka_async.consumer")
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 _REVOKING_STATES = frozenset(
-    {MemberState.PREPARING_REBALANCE, MemberState.ASSIGNING, MemberState.LEAVING, MemberState.LOST}
+    {
+        MemberState.PREPARING_REBALANCE,
+        MemberState.ASSIGNING,
+        MemberState.LEAVING,
+        MemberState.LOST,
+        MemberState.FATAL,
+    }
 )
 """States in which the membership task itself may commit; it cannot wait for itself."""
 _RETRIED = frozenset(
@@ -72,41 +81,24 @@ class OffsetCommitter:
 
     def __init__(
         self,
-        client: Client,
+        services: ClientServices,
         config: ConsumerConfig,
-        membership: GroupMembership | None,
-        on_committed: Callable[[Offsets], None],
+        membership: GroupMembership,
+        subscription: Subscription,
+        gate: DeliveryGate,
     ) -> None:
         assert config.group_id is not None
         self.commit_count = 0
-        self._client = client
+        self._services = services
         self._config = config
         self._group_id = config.group_id
         self._membership = membership
-        self._on_committed = on_committed
+        self._subscription = subscription
+        self._gate = gate
         self._request_timeout = seconds(min(config.request_timeout_ms, config.session_timeout_ms))
+        self._now = asyncio.get_running_loop().time
         self._commit_lock = asyncio.Lock()
         self._warned: set[str] = set()  # deleted topics that a warning was logged for
-
-    def group_metadata(self) -> GroupMetadata:
-        """Return the identity that commits carry; without a membership, only the group id."""
-        if self._membership is None:
-            return GroupMetadata(self._group_id)
-        return self._membership.metadata
-
-    async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
-        """Wait until this member has joined a generation after `former`'s.
-
-        Returns:
-            The new metadata; None if this is no longer a member or `timeout` seconds have passed.
-        """
-        if self._membership is None:
-            return None
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._membership.next_generation(former)
-        except TimeoutError:
-            return None
 
     # -- committing -------------------------------------------------------------------------------
 
@@ -115,33 +107,18 @@ class OffsetCommitter:
         offsets: Offsets,
         timeout: float,
         *,
-        owned: Callable[[TopicPartition], bool],
         wait_for_rebalance: bool = True,
         named: bool = False,
     ) -> None:
-        """Commit offsets, with retries.
+        """Commit offsets, with retries; see `Consumer.commit` for the errors.
 
-        Args:
-            offsets: The offsets.
-            timeout: Maximum time in seconds.
-            owned: Returns whether a partition may still be committed.
-            wait_for_rebalance: Whether to wait for a rebalance in progress, and then to commit what
-                is still owned.
-            named: Whether the application named the offsets. Otherwise offsets of deleted topics
-                are dropped with a warning.
-
-        Raises:
-            UnknownTopicOrPartitionError: The application named a topic that does not exist.
-            CommitFailedError: The group has assigned the partitions to another member.
-            RebalanceInProgressError: A rebalance has not ended within `timeout` seconds. Raised at
-                once if `wait_for_rebalance` is False, or while this member revokes, loses or takes
-                over partitions.
-            KafkaTimeoutError: The coordinator did not commit within `timeout` seconds.
-            KafkaError: An error that a retry cannot resolve.
+        After a rebalance in progress it commits what is still owned, unless it must not wait.
+        Offsets of deleted topics are dropped with a warning, unless the application `named` them.
         """
         pending = dict(offsets)
+        owned = self._subscription.assignment.intersection(offsets)
         deadline = self._now() + timeout
-        backoff = self._new_backoff()
+        backoff = self._services.retry_backoff()
         while pending:
             action, error = await self._commit_once(pending, deadline)
             if action is CommitErrorAction.CHECK_TOPIC:
@@ -149,7 +126,7 @@ class OffsetCommitter:
             if not pending or error is None:
                 continue
             if action is CommitErrorAction.FIND_COORDINATOR:
-                self._client.forget_coordinator(CoordinatorKind.GROUP, self._group_id)
+                self._services.coordinators.forget(CoordinatorKind.GROUP, self._group_id)
             elif action is CommitErrorAction.WAIT_FOR_REBALANCE:
                 await self._wait_for_rebalance(
                     error, deadline, wait_for_rebalance=wait_for_rebalance
@@ -167,7 +144,7 @@ class OffsetCommitter:
 
         Offsets of topics without metadata are not sent: they must not delay the others.
         """
-        metadata = self._client.metadata
+        metadata = self._services.metadata.snapshot
         unknown = {p.topic for p in pending if metadata.topic(p.topic) is None}
         sent = {p: offset for p, offset in pending.items() if p.topic not in unknown}
         failure: tuple[CommitErrorAction, KafkaError | None] = (CommitErrorAction.RETRY, None)
@@ -199,7 +176,7 @@ class OffsetCommitter:
         if committed:
             self.commit_count += 1
             self._warned.difference_update(partition.topic for partition in committed)
-            self._on_committed(committed)
+            self.on_committed(committed)
             self._emit_committed(committed)
         missing = [partition for partition in sent if partition in pending]
         if missing and failure[1] is None:
@@ -213,7 +190,7 @@ class OffsetCommitter:
         self, pending: dict[TopicPartition, OffsetAndMetadata], deadline: float, *, named: bool
     ) -> None:
         """Remove offsets of deleted topics from `pending`, with a warning, or raise if `named`."""
-        deleted = await deleted_topics(self._client, {p.topic for p in pending}, deadline)
+        deleted = await deleted_topics(self._services, {p.topic for p in pending}, deadline)
         if not deleted:
             return
         if named:
@@ -251,7 +228,7 @@ class OffsetCommitter:
         self, error: KafkaError, deadline: float, *, wait_for_rebalance: bool
     ) -> None:
         membership = self._membership
-        if membership is None or not wait_for_rebalance or membership.state in _REVOKING_STATES:
+        if not wait_for_rebalance or membership.state in _REVOKING_STATES:
             raise error
         try:
             async with asyncio.timeout_at(deadline):
@@ -260,9 +237,10 @@ class OffsetCommitter:
             raise RebalanceInProgressError("the rebalance has not ended in time") from error
 
     def _refuse_lost(
-        self, pending: Offsets, error: KafkaError, owned: Callable[[TopicPartition], bool]
+        self, pending: Offsets, error: KafkaError, owned: Collection[TopicPartition]
     ) -> None:
-        lost = sorted(partition for partition in pending if not owned(partition))
+        """Raise if a partition that was owned is not any more; others may be committed."""
+        lost = sorted(p for p in pending if p in owned and p not in self._subscription.states)
         if lost:
             raise CommitFailedError(
                 "the group has assigned these partitions to another member: "
@@ -270,7 +248,7 @@ class OffsetCommitter:
             ) from error
 
     def _commit_request(self, offsets: Offsets) -> OffsetCommitRequest:
-        member = self.group_metadata()
+        member = self._membership.metadata
         topics: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
         for (topic, partition), offset in offsets.items():
             topics[topic].append(
@@ -290,17 +268,27 @@ class OffsetCommitter:
             group_instance_id=member.group_instance_id,
             topics=[
                 OffsetCommitRequestTopic(
-                    name=topic, topic_id=self._client.metadata.topic_id(topic), partitions=rows
+                    name=topic,
+                    topic_id=self._services.metadata.snapshot.topic_id(topic),
+                    partitions=rows,
                 )
                 for topic, rows in topics.items()
             ],
         )
 
+    def on_committed(self, offsets: Offsets) -> None:
+        """Record committed offsets."""
+        for partition, offset in offsets.items():
+            state = self._subscription.states.get(partition)
+            if state is not None:
+                state.on_committed(offset.offset)
+        self._gate.on_processed()
+
     def _emit_committed(self, offsets: Offsets) -> None:
-        if self._client.hooks.active:
+        if self._services.hooks.active:
             rows = tuple((partition, offset.offset) for partition, offset in offsets.items())
-            client_id = self._client.config.client_id
-            self._client.hooks.emit(hooks.Committed(client_id, self._group_id, rows))
+            client_id = self._services.config.client_id
+            self._services.hooks.emit(hooks.Committed(client_id, self._group_id, rows))
 
     # -- fetching ---------------------------------------------------------------------------------
 
@@ -313,35 +301,27 @@ class OffsetCommitter:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Fetch the group's offsets; None where there is none. Waits for open transactions.
 
-        Args:
-            partitions: The partitions.
-            timeout: Maximum time in seconds.
-            known_only: Whether to leave out partitions of topics without metadata, which must not
-                delay the others.
-
-        Raises:
-            UnknownTopicOrPartitionError: A topic does not exist.
-            KafkaTimeoutError: No offsets within `timeout` seconds; the message says why.
-            KafkaError: An error that a retry cannot resolve.
+        With `known_only`, partitions of topics without metadata are left out: they must not delay
+        the others. See `Consumer.committed` for the errors.
         """
         wanted = set(partitions)
         if known_only:
             wanted = self._known(wanted)
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         deadline = self._now() + timeout
-        backoff = self._new_backoff()
+        backoff = self._services.retry_backoff()
         while missing := wanted - found.keys():
             error = await self._fetch_once(self._known(missing), found, deadline)
             action = CommitErrorAction.CHECK_TOPIC if error is None else commit_error_action(error)
             if action is CommitErrorAction.CHECK_TOPIC and (missing := wanted - found.keys()):
                 topics = {partition.topic for partition in missing}
-                deleted = await deleted_topics(self._client, topics, deadline)
+                deleted = await deleted_topics(self._services, topics, deadline)
                 if deleted and not known_only:
                     raise UnknownTopicOrPartitionError(topic=min(deleted))
                 wanted = {partition for partition in wanted if partition.topic not in deleted}
-                error = error or self._client.metadata.error(min(topics))
+                error = error or self._services.metadata.snapshot.error(min(topics))
             elif action is CommitErrorAction.FIND_COORDINATOR:
-                self._client.forget_coordinator(CoordinatorKind.GROUP, self._group_id)
+                self._services.coordinators.forget(CoordinatorKind.GROUP, self._group_id)
             if not wanted - found.keys():
                 break
             delay = backoff.next()
@@ -372,7 +352,7 @@ class OffsetCommitter:
         return error
 
     def _known(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        metadata = self._client.metadata
+        metadata = self._services.metadata.snapshot
         return {p for p in partitions if metadata.topic(p.topic) is not None}
 
     async def _send_offset_fetch(
@@ -384,7 +364,7 @@ class OffsetCommitter:
         rows = [
             OffsetFetchRequestTopics(
                 name=topic,
-                topic_id=self._client.metadata.topic_id(topic),
+                topic_id=self._services.metadata.snapshot.topic_id(topic),
                 partition_indexes=indexes,
             )
             for topic, indexes in topics.items()
@@ -442,12 +422,8 @@ class OffsetCommitter:
         raise error
 
     async def _send(self, request: Request[ResponseT], deadline: float) -> ResponseT:
-        """Send a request to the coordinator, once; waits for the session timeout at most.
-
-        Raises:
-            RetriableError: No coordinator, no connection or no response; look it up again.
-        """
-        return await self._client.request(
+        """Send a request to the coordinator, once; waits for the session timeout at most."""
+        return await self._services.request(
             request,
             to=CoordinatorOfGroup(self._group_id),
             timeout=max(0.001, min(deadline - self._now(), self._request_timeout)),
@@ -458,17 +434,8 @@ class OffsetCommitter:
 
     def _topic_names(self, partitions: Iterable[TopicPartition]) -> Mapping[object, str]:
         """Return topic names by id: new versions of these requests have no names."""
-        metadata = self._client.metadata
+        metadata = self._services.metadata.snapshot
         return {metadata.topic_id(topic): topic for topic in {p.topic for p in partitions}}
-
-    def _new_backoff(self) -> Backoff:
-        return Backoff(
-            seconds(self._config.retry_backoff_ms), seconds(self._config.retry_backoff_max_ms)
-        )
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
 
 
 def _error_codes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.consumer.fetch_buffer import BYTES_PER_CHUNK, RECORDS_PER_CHUNK
+from kafka_async.fairness import BYTES_PER_CHUNK, RECORDS_PER_CHUNK
 from kafka_async.records.arrow import to_arrow
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class PartitionBatch:
 
         Raises:
             CorruptRecordError: A record cannot be read.
+            RecordTooLargeError: The batches decompress to more than 512 MiB together.
             InvalidConfigurationError: pyarrow is not installed.
         """
         return to_arrow(

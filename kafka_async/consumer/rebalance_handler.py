@@ -1,5 +1,9 @@
 """Applies the group's assignments: revokes partitions and takes new ones over.
 
+The flow of a rebalance: the membership task calls a method of `ConsumerRebalanceHandler`, which
+holds the delivery gate, commits, invokes the application's listeners, changes the subscription and
+calls `on_change`; the position finder then looks up the positions of new partitions.
+
 With an eager assignor a consumer revokes all partitions before it joins. With a cooperative one it
 revokes only the partitions that the new assignment takes from it, and the group rebalances once
 more (KIP-429). Either way partitions are revoked between two polls (`delivery_gate.py`), after
@@ -8,13 +12,17 @@ auto-commit has committed the processed records and the listeners have returned.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from kafka_async import hooks
 from kafka_async.config import seconds
-from kafka_async.errors import UnknownTopicOrPartitionError
+from kafka_async.consumer.deleted_topics import deleted_topics
+from kafka_async.errors import KafkaError, UnknownTopicOrPartitionError
+from kafka_async.fairness import THREAD_ASSIGN_SIZE, THREAD_DECODE_BYTES
 from kafka_async.group.assignors import (
     Assignor,
     MemberSubscription,
@@ -32,20 +40,17 @@ from kafka_async.group.consumer_protocol import (
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafka_async.cluster.client import Client
     from kafka_async.cluster.metadata import ClusterMetadata
+    from kafka_async.cluster.services import ClientServices
     from kafka_async.config import ConsumerConfig
     from kafka_async.consumer.delivery_gate import DeliveryGate
-    from kafka_async.consumer.rebalance_listener import RebalanceListenerInvoker
+    from kafka_async.consumer.rebalance_listener import Callback, RebalanceListenerInvoker
     from kafka_async.consumer.subscription import Subscription
     from kafka_async.group.member import Member
+    from kafka_async.supervisor import Supervisor
 
 logger = logging.getLogger("kafka_async.consumer")
 
-THREAD_DECODE_BYTES: Final = 16 * 1024
-"""Bytes of all members' subscriptions above which a thread decodes them: about 1 ms."""
-THREAD_ASSIGN_SIZE: Final = 256
-"""Partitions and members above which a thread assigns them: two to three milliseconds."""
 
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
@@ -79,18 +84,14 @@ def assign_partitions(
 
 
 class ConsumerRebalanceHandler:
-    """Handles rebalances of a consumer; called by the membership task (`RebalanceHandler`).
-
-    Args:
-        commit: Called with partitions before they are revoked.
-        on_change: Called after the assignment has changed.
-    """
+    """Handles rebalances of a consumer; called by the membership task (`RebalanceHandler`)."""
 
     protocol_type = PROTOCOL_TYPE
 
     def __init__(
         self,
-        client: Client,
+        services: ClientServices,
+        supervisor: Supervisor,
         config: ConsumerConfig,
         subscription: Subscription,
         delivery_gate: DeliveryGate,
@@ -98,7 +99,8 @@ class ConsumerRebalanceHandler:
         commit: CommitBeforeRevoke,
         on_change: Callable[[], None],
     ) -> None:
-        self._client = client
+        self._services = services
+        self._supervisor = supervisor
         self._subscription = subscription
         self._delivery_gate = delivery_gate
         self._listeners = listeners
@@ -115,6 +117,7 @@ class ConsumerRebalanceHandler:
         )
         self._generation = -1
         self._led_topics: Mapping[str, int | None] = {}
+        self._checking_deleted = False
 
     # -- RebalanceHandler -------------------------------------------------------------------------
 
@@ -154,7 +157,7 @@ class ConsumerRebalanceHandler:
         size = sum(len(member.metadata) for member in members)
         subscriptions = await self._run(size > THREAD_DECODE_BYTES, decode_subscriptions, members)
         topics = frozenset[str]().union(*(s.topics for s in subscriptions.values()))
-        metadata = await self._client.refresh_metadata(topics=topics, timeout=self._timeout)
+        metadata = await self._services.metadata.refresh(topics=topics, timeout=self._timeout)
         counts = {topic: metadata.partitions(topic) for topic in topics}
         known = {topic: count for topic, count in counts.items() if count is not None}
         assignments = await self._run(
@@ -169,7 +172,7 @@ class ConsumerRebalanceHandler:
 
     async def _run(self, in_thread: bool, function: Callable[[*Args], R], *args: *Args) -> R:
         if in_thread:
-            return await self._client.supervisor.offload(function, *args)
+            return await self._services.supervisor.offload(function, *args)
         return function(*args)
 
     async def on_join_complete(self, name: str, assignment: bytes, generation: int) -> bool:
@@ -188,19 +191,10 @@ class ConsumerRebalanceHandler:
         self._track_led_topics({})
         if not self._subscription.owned:
             return
-        self._delivery_gate.hold()
-        try:
-            await self._delivery_gate.wait_until_processed(ignore_poll_timeout=True)
+        async with self._no_unprocessed(ignore_poll_timeout=True):
             lost = self._subscription.owned
             self._generation = -1
-            await self._listeners.invoke(self._listeners.lost, lost, self._delivery_gate)
-            self._subscription.remove_owned(lost)
-            if self._client.hooks.active:
-                client_id = self._client.config.client_id
-                self._client.hooks.emit(hooks.PartitionsLost(client_id, lost))
-            self._on_change()
-        finally:
-            self._delivery_gate.release()
+            await self._remove(lost, self._listeners.lost, hooks.PartitionsLost)
 
     async def on_leave_prepare(self) -> None:
         """Revoke all partitions."""
@@ -218,18 +212,30 @@ class ConsumerRebalanceHandler:
     async def _revoke(
         self, partitions: frozenset[TopicPartition], *, ignore_poll_timeout: bool = False
     ) -> None:
+        async with self._no_unprocessed(ignore_poll_timeout=ignore_poll_timeout):
+            await self._commit(partitions)
+            await self._remove(partitions, self._listeners.revoked, hooks.PartitionsRevoked)
+
+    @asynccontextmanager
+    async def _no_unprocessed(self, *, ignore_poll_timeout: bool) -> AsyncGenerator[None]:
+        """Return no records, once those returned are processed."""
         self._delivery_gate.hold()
         try:
             await self._delivery_gate.wait_until_processed(ignore_poll_timeout=ignore_poll_timeout)
-            await self._commit(partitions)
-            await self._listeners.invoke(self._listeners.revoked, partitions, self._delivery_gate)
-            self._subscription.remove_owned(partitions)
-            if self._client.hooks.active:
-                client_id = self._client.config.client_id
-                self._client.hooks.emit(hooks.PartitionsRevoked(client_id, partitions))
-            self._on_change()
+            yield
         finally:
             self._delivery_gate.release()
+
+    async def _remove(
+        self,
+        partitions: frozenset[TopicPartition],
+        callbacks: list[Callback],
+        event: type[hooks.PartitionsLost | hooks.PartitionsRevoked],
+    ) -> None:
+        await self._listeners.invoke(callbacks, partitions, self._delivery_gate)
+        self._subscription.remove_owned(partitions)
+        self._emit(event, partitions)
+        self._on_change()
 
     async def _assign_new(self, partitions: frozenset[TopicPartition]) -> None:
         self._subscription.add_owned(partitions)
@@ -240,33 +246,53 @@ class ConsumerRebalanceHandler:
         finally:
             self._delivery_gate.release()
         self._subscription.start_fetching(partitions)
-        if self._client.hooks.active:
-            client_id = self._client.config.client_id
-            self._client.hooks.emit(hooks.PartitionsAssigned(client_id, partitions))
+        self._emit(hooks.PartitionsAssigned, partitions)
         self._on_change()
+
+    def _emit(
+        self,
+        event: type[hooks.PartitionsAssigned | hooks.PartitionsLost | hooks.PartitionsRevoked],
+        partitions: frozenset[TopicPartition],
+    ) -> None:
+        if self._services.hooks.active:
+            self._services.hooks.emit(event(self._services.config.client_id, partitions))
 
     # -- topics of a leader -----------------------------------------------------------------------
 
-    def rebalance_reason(self, metadata: ClusterMetadata) -> str | None:
-        """Return why the leader must rebalance the group; None if it need not."""
+    def on_metadata(self, metadata: ClusterMetadata, rejoin: Callable[[str], None]) -> None:
+        """Rejoin if topics that this leader assigned have other partitions, or were deleted."""
         for topic, count in self._led_topics.items():
             now = metadata.partitions(topic)
             if now is not None and now != count:
-                return f"topic {topic} has {now} partitions, not {count or 0}"
-        return None
+                rejoin(f"topic {topic} has {now} partitions, not {count or 0}")
+                return
+        missing = self._missing_topics(metadata)
+        if missing and not self._checking_deleted:
+            self._checking_deleted = True
+            self._supervisor.spawn(self._check_deleted, missing, rejoin, name="deleted topics")
 
-    def missing_topics(self, metadata: ClusterMetadata) -> frozenset[str]:
-        """Return the topics that this leader assigned and that metadata reports as unknown.
-
-        They may have been deleted, or the broker that responded may have just started.
-        """
+    def _missing_topics(self, metadata: ClusterMetadata) -> frozenset[str]:
+        """Return the led topics that metadata reports as unknown; they may exist nevertheless."""
         return frozenset(
             topic
             for topic, count in self._led_topics.items()
             if count is not None and isinstance(metadata.error(topic), UnknownTopicOrPartitionError)
         )
 
+    async def _check_deleted(self, topics: frozenset[str], rejoin: Callable[[str], None]) -> None:
+        """Rejoin once it is certain that topics were deleted."""
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        try:
+            deleted = await deleted_topics(self._services, topics, deadline)
+            missing = deleted & self._missing_topics(self._services.metadata.snapshot)
+            if missing:
+                rejoin(f"topics were deleted: {', '.join(sorted(missing))}")
+        except KafkaError as error:  # the next metadata response starts the check again
+            logger.debug("checking whether topics were deleted: %s", error)
+        finally:
+            self._checking_deleted = False
+
     def _track_led_topics(self, counts: Mapping[str, int | None]) -> None:
-        self._client.track_topics(counts.keys() - self._led_topics.keys())
-        self._client.untrack_topics(self._led_topics.keys() - counts.keys())
+        self._services.metadata.track(counts.keys() - self._led_topics.keys())
+        self._services.metadata.untrack(self._led_topics.keys() - counts.keys())
         self._led_topics = counts

@@ -54,7 +54,7 @@ class RebalanceListenerInvoker:
     """Invokes the listeners, and keeps the last exception for the application's next poll."""
 
     def __init__(self) -> None:
-        self.failure: Exception | None = None
+        self._failure: Exception | None = None
         self.assigned: list[Callback] = []
         self.revoked: list[Callback] = []
         self.lost: list[Callback] = []
@@ -71,6 +71,11 @@ class RebalanceListenerInvoker:
         self.revoked.append(listener.on_revoked)
         self.lost.append(listener.on_lost)
 
+    def take_failure(self) -> Exception | None:
+        """Return the last exception that was not returned before; None if there is none."""
+        failure, self._failure = self._failure, None
+        return failure
+
     async def invoke(
         self, callbacks: list[Callback], partitions: Partitions, delivery_gate: DeliveryGate
     ) -> None:
@@ -86,7 +91,7 @@ class RebalanceListenerInvoker:
                 if inspect.isawaitable(result):
                     await result
             except Exception as error:  # noqa: BLE001  # raised by the next poll
-                self.failure = error
-                delivery_gate.data_ready.set()
+                self._failure = error
+                delivery_gate.wake_poll()
             finally:
                 delivery_gate.set_listener_task(None)

@@ -3,7 +3,8 @@
 Three offsets of a partition are in ascending order. The application has processed the records below
 `processed`, so that auto-commit may commit it. `position` is the next offset to return; the records
 between `processed` and `position` are being processed. `fetch_offset` is the next offset to fetch;
-the records between `position` and `fetch_offset` were fetched and not returned yet.
+the records between `position` and `fetch_offset` were fetched and not returned yet: they are in the
+partition's `FetchBuffer`, which owns the position.
 
 Two more are independent of them. `committed` is the offset that this consumer committed last, or
 the group's committed offset at which it started. `commit_base` is the offset of the last commit,
@@ -11,30 +12,29 @@ seek or reset: while `position` differs from it, returned records are not commit
 
 A seek, a loss of the partition or a new leader invalidates pending lookups and fetches and gives
 the partition a new `version`; a response to a request of an older version is dropped. A seek or a
-loss invalidates fetched records too and gives the partition a new `position_version`.
+loss drops fetched records too, and those that a stream has not returned.
 """
 
 from __future__ import annotations
 
 import enum
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from kafka_async.consumer.fetch_buffer import CompletedFetch, FetchBuffer
+from kafka_async.consumer.fetch_buffer import FetchBuffer
+from kafka_async.consumer.offsets import EARLIEST, UNKNOWN
 from kafka_async.errors import IllegalStateError, KafkaError
 from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
     from uuid import UUID
 
     from kafka_async.cluster.metadata import ClusterMetadata
-
-LATEST: Final = -1
-EARLIEST: Final = -2
-"""Timestamps that stand for the two ends of a log in ListOffsets."""
-UNKNOWN: Final = -1
+    from kafka_async.consumer.completed_fetch import CompletedFetch
+    from kafka_async.consumer.fetch_buffer import AnyRecord
+    from kafka_async.kernel import NextRecord
 
 
 class FetchState(enum.Enum):
@@ -52,6 +52,8 @@ class PartitionState:
     """State of one partition of a consumer."""
 
     __slots__ = (
+        "_preferred_replica_until",
+        "_processed",
         "buffer",
         "commit_base",
         "committed",
@@ -63,17 +65,11 @@ class PartitionState:
         "high_watermark",
         "last_stable_offset",
         "leader_epoch",
-        "log_start_offset",
         "lookup_pending",
         "out_of_range",
         "partition",
         "paused",
-        "position",
-        "position_epoch",
-        "position_version",
         "preferred_replica",
-        "preferred_replica_until",
-        "processed",
         "reset_timestamp",
         "retry_at",
         "version",
@@ -86,7 +82,7 @@ class PartitionState:
     ) -> None:
         self.partition = partition
         self.fetch_state = fetch_state
-        self.version = self.position_version = next(self._versions)
+        self.version = next(self._versions)
         self.paused = False
         self.lookup_pending = False
         self.retry_at = 0.0
@@ -94,14 +90,29 @@ class PartitionState:
         self.error: KafkaError | None = None
         self.reset_timestamp: int = EARLIEST
         self.out_of_range: int | None = None  # offset that caused the pending reset
-        self.committed = self.commit_base = self.processed = self.position = UNKNOWN
-        self.position_epoch = UNKNOWN
+        self.committed = self.commit_base = self._processed = UNKNOWN
         self.fetch_offset = self.fetch_epoch = UNKNOWN
         self.leader_epoch = UNKNOWN  # of the leader that has validated the position
-        self.high_watermark = self.last_stable_offset = self.log_start_offset = UNKNOWN
+        self.high_watermark = self.last_stable_offset = UNKNOWN
         self.preferred_replica: int | None = None  # follower to fetch from (KIP-392)
-        self.preferred_replica_until = 0.0
+        self._preferred_replica_until = 0.0
         self.buffer = FetchBuffer(partition)
+
+    @property
+    def position(self) -> int:
+        """Offset of the next record to return."""
+        return self.buffer.position
+
+    @property
+    def processed(self) -> int:
+        """Offset below which the application has processed all records."""
+        streamed = self.buffer.last_streamed
+        return self._processed if streamed is None else max(self._processed, streamed.offset)
+
+    @property
+    def has_delivery(self) -> bool:
+        """True if there are records to take, or an error to raise."""
+        return bool(self.buffer) or self.error is not None
 
     @property
     def has_unprocessed(self) -> bool:
@@ -114,28 +125,19 @@ class PartitionState:
         return self.position != self.commit_base
 
     def lag(self, *, committed: bool) -> int | None:
-        """Return the records between the position and the high watermark; None if unknown.
-
-        Args:
-            committed: Count up to the last stable offset instead.
-        """
+        """Return the records up to the high watermark or last stable offset; None if unknown."""
         end = self.last_stable_offset if committed else self.high_watermark
         if UNKNOWN in (end, self.position):
             return None
         return max(0, end - self.position)
 
     def to_commit(self, *, include_unprocessed: bool) -> OffsetAndMetadata | None:
-        """Return the offset to commit; None if it is committed already.
-
-        Args:
-            include_unprocessed: Whether to commit the position, or only what was processed.
-        """
+        """Return the position, or only what was processed; None if it is committed already."""
         offset = self.position if include_unprocessed else self.processed
         if offset in (UNKNOWN, self.committed):
             return None
-        return OffsetAndMetadata(
-            offset, None if self.position_epoch == UNKNOWN else self.position_epoch
-        )
+        epoch = self.buffer.epoch
+        return OffsetAndMetadata(offset, None if epoch == UNKNOWN else epoch)
 
     def invalidate_lookups(self) -> None:
         """Invalidate the pending lookups and fetches."""
@@ -144,32 +146,29 @@ class PartitionState:
         self.retry_at = 0.0
 
     def invalidate(self) -> None:
-        """Invalidate the pending lookups and fetches, and the fetched records."""
+        """Invalidate the pending lookups and fetches, and errors."""
         self.invalidate_lookups()
-        self.position_version = self.version
         self.error = None
         self.out_of_range = None
 
     def seek(self, offset: int, epoch: int = UNKNOWN) -> None:
         """Set the position."""
         self.invalidate()
-        self.buffer.clear(offset)
-        self.position = self.processed = self.commit_base = self.fetch_offset = offset
-        self.position_epoch = self.fetch_epoch = epoch
+        self.buffer.clear(offset, epoch)
+        self._processed = self.commit_base = self.fetch_offset = offset
+        self.fetch_epoch = epoch
         self._on_position_found()
 
     def request_reset(self, timestamp: int, *, out_of_range: int | None = None) -> None:
-        """Request a lookup of the position by time.
+        """Request a lookup of the position by time in milliseconds, LATEST or EARLIEST.
 
-        Args:
-            timestamp: LATEST, EARLIEST, or the time of the first record in milliseconds.
-            out_of_range: The offset that the broker does not have, if that is the cause.
+        `out_of_range` is the offset that the broker does not have, if that is the cause.
         """
         self.invalidate()
         self.out_of_range = out_of_range
         self.buffer.clear(UNKNOWN)
         self.reset_timestamp = timestamp
-        self.position = self.processed = self.commit_base = self.fetch_offset = UNKNOWN
+        self._processed = self.commit_base = self.fetch_offset = UNKNOWN
         self.preferred_replica = None
         self.fetch_state = FetchState.AWAIT_RESET
 
@@ -178,21 +177,31 @@ class PartitionState:
         self.seek(offset, epoch)
         self.committed = offset
 
-    def advance_position(self, position: int, epoch: int = UNKNOWN) -> None:
-        """Set the position after records that are returned to the application."""
-        self.position = position
-        if epoch != UNKNOWN:
-            self.position_epoch = epoch
-
     def mark_processed(self) -> None:
         """Mark all returned records as processed: the application polled again."""
-        self.processed = self.position
+        self._processed = self.position
+
+    def lend(self, records: list[AnyRecord], stream: NextRecord) -> None:
+        """Let a stream return the records that were taken last; those before are processed."""
+        self.buffer.lend(records, stream)
+        self.mark_processed()
+
+    def take_back(self) -> int:
+        """Put the records back that a stream has not returned; return their number.
+
+        The position then passes offsets without a record, such as those removed by compaction.
+        """
+        self._processed, all_committed = self.processed, not self.has_uncommitted
+        count = self.buffer.take_back()
+        if all_committed:
+            self._processed = self.commit_base = self.position
+        return count
 
     def on_committed(self, offset: int) -> None:
         """Record a commit; returned records before the offset count as processed."""
         self.committed = self.commit_base = offset
         if self.processed < offset <= self.position:
-            self.processed = offset
+            self._processed = offset
 
     def add_fetch(self, found: CompletedFetch) -> None:
         """Add a completed fetch to the buffer."""
@@ -200,6 +209,72 @@ class PartitionState:
         if found.epoch != UNKNOWN:
             self.fetch_epoch = found.epoch
         self.buffer.add(found)
+        if found.error is not None:
+            self.stop_fetching()
+
+    def on_fetch_response(self, high_watermark: int, last_stable_offset: int) -> None:
+        """Record a fetch response without an error."""
+        self.consecutive_failures = 0
+        self.high_watermark, self.last_stable_offset = high_watermark, last_stable_offset
+
+    def replica_to_fetch(self, now: float, brokers: Container[int]) -> int | None:
+        """Return the preferred replica if it is one of the brokers; None for the leader."""
+        if self.preferred_replica is None or self._preferred_replica_until <= now:
+            return None
+        if self.preferred_replica not in brokers:
+            self.preferred_replica = None
+        return self.preferred_replica
+
+    def prefer_replica(self, node_id: int, until: float) -> None:
+        """Fetch from a follower for some time (KIP-392)."""
+        self.preferred_replica, self._preferred_replica_until = node_id, until
+
+    def prefer_leader(self) -> None:
+        """Fetch from the leader."""
+        self.preferred_replica = None
+
+    def on_leader_known(self, leader_epoch: int) -> None:
+        """Record the leader that is fetched from first; it needs no validation."""
+        self.leader_epoch = leader_epoch
+
+    def back_off(self, until: float) -> None:
+        """Request nothing until then, after one more failure in a row."""
+        self.consecutive_failures += 1
+        self.retry_at = until
+
+    def end_back_off(self, until: float) -> None:
+        """End the backoff that was to last until then, unless another has followed."""
+        if self.retry_at == until:
+            self.retry_at = 0.0
+
+    def stop_fetching(self) -> None:
+        """Fetch nothing until a seek: the next record cannot be read."""
+        self.fetch_state = FetchState.FAILED
+
+    def on_error_raised(self) -> None:
+        """Continue after an error that was raised."""
+        self.error = None
+        self.fetch_state = (
+            FetchState.FETCHING if self.fetch_offset >= 0 else FetchState.INITIALIZING
+        )
+
+    def pause(self) -> None:
+        """Return no records until `resume`."""
+        self.paused = True
+        self.buffer.drop_decompressed()
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        self.paused = False
+
+    def begin_lookup(self) -> int:
+        """Begin a lookup; return the version for which its result counts."""
+        self.lookup_pending = True
+        return self.version
+
+    def end_lookup(self) -> None:
+        """Let another lookup begin."""
+        self.lookup_pending = False
 
     def maybe_validate_position(self, leader_epoch: int) -> None:
         """Request a comparison with the leader's log if the leader is new (KIP-320)."""
@@ -221,10 +296,8 @@ class PartitionState:
         """Seek to `offset`, where the new leader's log ends, or to the position if it is lower."""
         position, processed, commit_base = self.position, self.processed, self.commit_base
         self.seek(min(offset, position), epoch)
-        self.processed, self.commit_base = (
-            min(processed, self.position),
-            min(commit_base, self.position),
-        )
+        self._processed = min(processed, self.position)
+        self.commit_base = min(commit_base, self.position)
         self.complete_validation(leader_epoch)
 
     def fail(self, error: KafkaError) -> None:
@@ -259,7 +332,7 @@ class Subscription:
         self.pattern: re.Pattern[str] | None = None
         self.states: dict[TopicPartition, PartitionState] = {}
         self.owned: frozenset[TopicPartition] = frozenset()
-        self.static: frozenset[TopicPartition] = frozenset()
+        self.manual: frozenset[TopicPartition] = frozenset()
         self.lost_uncommitted: set[TopicPartition] = set()
         self._partition_counts: dict[str, tuple[UUID, int]] = {}
 
@@ -269,12 +342,32 @@ class Subscription:
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """All partitions that the consumer reads."""
-        return self.owned | self.static
+        return self.owned | self.manual
 
     @property
     def reads_anything(self) -> bool:
         """True if there is a subscription, a pattern or a partition."""
         return bool(self.topics or self.states) or self.pattern is not None
+
+    def subscribe(self, topics: frozenset[str], pattern: re.Pattern[str] | None = None) -> None:
+        """Replace the subscribed topics and the pattern; `match_pattern` finds its topics."""
+        self.topics, self.pattern = topics, pattern
+
+    def unsubscribe(self) -> None:
+        """Remove the subscribed topics and the pattern."""
+        self.subscribe(frozenset())
+
+    def match_pattern(self, metadata: ClusterMetadata) -> bool:
+        """Subscribe to the topics that match the pattern; return whether they have changed."""
+        pattern, before = self.pattern, self.topics
+        if pattern is None:
+            return False
+        self.topics = frozenset(
+            name
+            for name, topic in metadata.topics.items()
+            if not topic.is_internal and pattern.fullmatch(name)
+        )
+        return self.topics != before
 
     def state(self, partition: TopicPartition) -> PartitionState:
         """Return a partition's state. Raises IllegalStateError if it is not assigned."""
@@ -304,17 +397,12 @@ class Subscription:
         """Remove partitions that the group revoked."""
         gone = frozenset(partitions)
         self.owned -= gone
-        self._remove(gone - self.static)
+        self._remove(gone - self.manual)
 
     def own_all_partitions(self, counts: Mapping[str, int | None]) -> bool:
         """Own all partitions of the subscribed topics, as a consumer without a group does.
 
-        Args:
-            counts: Number of partitions of each subscribed topic; None leaves its partitions as
-                they are.
-
-        Returns:
-            True if partitions were added or removed.
+        The partitions of a topic whose number is None stay. True if any were added or removed.
         """
         wanted = {
             TopicPartition(topic, number)
@@ -345,12 +433,12 @@ class Subscription:
         known = self._partition_counts.get(partition.topic)
         return known is not None and partition.partition >= known[1]
 
-    def set_static(self, partitions: Iterable[TopicPartition]) -> None:
+    def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
         """Set the manually assigned partitions."""
-        before, self.static = self.static, frozenset(partitions)
-        for partition in self.static - before:
+        before, self.manual = self.manual, frozenset(partitions)
+        for partition in self.manual - before:
             self.states.setdefault(partition, PartitionState(partition))
-        self._remove(before - self.static - self.owned)
+        self._remove(before - self.manual - self.owned)
 
     def _remove(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:

@@ -16,8 +16,9 @@ or as a process, `python -m kafka_async.embedded`.
 
 from __future__ import annotations
 
-from kafka_async.embedded.cluster import EmbeddedCluster, Failure
+from kafka_async.embedded.cluster import EmbeddedCluster
 from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.failures import Failure
 from kafka_async.embedded.faults import Fault, Faults
 from kafka_async.embedded.threads import BlockingCluster, run_in_thread
 

@@ -7,25 +7,22 @@ cluster's event loop. `BlockingCluster` has the same methods for threads without
 from __future__ import annotations
 
 import asyncio
-import itertools
-import logging
-import uuid
 import warnings
-import zlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka_async.arguments import instance_of
-from kafka_async.clock import Clock, LoopClock, MemoryNetwork
-from kafka_async.embedded.broker import Broker
-from kafka_async.embedded.faults import Faults
-from kafka_async.embedded.groups import GroupCoordinator
+from kafka_async.embedded.failures import Failure, FailureList
+from kafka_async.embedded.faults import FaultRules, Faults
+from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
+from kafka_async.embedded.handlers.routes import Parts, routes_by_api_key
 from kafka_async.embedded.kafka_apis import KafkaApis
 from kafka_async.embedded.network import ClientConnection, listen
-from kafka_async.embedded.routes import routes_by_api_key
+from kafka_async.embedded.scheduler import Scheduler
 from kafka_async.embedded.settings import SettingOptions, Settings
-from kafka_async.embedded.topics import TopicTable
-from kafka_async.embedded.transactions import TransactionCoordinator
+from kafka_async.embedded.state.brokers import Broker, Brokers
+from kafka_async.embedded.state.offset_metadata_manager import OffsetMetadataManager
+from kafka_async.embedded.state.topics import TopicTable
+from kafka_async.embedded.transactions.transaction_coordinator import TransactionCoordinator
 from kafka_async.errors import (
     ClientClosedError,
     IllegalStateError,
@@ -38,24 +35,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Self, Unpack
 
-    from kafka_async.embedded.log import ControlRecordType
+    from kafka_async.clock import Clock, MemoryNetwork
     from kafka_async.embedded.network import Listener
-    from kafka_async.embedded.partition import Topic
+    from kafka_async.embedded.state.partition import Topic
     from kafka_async.types import TopicPartition
 
 R = TypeVar("R")
-Args = TypeVarTuple("Args")
-logger = logging.getLogger("kafka_async.embedded")
 
 HOST = "127.0.0.1"
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Describes an internal error of the cluster; invalid requests are not failures."""
-
-    where: str
-    error: BaseException
 
 
 class EmbeddedCluster:
@@ -95,32 +82,34 @@ class EmbeddedCluster:
         if brokers < 1 or (ports is not None and len(ports) != brokers):
             raise InvalidConfigurationError(f"{brokers} brokers with ports {ports}")
         self.settings = Settings(**settings)
-        self.brokers = {
-            index: Broker(
-                index,
-                self.settings.advertised_hosts.get(index, HOST),
-                ports[index - 1] if ports else 0,
-            )
-            for index in range(1, brokers + 1)
-        }
-        self.topics = TopicTable(
-            self.settings,
-            self.alive_broker_ids,
-            self._new_topic_id,
-            lambda name: self.groups.on_topic_deleted(name),
+        hosts = self.settings.advertised_hosts
+        self.brokers = Brokers(
+            (id_, Broker(id_, hosts.get(id_, HOST), ports[id_ - 1] if ports else 0))
+            for id_ in range(1, brokers + 1)
         )
-        self.faults = Faults()
-        self.failures: list[Failure] = []
-        self.routes = routes_by_api_key(self.settings.version_limits())
-        self.groups = GroupCoordinator(self)
-        self.transactions = TransactionCoordinator(self)
-        self._clock = clock
+        offsets = OffsetMetadataManager(self.settings.offsets_topic_num_partitions)
+        self.topics = TopicTable(self.settings, self.brokers, offsets.delete_topic)
+        rules, failures = FaultRules(self.topics), FailureList()
+        self.faults = Faults(rules)
+        self.failures: list[Failure] = failures
+        self.scheduler = Scheduler(clock, failures)
+        self.groups = GroupCoordinator(self.settings, self.brokers, self.scheduler, offsets)
+        self.transactions = TransactionCoordinator(
+            self.settings, self.brokers, self.scheduler, self.topics, offsets
+        )
+        routes = routes_by_api_key(self.settings.version_limits())
+        parts = Parts(
+            self.settings,
+            self.brokers,
+            self.topics,
+            self.groups,
+            self.transactions,
+            self.scheduler.now_ms,
+            {key: (route.lowest_advertised, route.highest) for key, route in routes.items()},
+        )
+        self._apis = KafkaApis(routes, parts, rules, failures)
         self._network = network
-        self._apis = KafkaApis(self)
         self._listeners: dict[int, Listener] = {}
-        self._timers: set[asyncio.TimerHandle] = set()
-        self._topic_ids = itertools.count(1)
-        self._producer_ids = itertools.count(1000)
 
     # -- start and stop ---------------------------------------------------------------------------
 
@@ -143,8 +132,7 @@ class EmbeddedCluster:
             IllegalStateError: The cluster was started before.
         """
         await self._supervisor.start()
-        if self._clock is None:
-            self._clock = LoopClock(self.loop)
+        self.scheduler.start()
         try:
             for broker_id in self.brokers:
                 await self._open(broker_id)
@@ -160,116 +148,10 @@ class EmbeddedCluster:
             return
         self.groups.close()
         self.transactions.close()
-        for broker_id in self.alive_broker_ids():
+        for broker_id in self.brokers.alive_ids():
             await self._close(broker_id)
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
+        self.scheduler.close()
         await self._supervisor.stop()
-
-    # -- for handlers and coordinators ------------------------------------------------------------
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of the cluster.
-
-        Raises:
-            ClientClosedError: The cluster has not been started.
-        """
-        return self._supervisor.loop
-
-    @property
-    def running(self) -> bool:
-        """True between `start` and `stop`."""
-        return self._supervisor.running
-
-    @property
-    def clock(self) -> Clock:
-        """The cluster's clock: `wall()` for timestamps, `monotonic()` for the event loop's time.
-
-        Raises:
-            ClientClosedError: The cluster has not been started.
-        """
-        if self._clock is None:
-            raise ClientClosedError("the EmbeddedCluster was not started")
-        return self._clock
-
-    def now_ms(self) -> int:
-        """Return the wall clock's time in milliseconds since the epoch."""
-        return int(self.clock.wall() * 1000)
-
-    def alive_broker_ids(self) -> list[int]:
-        """Return the ids of the brokers that are alive, in ascending order."""
-        return [broker.id for broker in self.brokers.values() if broker.alive]
-
-    @property
-    def controller_id(self) -> int:
-        """The controller's broker id in responses: the lowest alive one, -1 without brokers."""
-        return next(iter(self.alive_broker_ids()), -1)
-
-    def coordinator_for(self, key: str) -> int | None:
-        """Return the coordinator of a group or transactional id; None while all brokers are down.
-
-        Only the keys of a stopped broker move to the next one, until the broker returns.
-        """
-        ids = list(self.brokers)
-        start = zlib.crc32(key.encode()) % len(ids)
-        return next((id_ for id_ in ids[start:] + ids[:start] if self.brokers[id_].alive), None)
-
-    def next_producer_id(self) -> int:
-        """Allocate a producer id."""
-        return next(self._producer_ids)
-
-    def call_later(
-        self, delay: float, callback: Callable[[*Args], object], *args: *Args
-    ) -> asyncio.TimerHandle:
-        """Schedule a callback in the cluster's event loop after `delay` seconds.
-
-        The cluster cancels it when it stops. An exception is added to `failures`.
-        """
-
-        def run() -> None:
-            self._timers.discard(timer)
-            try:
-                callback(*args)
-            except Exception as error:  # noqa: BLE001  # a bug must not stop the cluster
-                self.record_failure(f"timer {callback!r}", error)
-
-        timer = self.loop.call_later(delay, run)
-        self._timers = {handle for handle in self._timers if not handle.cancelled()}
-        self._timers.add(timer)
-        return timer
-
-    def write_txn_marker(
-        self,
-        tp: TopicPartition,
-        kind: ControlRecordType,
-        *,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int = 0,
-    ) -> int | None:
-        """Append a transaction marker to a partition; return its offset.
-
-        Returns None if the partition does not exist.
-        """
-        partition = self.topics.partition(tp)
-        if partition is None:
-            return None
-        offset = partition.log.append_end_txn_marker(
-            kind,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            coordinator_epoch=coordinator_epoch,
-            now=self.now_ms(),
-        )
-        partition.notify_listeners()
-        return offset
-
-    def record_failure(self, where: str, error: BaseException) -> None:
-        """Log an internal error of the cluster and add it to `failures`."""
-        logger.error("%s failed", where, exc_info=error)
-        self.failures.append(Failure(where, error))
 
     # -- control ----------------------------------------------------------------------------------
 
@@ -308,13 +190,11 @@ class EmbeddedCluster:
             InvalidReplicationFactorError: There are too few brokers.
             InvalidReplicaAssignmentError: The assignment is not valid.
         """
-
-        async def create() -> Topic:
-            return self.topics.create(
+        return await self._call(
+            lambda: self.topics.create(
                 name, partitions, replication_factor, assignments=assignments, configs=configs
             )
-
-        return await self._run_in_cluster_loop(create())
+        )
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic; pending fetches of it get a response.
@@ -325,11 +205,7 @@ class EmbeddedCluster:
         Raises:
             UnknownTopicOrPartitionError: There is no such topic.
         """
-
-        async def delete() -> None:
-            self.topics.delete(name)
-
-        await self._run_in_cluster_loop(delete())
+        await self._call(lambda: self.topics.delete(name))
 
     async def add_partitions(self, name: str, total: int) -> None:
         """Add partitions to a topic.
@@ -342,11 +218,7 @@ class EmbeddedCluster:
             UnknownTopicOrPartitionError: There is no such topic.
             InvalidPartitionsError: `total` is not larger than the present number.
         """
-
-        async def add() -> None:
-            self.topics.add_partitions(name, total)
-
-        await self._run_in_cluster_loop(add())
+        await self._call(lambda: self.topics.add_partitions(name, total))
 
     async def move_leader(self, tp: TopicPartition, broker_id: int | None = None) -> int:
         """Elect a leader for a partition.
@@ -364,7 +236,7 @@ class EmbeddedCluster:
             IllegalStateError: The broker is stopped.
         """
 
-        async def move() -> int:
+        def move() -> int:
             partition = self.topics.partition(tp)
             if partition is None:
                 raise UnknownTopicOrPartitionError(f"there is no {tp}")
@@ -377,7 +249,7 @@ class EmbeddedCluster:
             partition.move_leader(chosen)
             return chosen
 
-        return await self._run_in_cluster_loop(move())
+        return await self._call(move)
 
     async def stop_broker(self, broker_id: int) -> None:
         """Stop a broker as a crash does: reset its connections, move leaders and coordinators.
@@ -405,7 +277,7 @@ class EmbeddedCluster:
             The number of connections that were reset.
         """
 
-        async def reset() -> int:
+        def reset() -> int:
             chosen = [
                 connection
                 for broker in self.brokers.values()
@@ -416,7 +288,7 @@ class EmbeddedCluster:
                 connection.abort()
             return len(chosen)
 
-        return await self._run_in_cluster_loop(reset())
+        return await self._call(reset)
 
     async def _stop_broker(self, broker_id: int) -> None:
         if self.brokers[broker_id].alive:
@@ -432,10 +304,10 @@ class EmbeddedCluster:
         interval = self.settings.log_retention_check_interval_ms / 1000
 
         def delete_old_segments() -> None:
-            self.topics.delete_old_segments(self.now_ms())
+            self.topics.delete_old_segments(self.scheduler.now_ms())
             self._schedule_retention()
 
-        self.call_later(interval, delete_old_segments)
+        self.scheduler.call_later(interval, delete_old_segments)
 
     def _on_brokers_changed(self) -> None:
         self.topics.update_leaders()
@@ -458,22 +330,27 @@ class EmbeddedCluster:
     async def _close(self, broker_id: int) -> None:
         broker = self.brokers[broker_id]
         broker.alive = False
-        await self._listeners.pop(broker_id).close()
+        self._listeners.pop(broker_id).close()
         connections = tuple(broker.connections)
         for connection in connections:
             connection.abort()
         for connection in connections:
             await connection.close()
 
+    async def _call(self, function: Callable[[], R]) -> R:
+        """Call a function in the cluster's event loop, from any event loop."""
+
+        async def call() -> R:
+            return function()
+
+        return await self._run_in_cluster_loop(call())
+
     async def _run_in_cluster_loop(self, body: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine in the cluster's event loop, from any event loop."""
-        if not self.running:
+        if not self._supervisor.running:
             body.close()
             raise ClientClosedError("the EmbeddedCluster is not running")
-        if asyncio.get_running_loop() is self.loop:
+        loop = self._supervisor.loop
+        if asyncio.get_running_loop() is loop:
             return await body
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(body, self.loop))
-
-    def _new_topic_id(self) -> uuid.UUID:
-        name = f"{self.settings.cluster_id}/{next(self._topic_ids)}"
-        return uuid.uuid5(uuid.NAMESPACE_OID, name)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(body, loop))

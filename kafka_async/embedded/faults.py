@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from kafka_async.embedded.error_codes import ErrorCode
-from kafka_async.embedded.error_responses import topic_partitions_in
+from kafka_async.embedded.requests.error_responses import topic_partitions_in
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.protocol.api import lookup
 from kafka_async.protocol.registry import Api
 
 if TYPE_CHECKING:
-    from kafka_async.embedded.context import RequestContext
+    from kafka_async.embedded.requests.context import RequestContext
+    from kafka_async.embedded.state.topics import TopicTable
 
 Predicate: TypeAlias = Callable[["RequestContext", Any], bool]
 
@@ -44,14 +45,14 @@ class RequestFilter:
         """Return True if the rule selects this topic and partition of a request."""
         return self.topic in (None, topic) and self.partition in (None, partition)
 
-    def matches(self, context: RequestContext, request: Any) -> bool:
+    def matches(self, context: RequestContext, request: Any, topics: TopicTable) -> bool:
         """Return True if the rule selects a request."""
         if self.api_key not in (None, context.api_key):
             return False
         if self.broker not in (None, context.broker.id):
             return False
         if (self.topic, self.partition) != (None, None) and not any(
-            self.selects(*pair) for pair in topic_partitions_in(context, request)
+            self.selects(*pair) for pair in topic_partitions_in(context.api_key, request, topics)
         ):
             return False
         return self.when is None or self.when(context, request)
@@ -77,58 +78,20 @@ class Fault:
             before it is delayed, held or handled.
     """
 
-    def __init__(
-        self, target: RequestFilter, effect: FaultEffect, *, skip: int, count: int | None
-    ) -> None:
-        self.target = target
-        self.effect = effect
+    def __init__(self, *, hangs: bool, count: int | None) -> None:
         self.hits = 0
-        self._skip = skip
         self._remaining = count
         self._released = threading.Event()
         self._hanging: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
         self._waiters: list[tuple[int, Future[None]]] = []
         self._lock = threading.Lock()
-        if not effect.hang:
+        if not hangs:
             self._released.set()
 
     @property
     def exhausted(self) -> bool:
         """True if the rule has matched `count` times, or was removed."""
         return self._remaining == 0
-
-    def hit(self) -> bool:
-        """Count a match; return False if the rule skips it or is exhausted."""
-        with self._lock:
-            if self._skip:
-                self._skip -= 1
-                return False
-            if self._remaining == 0:
-                return False
-            if self._remaining is not None:
-                self._remaining -= 1
-            self.hits += 1
-            reached = [future for count, future in self._waiters if count <= self.hits]
-            self._waiters = [entry for entry in self._waiters if entry[0] > self.hits]
-        for future in reached:
-            future.set_result(None)
-        return True
-
-    async def apply_delay(self) -> None:
-        """Wait for the rule's delay, and until `release` if the rule hangs."""
-        if self.effect.delay:
-            await asyncio.sleep(self.effect.delay)
-        if self._released.is_set():
-            return
-        hanging = asyncio.get_running_loop(), asyncio.Event()
-        with self._lock:
-            self._hanging.add(hanging)
-        try:
-            if not self._released.is_set():
-                await hanging[1].wait()
-        finally:
-            with self._lock:
-                self._hanging.discard(hanging)
 
     def release(self) -> None:
         """Resume the requests that hang; later ones do not hang."""
@@ -174,12 +137,84 @@ class Fault:
         return future
 
 
+class FaultRule(Fault):
+    """Represents a rule to the cluster, which applies it."""
+
+    def __init__(
+        self, target: RequestFilter, effect: FaultEffect, *, skip: int, count: int | None
+    ) -> None:
+        super().__init__(hangs=effect.hang, count=count)
+        self.target = target
+        self.effect = effect
+        self._skip = skip
+
+    def hit(self) -> bool:
+        """Count a match; return False if the rule skips it or is exhausted."""
+        with self._lock:
+            if self._skip:
+                self._skip -= 1
+                return False
+            if self._remaining == 0:
+                return False
+            if self._remaining is not None:
+                self._remaining -= 1
+            self.hits += 1
+            reached = [future for count, future in self._waiters if count <= self.hits]
+            self._waiters = [entry for entry in self._waiters if entry[0] > self.hits]
+        for future in reached:
+            future.set_result(None)
+        return True
+
+    async def apply_delay(self) -> None:
+        """Wait for the rule's delay, and until `release` if the rule hangs."""
+        if self.effect.delay:
+            await asyncio.sleep(self.effect.delay)
+        if self._released.is_set():
+            return
+        hanging = asyncio.get_running_loop(), asyncio.Event()
+        with self._lock:
+            self._hanging.add(hanging)
+        try:
+            if not self._released.is_set():
+                await hanging[1].wait()
+        finally:
+            with self._lock:
+                self._hanging.discard(hanging)
+
+
+class FaultRules:
+    """Holds the rules in the order in which they apply; `topics` finds topics by id."""
+
+    def __init__(self, topics: TopicTable) -> None:
+        self._topics = topics
+        self._rules: tuple[FaultRule, ...] = ()
+        self._lock = threading.Lock()
+
+    def add(self, rule: FaultRule) -> None:
+        """Add a rule, and drop the exhausted ones."""
+        with self._lock:
+            self._rules = (*(kept for kept in self._rules if not kept.exhausted), rule)
+
+    def clear(self) -> None:
+        """Remove all rules and resume the requests that hang."""
+        with self._lock:
+            rules, self._rules = self._rules, ()
+        for rule in rules:
+            rule.remove()
+
+    def match(self, context: RequestContext, request: Any) -> FaultRule | None:
+        """Return the rule that applies to a request, and count it; None without one."""
+        for rule in self._rules:
+            if rule.target.matches(context, request, self._topics) and rule.hit():
+                return rule
+        return None
+
+
 class Faults:
     """Holds the fault rules of a cluster."""
 
-    def __init__(self) -> None:
-        self._rules: tuple[Fault, ...] = ()
-        self._lock = threading.Lock()
+    def __init__(self, rules: FaultRules) -> None:
+        self._rules = rules
 
     def add(  # noqa: PLR0913  # keyword-only: one for each property of a rule
         self,
@@ -224,24 +259,13 @@ class Faults:
         """
         target = RequestFilter(_api_key(api), broker, topic, partition, when)
         effect = FaultEffect(_code(error), applied, delay, disconnect, hang, throttle)
-        rule = Fault(target, effect, skip=skip, count=count)
-        with self._lock:
-            self._rules = (*(kept for kept in self._rules if not kept.exhausted), rule)
+        rule = FaultRule(target, effect, skip=skip, count=count)
+        self._rules.add(rule)
         return rule
 
     def clear(self) -> None:
         """Remove all rules and resume the requests that hang."""
-        with self._lock:
-            rules, self._rules = self._rules, ()
-        for rule in rules:
-            rule.remove()
-
-    def match(self, context: RequestContext, request: Any) -> Fault | None:
-        """Return the rule that applies to a request, and count it; None without one."""
-        for rule in self._rules:
-            if rule.target.matches(context, request) and rule.hit():
-                return rule
-        return None
+        self._rules.clear()
 
 
 def _api_key(name: int | str | None) -> int | None:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from typing import TYPE_CHECKING, Any
 
-from kafka_async.embedded.context import RequestContext
 from kafka_async.embedded.error_codes import ErrorCode
-from kafka_async.embedded.error_responses import ErrorResponseBuilder
-from kafka_async.embedded.network import Disconnect, ResponseFrame
+from kafka_async.embedded.network import ResponseFrame
+from kafka_async.embedded.requests.context import Disconnect, RequestContext
+from kafka_async.embedded.requests.error_responses import ErrorResponseBuilder, error_response
 from kafka_async.errors import DecodeError, EncodeError, UnsupportedVersionError
 from kafka_async.protocol.header import decode_request, decode_request_header, encode_response
 from kafka_async.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from kafka_async.embedded.broker import Broker
-    from kafka_async.embedded.cluster import EmbeddedCluster
-    from kafka_async.embedded.context import Route
-    from kafka_async.embedded.faults import Fault
+    from kafka_async.embedded.failures import FailureList
+    from kafka_async.embedded.faults import FaultRule, FaultRules
+    from kafka_async.embedded.handlers.routes import Handler, Parts, Route
+    from kafka_async.embedded.state.brokers import Broker
+    from kafka_async.embedded.state.topics import TopicTable
     from kafka_async.protocol.wire import BytesLike
-
-logger = logging.getLogger("kafka_async.embedded")
 
 API_VERSIONS = 18
 
@@ -30,8 +29,16 @@ API_VERSIONS = 18
 class KafkaApis:
     """Handles every request of every broker of a cluster."""
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        self._cluster = cluster
+    def __init__(
+        self, routes: Mapping[int, Route], parts: Parts, faults: FaultRules, failures: FailureList
+    ) -> None:
+        self._routes = routes
+        self._handlers: dict[int, Handler] = {
+            key: route.bind(parts) for key, route in routes.items()
+        }
+        self._topics: TopicTable = parts.topics
+        self._faults = faults
+        self._failures = failures
 
     async def handle_request(
         self, broker: Broker, frame: BytesLike, client_host: str
@@ -44,33 +51,32 @@ class KafkaApis:
         except Disconnect:
             raise
         except Exception as error:
-            self._cluster.record_failure(f"a request at broker {broker.id}", error)
+            self._failures.record(f"a request at broker {broker.id}", error)
             raise Disconnect("the cluster failed") from error
 
     async def _handle_request(
         self, broker: Broker, frame: BytesLike, client_host: str
     ) -> ResponseFrame:
         header, _ = decode_request_header(frame)
-        route = self._cluster.routes.get(header.api_key)
+        route = self._routes.get(header.api_key)
         if route is None or not route.lowest <= header.api_version <= route.highest:
             return ResponseFrame(
                 self._unsupported_version(header.api_key, header.api_version, header.correlation_id)
             )
         header, request = decode_request(frame)
         context = RequestContext(
-            cluster=self._cluster,
             broker=broker,
             api_key=header.api_key,
             version=header.api_version,
             client_id=header.client_id,
             client_host=client_host,
-            received=self._cluster.loop.time(),
+            received=asyncio.get_running_loop().time(),
         )
-        fault = self._cluster.faults.match(context, request)
+        fault = self._faults.match(context, request)
         if fault is None:
-            response = await self._call_handler(route, context, request)
+            response = await self._call_handler(context, request)
         else:
-            response = await self._apply_fault(fault, route, context, request)
+            response = await self._apply_fault(fault, context, request)
         throttle = 0.0 if fault is None else fault.effect.throttle
         if response is None:
             return ResponseFrame(None, throttle)
@@ -80,7 +86,7 @@ class KafkaApis:
             parts = encode_response(response, header.api_version, header.correlation_id)
             return ResponseFrame(parts, throttle)
         except (EncodeError, UnsupportedVersionError) as error:
-            self._cluster.record_failure(f"the response to {context.describe()}", error)
+            self._failures.record(f"the response to {context.describe()}", error)
             raise Disconnect("the response cannot be encoded") from error
 
     def _unsupported_version(
@@ -90,7 +96,7 @@ class KafkaApis:
 
         For other APIs raise Disconnect.
         """
-        route = self._cluster.routes.get(API_VERSIONS)
+        route = self._routes.get(API_VERSIONS)
         if key != API_VERSIONS or route is None:
             raise Disconnect(f"API {key} version {version} is not supported")
         response = ApiVersionsResponse(
@@ -99,36 +105,34 @@ class KafkaApis:
         )
         return encode_response(response, 0, correlation_id)
 
-    async def _call_handler(self, route: Route, context: RequestContext, request: Any) -> Any:
+    async def _call_handler(self, context: RequestContext, request: Any) -> Any:
         """Return the handler's response; UNKNOWN_SERVER_ERROR if the handler raises."""
         try:
-            return await route.handle(context, request)
+            return await self._handlers[context.api_key](context, request)
         except Disconnect:
             raise
         except Exception as error:
-            self._cluster.record_failure(context.describe(), error)
-            response = ErrorResponseBuilder(context, ErrorCode.UNKNOWN_SERVER_ERROR).build(request)
+            self._failures.record(context.describe(), error)
+            response = error_response(context, ErrorCode.UNKNOWN_SERVER_ERROR, request)
             if response is None:
                 message = f"{context.describe()} has no field for an error code"
                 raise Disconnect(message) from error
             return response
 
-    async def _apply_fault(
-        self, fault: Fault, route: Route, context: RequestContext, request: Any
-    ) -> Any:
+    async def _apply_fault(self, fault: FaultRule, context: RequestContext, request: Any) -> Any:
         effect = fault.effect
         if not effect.applied:
             await fault.apply_delay()
         if effect.disconnect == "before":
             raise Disconnect("a fault rule")
         if effect.error is None:
-            response = await self._call_handler(route, context, request)
+            response = await self._call_handler(context, request)
         else:
-            errors = ErrorResponseBuilder(context, effect.error, fault.target.selects)
+            errors = ErrorResponseBuilder(context, effect.error, self._topics, fault.target.selects)
             if effect.applied:
-                response = errors.overwrite(await self._call_handler(route, context, request))
+                response = errors.overwrite(await self._call_handler(context, request))
             else:
-                response = await self._respond_with_error(errors, route, context, request)
+                response = await self._respond_with_error(errors, context, request)
         if effect.applied:
             await fault.apply_delay()
         if effect.disconnect == "after":
@@ -136,7 +140,7 @@ class KafkaApis:
         return response
 
     async def _respond_with_error(
-        self, errors: ErrorResponseBuilder, route: Route, context: RequestContext, request: Any
+        self, errors: ErrorResponseBuilder, context: RequestContext, request: Any
     ) -> Any:
         """Return the error response for what the rule selects, and handle the rest."""
         response, rest = errors.split(request)
@@ -145,4 +149,4 @@ class KafkaApis:
             raise Disconnect(message)
         if rest is None:
             return response
-        return errors.merge(await self._call_handler(route, context, rest), response)
+        return errors.merge(await self._call_handler(context, rest), response)

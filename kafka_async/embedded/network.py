@@ -7,15 +7,17 @@ import contextlib
 import logging
 import struct
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
+from kafka_async.embedded.requests.context import Disconnect
 from kafka_async.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafka_async.clock import MemoryNetwork
-    from kafka_async.embedded.broker import Broker
+    from kafka_async.embedded.state.brokers import Broker
     from kafka_async.protocol.wire import BytesLike
     from kafka_async.supervisor import SupervisedTask, Supervisor
 
@@ -25,10 +27,6 @@ SMALL_FRAME_BUFFER_BYTES: Final = 1 << 16
 """Bytes of the buffer for small frames; larger frames get a separate buffer."""
 
 _SIZE: Final = struct.Struct(">i")
-
-
-class Disconnect(Exception):
-    """Raised by a request handler to reset the connection instead of responding."""
 
 
 class ResponseFrame(NamedTuple):
@@ -77,11 +75,7 @@ class RequestFrameReader:
         return memoryview(large)[self._large_received :]
 
     def received(self, count: int) -> list[BytesLike]:
-        """Return the frames that `count` received bytes complete, without their size fields.
-
-        Raises:
-            DecodeError: A size is negative or above the limit.
-        """
+        """Return the frames that `count` received bytes complete, without their size fields."""
         if self._large is not None:
             self._large_received += count
             if self._large_received < self._large_size:
@@ -247,39 +241,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         return None if self._disconnected.is_set() else self._requests.popleft()
 
 
-class Listener(Protocol):
-    """Defines a listening port."""
+class Listener(NamedTuple):
+    """Represents a listening port; `close` stops accepting connections."""
 
     port: int
-
-    async def close(self) -> None:
-        """Stop accepting connections."""
-        ...
-
-
-class SocketListener:
-    """Listens on a socket."""
-
-    def __init__(self, server: asyncio.Server) -> None:
-        self._server = server
-        self.port: int = server.sockets[0].getsockname()[1]
-
-    async def close(self) -> None:
-        """Close the listening socket, but no connection."""
-        self._server.close()
-
-
-class InMemoryListener:
-    """Listens in a MemoryNetwork."""
-
-    def __init__(self, network: MemoryNetwork, host: str, port: int) -> None:
-        self._network = network
-        self._host = host
-        self.port = port
-
-    async def close(self) -> None:
-        """Remove the address from the network."""
-        self._network.close(self._host, self.port)
+    close: Callable[[], None]
 
 
 async def listen(
@@ -288,12 +254,9 @@ async def listen(
     port: int,
     network: MemoryNetwork | None,
 ) -> Listener:
-    """Listen at an address, on a socket or in memory; port 0 is a free port.
-
-    Raises:
-        OSError: The address cannot be opened.
-    """
+    """Listen at an address, on a socket or in memory; port 0 is a free port."""
     if network is not None:
-        return InMemoryListener(network, *network.listen(protocol_factory, host, port))
+        host, port = network.listen(protocol_factory, host, port)
+        return Listener(port, partial(network.close, host, port))
     server = await asyncio.get_running_loop().create_server(protocol_factory, host, port)
-    return SocketListener(server)
+    return Listener(server.sockets[0].getsockname()[1], server.close)

@@ -38,13 +38,7 @@ TOPIC_NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def require_single_batch(records: Buffer | None, version: int) -> BatchView:
-    """Return the record batch of a partition in a Produce request.
-
-    Raises:
-        InvalidRecordError: There is not exactly one batch, or its format is older than v2.
-        CorruptRecordError: The format of the batch does not exist.
-        UnsupportedCompressionTypeError: The version of the request excludes ZStandard.
-    """
+    """Return the record batch of a partition in a Produce request."""
     raw = memoryview(records or b"")
     if raw.nbytes < HEADER_SIZE:
         raise InvalidRecordError("Produce requests must contain exactly one record batch")
@@ -61,12 +55,7 @@ def require_single_batch(records: Buffer | None, version: int) -> BatchView:
 
 
 def validate_batch(batch: BatchView) -> None:
-    """Validate a batch as a log does before it appends the batch.
-
-    Raises:
-        InvalidRecordError: The batch is not valid.
-        UnknownServerError: The compression codec does not exist.
-    """
+    """Validate a batch as a log does before it appends the batch."""
     header = batch.header
     if header.base_offset != 0:
         raise InvalidRecordError(f"the base offset of a batch is {header.base_offset}, not 0")

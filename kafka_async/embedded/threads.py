@@ -17,19 +17,33 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from kafka_async.embedded.cluster import Failure
+    from kafka_async.embedded.failures import Failure
     from kafka_async.embedded.faults import Faults
-    from kafka_async.embedded.partition import Topic
     from kafka_async.embedded.settings import SettingOptions
+    from kafka_async.embedded.state.partition import Topic
     from kafka_async.types import TopicPartition
 
 R = TypeVar("R")
 
 
-class BlockingCluster:
-    """Controls a cluster from other threads; each method blocks until it is done."""
+class _ClusterOfThread(EmbeddedCluster):
+    """Runs in the event loop of one thread, and is controlled from others."""
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
+    def wait_for(self, call: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine in the cluster's event loop and return its result."""
+        if not self._supervisor.running:
+            call.close()
+            raise ClientClosedError("the EmbeddedCluster is not running")
+        return asyncio.run_coroutine_threadsafe(call, self._supervisor.loop).result()
+
+
+class BlockingCluster:
+    """Controls a cluster from other threads; each method blocks until it is done.
+
+    `run_in_thread` creates it.
+    """
+
+    def __init__(self, cluster: _ClusterOfThread) -> None:
         self.cluster = cluster
 
     @property
@@ -57,7 +71,7 @@ class BlockingCluster:
         configs: Mapping[str, str] | None = None,
     ) -> Topic:
         """Create a topic; see `EmbeddedCluster.create_topic`."""
-        return self._wait(
+        return self.cluster.wait_for(
             self.cluster.create_topic(
                 name, partitions, replication_factor, assignments=assignments, configs=configs
             )
@@ -65,33 +79,27 @@ class BlockingCluster:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; see `EmbeddedCluster.delete_topic`."""
-        self._wait(self.cluster.delete_topic(name))
+        self.cluster.wait_for(self.cluster.delete_topic(name))
 
     def add_partitions(self, name: str, total: int) -> None:
         """Add partitions to a topic; see `EmbeddedCluster.add_partitions`."""
-        self._wait(self.cluster.add_partitions(name, total))
+        self.cluster.wait_for(self.cluster.add_partitions(name, total))
 
     def move_leader(self, tp: TopicPartition, broker_id: int | None = None) -> int:
         """Elect a leader; see `EmbeddedCluster.move_leader`."""
-        return self._wait(self.cluster.move_leader(tp, broker_id))
+        return self.cluster.wait_for(self.cluster.move_leader(tp, broker_id))
 
     def stop_broker(self, broker_id: int) -> None:
         """Stop a broker; see `EmbeddedCluster.stop_broker`."""
-        self._wait(self.cluster.stop_broker(broker_id))
+        self.cluster.wait_for(self.cluster.stop_broker(broker_id))
 
     def start_broker(self, broker_id: int) -> None:
         """Start a broker; see `EmbeddedCluster.start_broker`."""
-        self._wait(self.cluster.start_broker(broker_id))
+        self.cluster.wait_for(self.cluster.start_broker(broker_id))
 
     def disconnect(self, broker_id: int | None = None) -> int:
         """Reset connections; see `EmbeddedCluster.disconnect`."""
-        return self._wait(self.cluster.disconnect(broker_id))
-
-    def _wait(self, call: Coroutine[Any, Any, R]) -> R:
-        if not self.cluster.running:
-            call.close()
-            raise ClientClosedError("the EmbeddedCluster is not running")
-        return asyncio.run_coroutine_threadsafe(call, self.cluster.loop).result()
+        return self.cluster.wait_for(self.cluster.disconnect(broker_id))
 
 
 @contextmanager
@@ -117,7 +125,7 @@ def run_in_thread(
         InvalidConfigurationError: The arguments are not valid.
         OSError: A port cannot be opened.
     """
-    cluster = EmbeddedCluster(brokers, ports=ports, **settings)
+    cluster = _ClusterOfThread(brokers, ports=ports, **settings)
     started: Future[Callable[[], None]] = Future()
     thread = threading.Thread(
         target=_run, args=(cluster, started, loop_factory), name="kafka_async embedded cluster"

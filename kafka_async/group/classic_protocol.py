@@ -6,7 +6,7 @@ error. The action for an error is a row in `member_states.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_async.errors import MemberIdRequiredError, error_for
 from kafka_async.group.member import LocalMember, Member
@@ -30,7 +30,6 @@ from kafka_async.protocol.messages.sync_group import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-R = TypeVar("R")
 _LEAVE_IN_BATCHES = 3
 """First version of LeaveGroup with a list of members (KIP-345)."""
 
@@ -107,9 +106,7 @@ def sync(
     return response.assignment
 
 
-def heartbeat(
-    member: LocalMember,
-) -> Generator[HeartbeatRequest, HeartbeatResponse, None]:
+def heartbeat(member: LocalMember) -> Generator[HeartbeatRequest, HeartbeatResponse, None]:
     """Send a heartbeat."""
     response = yield HeartbeatRequest(
         group_id=member.settings.group_id,

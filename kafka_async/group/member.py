@@ -58,20 +58,33 @@ class GroupSettings:
 
 @dataclass(slots=True)
 class LocalMember:
-    """This member's identity as the coordinator knows it. Written by the membership task alone."""
+    """This member's identity as the coordinator knows it.
+
+    The membership task writes it; the heartbeat task only calls `invalidate`.
+
+    Attributes:
+        invalid: The part that the coordinator no longer accepts. Requests carry it until
+            `discard_invalid`, so that the coordinator fences commits of lost partitions.
+    """
 
     settings: GroupSettings
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
     protocol_name: str | None = None
+    invalid: Invalidation = Invalidation.NONE
 
-    def invalidate(self, invalidation: Invalidation) -> None:
-        """Clear the generation, or the member id too."""
-        if invalidation >= Invalidation.GENERATION:
+    def invalidate(self, part: Invalidation) -> None:
+        """Mark a part of the identity as invalid."""
+        self.invalid = max(self.invalid, part)
+
+    def discard_invalid(self) -> None:
+        """Clear what is invalid: the generation, or the member id too."""
+        if self.invalid >= Invalidation.GENERATION:
             self.generation = NO_GENERATION
             self.protocol_name = None
-        if invalidation >= Invalidation.MEMBER_ID:
+        if self.invalid >= Invalidation.MEMBER_ID:
             self.member_id = NO_MEMBER
+        self.invalid = Invalidation.NONE
 
     def metadata(self) -> GroupMetadata:
         """Return the identity that offset commits carry, so that an outdated one is fenced."""
@@ -115,11 +128,7 @@ class RebalanceHandler(Protocol):
         ...
 
     async def on_join_complete(self, name: str, assignment: bytes, generation: int) -> bool:
-        """Apply an assignment; True if the group must rebalance again.
-
-        Raises:
-            PollTimeoutError: The application has not polled for max_poll_interval_ms.
-        """
+        """Apply an assignment; True if another rebalance follows. May raise PollTimeoutError."""
         ...
 
     async def on_partitions_lost(self) -> None:

@@ -5,9 +5,13 @@
                         ├──────────────── rebalance needed ──────────────────────┤
                         └────────── LOST ◀──────── membership lost ──────────────┘
 
-The membership task runs the work of a state until an event ends the state. A pair of state and
-event that `TRANSITIONS` does not list is a bug. The action for a broker's error is a row in the
-table of the request: `JOIN_ERRORS`, `SYNC_ERRORS`, `HEARTBEAT_ERRORS` and `COMMIT_ERRORS`.
+    PREPARING_REBALANCE to STABLE ── failed ──▶ FAILED ── polled ──▶ LOST
+    PREPARING_REBALANCE to STABLE ── rejected ──▶ FATAL ── close requested ──▶ CLOSED
+
+The membership task runs the work of a state until an event ends the state: an event of that work,
+or one that another task has posted (`PendingEvents`). A pair of state and event that `TRANSITIONS`
+does not list is a bug. The action for a broker's error is a row in the table of the request:
+`JOIN_ERRORS`, `SYNC_ERRORS` and `HEARTBEAT_ERRORS`.
 """
 
 from __future__ import annotations
@@ -17,34 +21,21 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka_async.errors import (
-    BrokerError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     FencedInstanceIdError,
-    GroupAuthorizationError,
-    GroupMaxSizeReachedError,
     IllegalGenerationError,
     IllegalStateError,
-    InconsistentGroupProtocolError,
-    InvalidCommitOffsetSizeError,
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     KafkaConnectionError,
     KafkaError,
-    KafkaTimeoutError,
     MemberIdRequiredError,
     NotCoordinatorError,
-    OffsetMetadataTooLargeError,
     RebalanceInProgressError,
-    RequestTimedOutError,
     RetriableError,
-    StaleMemberEpochError,
-    TopicAuthorizationError,
     UnknownMemberIdError,
     UnknownServerError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    UnstableOffsetCommitError,
     UnsupportedVersionError,
     find_by_class,
 )
@@ -71,9 +62,11 @@ class MemberState(enum.Enum):
     """Left because max_poll_interval_ms passed without a poll; the next poll joins again."""
     LEAVING = "leaving"
     """Revokes its partitions and sends LeaveGroup."""
+    FAILED = "failed"
+    """An error is raised to the application, and the next poll joins again."""
     FATAL = "fatal"
-    """The group rejected the member: the error is raised to the application. The next poll joins
-    again, unless the error is one of `FATAL_ERRORS`."""
+    """The group rejected the member, and joining again cannot help: each poll raises the error
+    until the consumer is closed."""
     CLOSED = "closed"
     """Closed for good."""
 
@@ -97,6 +90,9 @@ class MembershipEvent(enum.Enum):
     LEAVE_REQUESTED = "leave requested"
     LEFT = "left"
     FAILED = "failed"
+    """An error that joining again may resolve."""
+    REJECTED = "rejected"
+    """An error that joining again cannot resolve."""
     CLOSE_REQUESTED = "close requested"
 
 
@@ -109,33 +105,36 @@ TRANSITIONS: Final[Mapping[tuple[MemberState, MembershipEvent], MemberState]] = 
     (S.PREPARING_REBALANCE, E.MEMBERSHIP_LOST): S.LOST,
     (S.PREPARING_REBALANCE, E.POLL_TIMED_OUT): S.POLL_TIMEOUT,
     (S.PREPARING_REBALANCE, E.LEAVE_REQUESTED): S.LEAVING,
-    (S.PREPARING_REBALANCE, E.FAILED): S.FATAL,
+    (S.PREPARING_REBALANCE, E.FAILED): S.FAILED,
+    (S.PREPARING_REBALANCE, E.REJECTED): S.FATAL,
     (S.JOINING, E.JOINED): S.SYNCING,
     (S.JOINING, E.MEMBERSHIP_LOST): S.LOST,
-    (S.JOINING, E.FAILED): S.FATAL,
+    (S.JOINING, E.FAILED): S.FAILED,
+    (S.JOINING, E.REJECTED): S.FATAL,
     (S.JOINING, E.LEAVE_REQUESTED): S.LEAVING,
     (S.SYNCING, E.SYNCED): S.ASSIGNING,
     (S.SYNCING, E.REBALANCE_NEEDED): S.PREPARING_REBALANCE,
     (S.SYNCING, E.MEMBERSHIP_LOST): S.LOST,
-    (S.SYNCING, E.FAILED): S.FATAL,
+    (S.SYNCING, E.FAILED): S.FAILED,
+    (S.SYNCING, E.REJECTED): S.FATAL,
     (S.SYNCING, E.LEAVE_REQUESTED): S.LEAVING,
     (S.ASSIGNING, E.ASSIGNED): S.STABLE,
-    (S.ASSIGNING, E.MEMBERSHIP_LOST): S.LOST,
     (S.ASSIGNING, E.POLL_TIMED_OUT): S.POLL_TIMEOUT,
-    (S.ASSIGNING, E.LEAVE_REQUESTED): S.LEAVING,
-    (S.ASSIGNING, E.FAILED): S.FATAL,
+    (S.ASSIGNING, E.FAILED): S.FAILED,
     (S.STABLE, E.REBALANCE_NEEDED): S.PREPARING_REBALANCE,
     (S.STABLE, E.MEMBERSHIP_LOST): S.LOST,
     (S.STABLE, E.POLL_TIMED_OUT): S.POLL_TIMEOUT,
-    (S.STABLE, E.FAILED): S.FATAL,
+    (S.STABLE, E.FAILED): S.FAILED,
+    (S.STABLE, E.REJECTED): S.FATAL,
     (S.STABLE, E.LEAVE_REQUESTED): S.LEAVING,
     (S.LOST, E.PARTITIONS_DROPPED): S.PREPARING_REBALANCE,
     (S.LOST, E.LEAVE_REQUESTED): S.LEAVING,
     (S.POLL_TIMEOUT, E.POLLED): S.LOST,
     (S.POLL_TIMEOUT, E.LEAVE_REQUESTED): S.LEAVING,
-    (S.FATAL, E.POLLED): S.LOST,
-    (S.FATAL, E.LEAVE_REQUESTED): S.LEAVING,
+    (S.FAILED, E.POLLED): S.LOST,
+    (S.FAILED, E.LEAVE_REQUESTED): S.LEAVING,
     (S.LEAVING, E.LEFT): S.UNJOINED,
+    (S.FATAL, E.CLOSE_REQUESTED): S.CLOSED,
 }
 
 HEARTBEAT_STATES: Final = frozenset({S.PREPARING_REBALANCE, S.ASSIGNING, S.STABLE})
@@ -147,17 +146,81 @@ would read a heartbeat behind it only after it has responded.
 
 
 def next_state(state: MemberState, event: MembershipEvent) -> MemberState:
-    """Return the state that follows `event`.
-
-    Raises:
-        IllegalStateError: The table has no such transition.
-    """
+    """Return the state that follows `event`; IllegalStateError if the table has none."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:
         raise IllegalStateError(
             f"the group member's state {state.value!r} has no transition for {event.value!r}"
         ) from None
+
+
+POSTED_EVENTS: Final[Mapping[MemberState, tuple[MembershipEvent, ...]]] = {
+    S.UNJOINED: (E.JOIN_REQUESTED, E.CLOSE_REQUESTED),
+    S.PREPARING_REBALANCE: (E.MEMBERSHIP_LOST, E.REJECTED, E.FAILED, E.LEAVE_REQUESTED),
+    S.JOINING: (E.LEAVE_REQUESTED,),
+    S.SYNCING: (E.LEAVE_REQUESTED,),
+    S.STABLE: (
+        *(E.MEMBERSHIP_LOST, E.REJECTED, E.FAILED),
+        *(E.LEAVE_REQUESTED, E.REBALANCE_NEEDED),
+    ),
+    S.LOST: (E.LEAVE_REQUESTED,),
+    S.POLL_TIMEOUT: (E.LEAVE_REQUESTED, E.POLLED),
+    S.FAILED: (E.LEAVE_REQUESTED, E.POLLED),
+    S.FATAL: (E.CLOSE_REQUESTED,),
+}
+"""Events of other tasks that end a state, the most important first; others stay pending."""
+
+_CONTRADICTIONS: Final[Mapping[MembershipEvent, MembershipEvent]] = {
+    E.JOIN_REQUESTED: E.LEAVE_REQUESTED,
+    E.LEAVE_REQUESTED: E.JOIN_REQUESTED,
+}
+_ENDS_OF_MEMBERSHIP: Final = frozenset({E.MEMBERSHIP_LOST, E.REJECTED, E.FAILED})
+_REQUESTS: Final = frozenset({E.JOIN_REQUESTED, E.LEAVE_REQUESTED, E.CLOSE_REQUESTED})
+
+
+class PendingEvents:
+    """Events that other tasks have posted and the membership task has not handled."""
+
+    __slots__ = ("_events",)
+
+    def __init__(self) -> None:
+        self._events: set[MembershipEvent] = set()
+
+    def __contains__(self, event: MembershipEvent) -> bool:
+        return event in self._events
+
+    def post(self, event: MembershipEvent) -> bool:
+        """Add an event; return False if an earlier one makes it void.
+
+        A request to leave replaces a request to join and vice versa, a closing member does not
+        join again, and only the first event that ends the membership counts.
+        """
+        events = self._events
+        if event is E.JOIN_REQUESTED and E.CLOSE_REQUESTED in events:
+            return False
+        if event in _ENDS_OF_MEMBERSHIP and not _ENDS_OF_MEMBERSHIP.isdisjoint(events):
+            return False
+        if event in _CONTRADICTIONS:
+            events.discard(_CONTRADICTIONS[event])
+        events.add(event)
+        return True
+
+    def take(self, state: MemberState) -> MembershipEvent | None:
+        """Remove and return the most important event that ends `state`; None if there is none."""
+        for event in POSTED_EVENTS[state]:
+            if event in self._events:
+                self._events.discard(event)
+                return event
+        return None
+
+    def discard(self, event: MembershipEvent) -> None:
+        """Remove an event: the member does what it asks for anyway."""
+        self._events.discard(event)
+
+    def end_membership(self) -> None:
+        """Remove the events that concern the former membership; requests stay."""
+        self._events &= _REQUESTS
 
 
 class Invalidation(enum.IntEnum):
@@ -170,28 +233,15 @@ class Invalidation(enum.IntEnum):
 
 
 class MembershipErrorAction(NamedTuple):
-    """Action to take for an error.
+    """Action to take for an error: `event` ends the state; None sends the same request again.
 
-    Attributes:
-        event: Event for the state machine; None sends the same request again.
-        find_coordinator: Whether the coordinator is looked up first.
-        invalidates: The part of the membership that is no longer valid.
+    `find_coordinator`: look it up first; `invalidates`: the part of the membership that is lost.
     """
 
     event: MembershipEvent | None
     find_coordinator: bool = False
     invalidates: Invalidation = Invalidation.NONE
 
-
-FATAL_ERRORS: Final = frozenset(
-    {
-        FencedInstanceIdError,
-        InvalidGroupIdError,
-        UnsupportedVersionError,
-        InvalidSessionTimeoutError,
-    }
-)
-"""Errors that a further JoinGroup cannot resolve."""
 
 RETRY: Final = MembershipErrorAction(None)
 FIND_COORDINATOR: Final = MembershipErrorAction(None, find_coordinator=True)
@@ -201,6 +251,7 @@ GENERATION_LOST: Final = MembershipErrorAction(
 )
 MEMBER_ID_LOST: Final = MembershipErrorAction(E.MEMBERSHIP_LOST, invalidates=Invalidation.MEMBER_ID)
 FAIL: Final = MembershipErrorAction(E.FAILED)
+REJECT: Final = MembershipErrorAction(E.REJECTED)
 
 MembershipErrorTable: TypeAlias = Mapping[type[KafkaError], MembershipErrorAction]
 
@@ -214,30 +265,26 @@ _COORDINATOR_ERRORS: Final[MembershipErrorTable] = {
 }
 """Rows for every request to a coordinator."""
 
-_FATAL_ERROR_ROWS: Final[MembershipErrorTable] = {
-    FencedInstanceIdError: FAIL,
-    GroupAuthorizationError: FAIL,
-    InvalidGroupIdError: FAIL,
-    UnsupportedVersionError: FAIL,
-    BrokerError: FAIL,
+_OTHER_ERRORS: Final[MembershipErrorTable] = {
+    FencedInstanceIdError: REJECT,
+    InvalidGroupIdError: REJECT,
+    InvalidSessionTimeoutError: REJECT,
+    UnsupportedVersionError: REJECT,
     KafkaError: FAIL,
 }
 
 JOIN_ERRORS: Final[MembershipErrorTable] = {
     **_COORDINATOR_ERRORS,
-    **_FATAL_ERROR_ROWS,
+    **_OTHER_ERRORS,
     MemberIdRequiredError: RETRY,  # with the id that came with it (KIP-394)
     RebalanceInProgressError: RETRY,
     UnknownMemberIdError: MEMBER_ID_LOST,
     IllegalGenerationError: GENERATION_LOST,
-    InconsistentGroupProtocolError: FAIL,
-    InvalidSessionTimeoutError: FAIL,
-    GroupMaxSizeReachedError: FAIL,
 }
 
 SYNC_ERRORS: Final[MembershipErrorTable] = {
     **_COORDINATOR_ERRORS,
-    **_FATAL_ERROR_ROWS,
+    **_OTHER_ERRORS,
     # A new coordinator may not have this generation: the member has to join again.
     NotCoordinatorError: MembershipErrorAction(E.REBALANCE_NEEDED, find_coordinator=True),
     CoordinatorNotAvailableError: MembershipErrorAction(E.REBALANCE_NEEDED, find_coordinator=True),
@@ -246,51 +293,14 @@ SYNC_ERRORS: Final[MembershipErrorTable] = {
     RebalanceInProgressError: REJOIN,
     UnknownMemberIdError: MEMBER_ID_LOST,
     IllegalGenerationError: GENERATION_LOST,
-    InconsistentGroupProtocolError: FAIL,
 }
 
 HEARTBEAT_ERRORS: Final[MembershipErrorTable] = {
     **_COORDINATOR_ERRORS,
-    **_FATAL_ERROR_ROWS,
+    **_OTHER_ERRORS,
     RebalanceInProgressError: REJOIN,
     UnknownMemberIdError: MEMBER_ID_LOST,
     IllegalGenerationError: GENERATION_LOST,
-}
-
-
-class CommitErrorAction(enum.Enum):
-    """Action for one partition's error in a response to OffsetCommit or OffsetFetch."""
-
-    RETRY = "retry"
-    FIND_COORDINATOR = "look up the coordinator, then retry"
-    CHECK_TOPIC = "check whether the topic was deleted, then retry the other topics"
-    WAIT_FOR_REBALANCE = "wait for the rebalance, then retry the partitions still owned"
-    RAISE_COMMIT_FAILED = "raise CommitFailedError: the member lost the partition"
-    RAISE = "raise the error"
-
-
-COMMIT_ERRORS: Final[Mapping[type[KafkaError], CommitErrorAction]] = {
-    CoordinatorLoadInProgressError: CommitErrorAction.RETRY,
-    CoordinatorNotAvailableError: CommitErrorAction.FIND_COORDINATOR,
-    NotCoordinatorError: CommitErrorAction.FIND_COORDINATOR,
-    RequestTimedOutError: CommitErrorAction.RETRY,
-    KafkaConnectionError: CommitErrorAction.FIND_COORDINATOR,
-    KafkaTimeoutError: CommitErrorAction.FIND_COORDINATOR,
-    UnknownTopicOrPartitionError: CommitErrorAction.CHECK_TOPIC,
-    UnknownTopicIdError: CommitErrorAction.CHECK_TOPIC,
-    UnstableOffsetCommitError: CommitErrorAction.RETRY,
-    RebalanceInProgressError: CommitErrorAction.WAIT_FOR_REBALANCE,
-    UnknownMemberIdError: CommitErrorAction.RAISE_COMMIT_FAILED,
-    IllegalGenerationError: CommitErrorAction.RAISE_COMMIT_FAILED,
-    StaleMemberEpochError: CommitErrorAction.RAISE_COMMIT_FAILED,
-    FencedInstanceIdError: CommitErrorAction.RAISE,
-    OffsetMetadataTooLargeError: CommitErrorAction.RAISE,
-    InvalidCommitOffsetSizeError: CommitErrorAction.RAISE,
-    GroupAuthorizationError: CommitErrorAction.RAISE,
-    TopicAuthorizationError: CommitErrorAction.RAISE,
-    InvalidGroupIdError: CommitErrorAction.RAISE,
-    RetriableError: CommitErrorAction.RETRY,
-    KafkaError: CommitErrorAction.RAISE,
 }
 
 
@@ -299,8 +309,3 @@ def membership_error_action(
 ) -> MembershipErrorAction:
     """Return the row for the error's class, or for its nearest base class."""
     return find_by_class(table, error)
-
-
-def commit_error_action(error: KafkaError) -> CommitErrorAction:
-    """Return the row of `COMMIT_ERRORS` for an error."""
-    return find_by_class(COMMIT_ERRORS, error)

@@ -14,7 +14,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from kafka_async.kernel._shared import BinaryColumn, Columns, HeaderColumn, Section
+from kafka_async.kernel.shared import BinaryColumn, Columns, HeaderColumn, Section
 
 __all__ = [
     "IMPLEMENTATION",
@@ -31,8 +31,6 @@ __all__ = [
     "Section",
     "TopicOpenBatches",
     "compiled_codec",
-    "decode_varint",
-    "encode_varint",
     "murmur2",
     "parse_columns",
     "parse_records",
@@ -79,8 +77,6 @@ if TYPE_CHECKING:
         RecordIterator,
         RecordReader,
         TopicOpenBatches,
-        decode_varint,
-        encode_varint,
         murmur2,
         parse_columns,
         parse_records,
@@ -99,8 +95,6 @@ else:
     RecordAppender = _kernel.RecordAppender
     RecordIterator = _kernel.RecordIterator
     RecordReader = _kernel.RecordReader
-    decode_varint = _kernel.decode_varint
-    encode_varint = _kernel.encode_varint
     murmur2 = _kernel.murmur2
     parse_columns = _kernel.parse_columns
     parse_records = _kernel.parse_records

@@ -1,9 +1,13 @@
-"""Collects records into batches and decides which batches are due.
+"""Collects records into batches, decides which are due, and applies the outcome of each.
 
 Nothing here waits: the module imports no asyncio, and each method that depends on time takes `now`,
 seconds of the event loop's clock. An accumulator is owned by the event loop of one producer.
-Callers append; the sender drains batches for a broker, has others compressed, and calls `tick` when
-something is due.
+Callers append; the sender drains batches for a broker, reports what became of them, has others
+compressed, and calls `tick` when something is due. Only the accumulator changes its queues and
+batches.
+
+Every batch and unpartitioned record is added once and completed once. Completing it releases its
+memory, wakes the tasks that await it, and makes its partition ready again.
 
 A partition's records go into its open batch. The batch is closed when it is full, or drained when
 it has lingered long enough and the broker has capacity for it. A request takes at most one batch of
@@ -14,17 +18,19 @@ needs no accounting.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.config import seconds
-from kafka_async.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
+from kafka_async.errors import KafkaTimeoutError, RecordTooLargeError
+from kafka_async.fairness import MAX_ITEMS_PER_ITERATION
 from kafka_async.kernel import Delivery, OpenBatch, record_size_bound
-from kafka_async.producer.buffer_pool import MEMORY_OVERHEAD, BufferPool, BufferShortage
-from kafka_async.producer.incomplete_batches import IncompleteBatches
-from kafka_async.producer.outcome import BatchOutcome
+from kafka_async.producer.buffer_pool import MEMORY_OVERHEAD, BufferShortage
+from kafka_async.producer.idempotence import Sequencer
+from kafka_async.producer.outcome import BatchOutcome, UnpartitionedRecord
 from kafka_async.producer.partition_queue import (
     BatchState,
     PartitionQueue,
@@ -35,19 +41,26 @@ from kafka_async.producer.partitioner import call_partitioner, partition_for_key
 from kafka_async.producer.ready_partitions import ReadyPartitions
 from kafka_async.producer.unpartitioned import UnpartitionedRecords, missing_topic_error
 from kafka_async.records.batch import HEADER_SIZE
+from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafka_async.config import ProducerConfig
-    from kafka_async.producer.buffer_pool import BufferWaiter
-    from kafka_async.producer.idempotence import Sequencer
+    from kafka_async.errors import DeliveryError, KafkaError
+    from kafka_async.kernel import TopicOpenBatches
+    from kafka_async.producer.buffer_pool import BufferPool, BufferWaiter
+    from kafka_async.producer.delivery_failures import DeliveryFailures
+    from kafka_async.producer.idempotence import ProducerIdAndEpoch
     from kafka_async.producer.outcome import FutureFactory
+    from kafka_async.producer.statistics import ProducerMetrics
     from kafka_async.records.batch import RecordBatch
-    from kafka_async.types import Headers, TopicPartition
+    from kafka_async.types import Headers
 
-__all__ = ["Accumulator", "BufferShortage"]
+__all__ = ["Accumulator"]
+
+logger = logging.getLogger("kafka_async.producer")
 
 INITIAL_BATCH_BYTES = 4096
 """Bytes reserved for a new batch, unless its partition is busy; doubled as the batch grows."""
@@ -57,10 +70,6 @@ MAX_BATCHES_PER_REQUEST: Final = 48
 """Keeps the event loop time of a request or its response below about two milliseconds."""
 MAX_PIGGYBACK_BYTES: Final = 1024 * 1024
 """Bytes of a request beyond which no open batches are added to it; a CRC takes 0.06 ms per MiB."""
-MAX_ITEMS_PER_ITERATION: Final = 128
-"""Batches, partitions or records handled per event loop iteration, of each kind that may number in
-the thousands: a fraction of a millisecond.
-"""
 
 
 class Accumulator:
@@ -68,37 +77,47 @@ class Accumulator:
 
     Attributes:
         topics: Queue of each topic that records were appended to, by name.
-        stale_topics: Topics whose metadata is missing or stale; cleared by
-            `TopicMetadataUpdater.update`.
-        connection_errors: Error of the last connection attempt, by node id, while it has not
-            succeeded.
-        ready_partitions: Partitions with a batch ready for a broker.
-        incomplete: Batches and records that are neither acknowledged nor failed.
-        closed_count: Number of batches closed so far.
-        flushes_in_progress: Number of calls that wait until everything is delivered.
     """
+
+    # Slots are read faster than more than thirty attributes in a dictionary.
+    __slots__ = (
+        *("_abort_error", "_add_partitions", "_translate_error"),
+        *("_awaited_batches", "_batch_limit", "_batch_size", "_first_await_callback", "_linger"),
+        *("_buffer_pool", "_failures", "_metrics", "_ready", "_sequencer", "_unpartitioned"),
+        *("_compression_enabled", "_compression_queue", "_connection_errors", "_flushes"),
+        *("_delivery_timeout", "_incomplete", "_max_request_size", "_new_future", "_wakeup"),
+        *("_metadata_updates", "_now", "_partitioner", "_rng", "_stale_topics"),
+        *("closed_count", "topics"),
+    )
 
     def __init__(
         self,
         config: ProducerConfig,
-        sequencer: Sequencer,
+        buffer_pool: BufferPool,
+        failures: DeliveryFailures,
+        metrics: ProducerMetrics,
         new_future: FutureFactory,
         rng: random.Random,
     ) -> None:
-        self.sequencer = sequencer
-        self.buffer_pool = BufferPool(config.buffer_memory, new_future)
         self.topics: dict[str, TopicQueue] = {}
-        self.stale_topics: dict[TopicQueue, None] = {}
-        self.connection_errors: dict[int, KafkaError] = {}
-        self.ready_partitions = ReadyPartitions()
-        self.incomplete = IncompleteBatches(self.buffer_pool, sequencer, self.ready_partitions)
-        self.compression_enabled = config.compression_type != "none"
         self.closed_count = 0
-        self.flushes_in_progress = 0
+        self._buffer_pool = buffer_pool
+        self._failures = failures
+        self._metrics = metrics
+        self._sequencer = Sequencer(enabled=config.enable_idempotence)
+        self._ready = ReadyPartitions()
+        # In the order of adding: parts of a split batch come last.
+        self._incomplete: dict[BatchOutcome, ProducerBatch | TopicQueue] = {}
+        self._stale_topics: dict[TopicQueue, None] = {}
+        self._connection_errors: dict[int, KafkaError] = {}
+        self._compression_enabled = config.compression_type != "none"
+        self._flushes = 0
+        self._translate_error: Callable[[Exception], Exception] | None = None
+        self._add_partitions: Callable[[list[PartitionQueue]], None] | None = None
+        self._abort_error: Exception | None = None
         self._partitioner = config.partitioner
         self._new_future = new_future
         self._rng = rng
-        self._transaction_count = 0
         self._metadata_updates: dict[TopicQueue, Iterator[None]] = {}
         self._now = 0.0
         self._wakeup = _do_nothing
@@ -112,10 +131,7 @@ class Accumulator:
         self._linger = seconds(config.linger_ms)
         self._delivery_timeout = seconds(config.delivery_timeout_ms)
         self._unpartitioned = UnpartitionedRecords(
-            self.buffer_pool,
-            self.incomplete,
-            new_future,
-            max_block=min(self._delivery_timeout, seconds(config.max_block_ms)),
+            min(self._delivery_timeout, seconds(config.max_block_ms))
         )
         self._compression_queue: deque[PartitionQueue] = deque()
 
@@ -136,34 +152,18 @@ class Accumulator:
         now: float,
         waiter: BufferWaiter | None = None,
     ) -> Delivery | BufferShortage:
-        """Append a record.
+        """Append a serialized record, and return its handle.
 
-        Args:
-            topic: Name of the topic.
-            partition: Partition, or None to choose one.
-            key: Serialized key.
-            value: Serialized value.
-            headers: Headers of the record.
-            timestamp: Milliseconds since the epoch.
-            now: Event loop time.
-            waiter: The caller's entry among those waiting for memory, whose grant is used.
-
-        Returns:
-            The record's handle, or a BufferShortage if there is no memory now; then the record is
-            not appended, but a full batch may have been closed.
-
-        Raises:
-            RecordTooLargeError: The record can never be sent.
-            InvalidConfigurationError: The partitioner chose a partition that does not exist.
-            Exception: Any exception of the application's partitioner.
+        Without memory a BufferShortage is returned and the record is not appended, but a full batch
+        may have been closed. `waiter` is the caller's entry among those waiting for memory.
         """
         bound = record_size_bound(key, value, headers)
         self.check_size(bound, topic)
         topic_queue = self._topic_queue(topic)
         if waiter is not None:
-            self.buffer_pool.use_grant(waiter)
+            self._buffer_pool.use_grant(waiter)
         if partition is None and not self._can_assign_partition(topic_queue, now):
-            return self._unpartitioned.append(
+            return self._append_unpartitioned(
                 topic_queue, key, value, headers, timestamp, bound, now, overtake=waiter is not None
             )
         if partition is None and self._partitioner is not None:
@@ -179,22 +179,26 @@ class Accumulator:
                 if batch is None:
                     return BufferShortage(bound + MEMORY_OVERHEAD, queue)
                 self._linger_or_send(batch, now, follows=follows)
-            assert batch.section is not None
-            delivery = batch.section.append(timestamp, key, value, headers)
+            assert batch.builder is not None
+            delivery = batch.builder.append(timestamp, key, value, headers)
             if delivery is not None:
                 return delivery
             # Closing a batch may change the sticky partition, so it is chosen again.
             if self._is_full(batch, bound):
-                self.close(batch, now)
+                self._close(batch, now)
                 follows = True
             elif not self._grow(batch, bound, overtake=waiter is not None):
                 return BufferShortage(bound, queue)
+
+    def open_batches(self, topic: str) -> TopicOpenBatches:
+        """Return the open batches of a topic that records were appended to."""
+        return self.topics[topic].open_batches
 
     def check_size(self, size: int, topic: str) -> None:
         """Raise RecordTooLargeError for a record or ready-made batch that can never be sent."""
         for limit, overhead, name in (
             (self._max_request_size, 0, "max_request_size"),
-            (self.buffer_pool.total_bytes, MEMORY_OVERHEAD, "buffer_memory"),
+            (self._buffer_pool.total_bytes, MEMORY_OVERHEAD, "buffer_memory"),
         ):
             if size + overhead > limit:
                 raise RecordTooLargeError(
@@ -212,26 +216,53 @@ class Accumulator:
         self.check_size(contents.size, partition.topic)
         queue = self._topic_queue(partition.topic).queue(partition.partition)
         if waiter is not None:
-            self.buffer_pool.use_grant(waiter)
+            self._buffer_pool.use_grant(waiter)
         needed = contents.size + MEMORY_OVERHEAD
-        if not self.buffer_pool.reserve(needed, queue, overtake=waiter is not None):
+        if not self._buffer_pool.reserve(needed, queue, overtake=waiter is not None):
             return BufferShortage(needed, queue)
         if queue.open_batch is not None:
-            self.close(queue.open_batch, now)
+            self._close(queue.open_batch, now)
         batch = self._new_batch(queue, now)
         batch.reserved_bytes = contents.size
-        batch.set_contents(contents)
-        batch.state = BatchState.READY
+        batch.set_contents(contents, BatchState.READY)
         queue.queued.append(batch)
-        self.ready_partitions.add_if_ready(queue, now)
+        self._ready.add_if_ready(queue, now)
         return Delivery(batch.outcome, 0, contents.base_timestamp)
+
+    def _append_unpartitioned(
+        self,
+        topic: TopicQueue,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp: int,
+        size: int,
+        now: float,
+        *,
+        overtake: bool,
+    ) -> Delivery | BufferShortage:
+        if not self._buffer_pool.reserve(size + MEMORY_OVERHEAD, topic, overtake=overtake):
+            return BufferShortage(size + MEMORY_OVERHEAD, topic)
+        record = UnpartitionedRecord(
+            topic.name,
+            key,
+            value,
+            tuple(headers),
+            timestamp,
+            size=size,
+            created=now,
+            new_future=self._new_future,
+        )
+        self._unpartitioned.add(topic, record)
+        self._incomplete[record] = topic
+        return Delivery(record, 0, timestamp)
 
     def _topic_queue(self, name: str) -> TopicQueue:
         topic = self.topics.get(name)
         if topic is None:
-            topic = self.topics[name] = TopicQueue(name, self._rng)
+            topic = self.topics[name] = TopicQueue(name)
         if not topic.leaders:
-            self.stale_topics[topic] = None
+            self._stale_topics[topic] = None
         return topic
 
     def _can_assign_partition(self, topic: TopicQueue, now: float) -> bool:
@@ -254,17 +285,23 @@ class Accumulator:
         outcome = BatchOutcome(*queue.partition, self._new_future)
         timeout = self._delivery_timeout if queue.exists else self._unpartitioned.max_block
         if not queue.exists:
-            self.stale_topics[queue.topic] = None
+            self._stale_topics[queue.topic] = None
         order = (queue.next_order,)
         queue.next_order += 1
-        batch = ProducerBatch(queue, outcome, created=now, deadline=now + timeout, order=order)
-        self.incomplete.add(batch)
+        batch = ProducerBatch(
+            queue, queue.partition, outcome, now, deadline=now + timeout, closed_at=now, order=order
+        )
+        self._add(batch)
         return batch
+
+    def _add(self, batch: ProducerBatch) -> None:
+        self._incomplete[batch.outcome] = batch
+        self._ready.track_deadline(batch)
 
     def _open_batch(
         self, queue: PartitionQueue, size: int, now: float, *, overtake: bool
     ) -> ProducerBatch | None:
-        initial, buffer_pool = INITIAL_BATCH_BYTES, self.buffer_pool
+        initial, buffer_pool = INITIAL_BATCH_BYTES, self._buffer_pool
         if (
             queue.last_batch_bytes > initial
             and 2 * (buffer_pool.reserved_bytes + 2 * queue.last_batch_bytes)
@@ -284,16 +321,17 @@ class Accumulator:
         it early.
         """
         batch.linger_until = batch.created + self._linger
-        if self._linger or self.compression_enabled:
+        if self._linger or self._compression_enabled:
             batch.may_piggyback = not follows
             batch.outcome.set_await_callback(self._first_await_callback)
-            self.ready_partitions.linger(batch)
+            self._ready.linger(batch)
         else:
-            self.ready_partitions.add_if_ready(batch.queue, now)
+            self._ready.add_if_ready(batch.queue, now)
 
     def _mark_awaited(self, outcome: BatchOutcome) -> None:
         """Note that a task awaits an open batch; `tick` ends its linger time."""
-        batch = self.incomplete.batch(outcome)
+        batch = self._incomplete[outcome]
+        assert isinstance(batch, ProducerBatch)
         batch.awaited = True
         self._awaited_batches.append(batch)
         self._wakeup()
@@ -301,52 +339,49 @@ class Accumulator:
     def _start_batch(self, queue: PartitionQueue, grant: int, created: float) -> ProducerBatch:
         queue.open_batch = batch = self._new_batch(queue, created)
         batch.reserved_bytes = grant
-        batch.section = OpenBatch(batch.outcome, grant)
-        queue.topic.open_batches.open(queue.partition.partition, batch.section)
+        batch.builder = OpenBatch(batch.outcome, grant)
+        queue.topic.open_batches.add(queue.partition.partition, batch.builder)
         return batch
 
     def _is_full(self, batch: ProducerBatch, size: int) -> bool:
-        assert batch.section is not None
-        return batch.section.size + size - HEADER_SIZE > self._batch_limit
+        assert batch.builder is not None
+        return batch.builder.size + size - HEADER_SIZE > self._batch_limit
 
     def _grow(self, batch: ProducerBatch, size: int, *, overtake: bool) -> bool:
-        assert batch.section is not None
-        needed = batch.section.size + size
+        assert batch.builder is not None
+        needed = batch.builder.size + size
         for wanted in (max(needed, min(self._batch_limit, 2 * batch.reserved_bytes)), needed):
             more = wanted - batch.reserved_bytes
-            if more <= 0 or self.buffer_pool.reserve(more, batch.queue, overtake=overtake):
+            if more <= 0 or self._buffer_pool.reserve(more, batch.queue, overtake=overtake):
                 batch.reserved_bytes = max(batch.reserved_bytes, wanted)
-                batch.section.extend(wanted)
+                batch.builder.extend(wanted)
                 return True
         return False
 
     # -- closing and compressing ------------------------------------------------------------------
 
-    def close(self, batch: ProducerBatch, now: float) -> None:
+    def _close(self, batch: ProducerBatch, now: float) -> None:
         """Close a batch for appends and make its partition ready, after compression if enabled.
 
         With compression, this also closes open batches of other partitions that may be sent in the
         same request.
         """
         self._close_batch(batch, now)
-        if not self.compression_enabled:
-            self.ready_partitions.add_if_ready(batch.queue, now)
+        if not self._compression_enabled:
+            self._ready.add_if_ready(batch.queue, now)
         elif batch.queue.leader is not None:
             # Batches that are compressed together are ready for the same request.
-            for other in self.ready_partitions.piggyback_batches(
-                batch.queue.leader, MAX_BATCHES_PER_REQUEST
-            ):
+            for other in self._ready.piggyback_batches(batch.queue.leader, MAX_BATCHES_PER_REQUEST):
                 self._close_batch(other, now)
 
     def _close_batch(self, batch: ProducerBatch, now: float) -> None:
         queue = batch.queue
-        batch.closed_at = now
-        assert batch.section is not None
+        assert batch.builder is not None
         assert queue.open_batch is batch
-        size = batch.section.size
+        size = batch.builder.size
         self.closed_count += 1
-        queue.close()
-        batch.close()
+        queue.detach_open_batch()
+        batch.close(now)
         batch.outcome.set_await_callback(None)
         queue.last_batch_bytes = size
         queue.topic.sticky.batch_closed(queue.partition.partition, size, self._batch_size)
@@ -354,8 +389,8 @@ class Accumulator:
         spare = batch.reserved_bytes - size
         batch.reserved_bytes = size
         if spare > 0:
-            self.buffer_pool.release(spare, queue)
-        if self.compression_enabled:
+            self._buffer_pool.release(spare, queue)
+        if self._compression_enabled:
             self._compression_queue.append(queue)
         else:
             batch.state = BatchState.READY
@@ -385,41 +420,54 @@ class Accumulator:
         """
         self._compression_queue.append(batch.queue)
         if contents is not None and batch.state is BatchState.COMPRESSING:
-            batch.set_contents(contents)
-            batch.state = BatchState.READY
-            self.ready_partitions.add_if_ready(batch.queue, now)
+            batch.set_contents(contents, BatchState.READY)
+            self._ready.add_if_ready(batch.queue, now)
 
     # -- sending ----------------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        """True if a run of the send loop would find batches to send or a new time to run again."""
+        return self._ready.has_work
+
+    def ready_nodes(self) -> list[int]:
+        """Return the brokers that may have ready partitions.
+
+        Partitions that must be added to the transaction first are passed to its `add_partitions`.
+        """
+        if self._add_partitions is not None:
+            queues = self._ready.take_partitions_to_add()
+            if queues:
+                self._add_partitions(queues)
+        return self._ready.nodes()
+
+    def has_ready(self, node: int) -> bool:
+        """Return True if a broker may have ready partitions."""
+        return self._ready.has_ready(node)
 
     def drain(self, node: int, room: int, now: float) -> list[ProducerBatch]:
         """Return the batches for one request to a broker, at most one per partition.
 
         Batches that are due come first, then open batches of other partitions. All are in flight
-        afterwards, and the sender reports the outcome of each to `incomplete`.
-
-        Args:
-            node: Id of the broker.
-            room: Maximum bytes of all batches together; the first batch may exceed it.
-            now: Event loop time.
+        afterwards, until the sender reports the outcome of each. Together they have at most `room`
+        bytes, unless the first batch exceeds it.
         """
         drained: list[ProducerBatch] = []
-        if not self.sequencer.ready:
-            return drained
         for queue in chain(
-            self.ready_partitions.pop_partitions(node), self._piggyback_queues(node, drained, now)
+            self._ready.pop_partitions(node), self._piggyback_queues(node, drained, now)
         ):
             batch = self._next_batch(queue, node, now)
             if batch is None:
                 continue
             if drained and batch.wire_size > room:
-                self.ready_partitions.put_back(queue, node)
+                self._ready.put_back(queue, node)
                 break
             room -= batch.wire_size
-            self.incomplete.mark_in_flight(batch, node)
+            self._mark_in_flight(batch, node)
             drained.append(batch)
-            self.ready_partitions.add_if_ready(queue, now)
+            self._ready.add_if_ready(queue, now)
             if len(drained) == MAX_BATCHES_PER_REQUEST:
-                self.ready_partitions.move_to_back(node)
+                self._ready.move_to_back(node)
                 break
         return drained
 
@@ -427,57 +475,353 @@ class Accumulator:
         self, node: int, drained: list[ProducerBatch], now: float
     ) -> Iterator[PartitionQueue]:
         """Yield partitions whose open batches are added to a request that is not empty."""
-        if (
-            not drained
-            or self.compression_enabled
-            or not self.ready_partitions.has_piggyback_batches(node)
-        ):
+        if not drained or self._compression_enabled or not self._ready.has_piggyback_batches(node):
             return
         left = MAX_PIGGYBACK_BYTES - sum([batch.wire_size for batch in drained])
-        for batch in self.ready_partitions.piggyback_batches(node, MAX_BATCHES_PER_REQUEST):
-            assert batch.section is not None
-            left -= batch.section.size
+        for batch in self._ready.piggyback_batches(node, MAX_BATCHES_PER_REQUEST):
+            assert batch.builder is not None
+            left -= batch.builder.size
             if left >= 0:
                 batch.linger_until = min(batch.linger_until, now)
                 yield batch.queue
             else:
-                self.ready_partitions.add_if_ready(batch.queue, now)  # for a later request
+                self._ready.add_if_ready(batch.queue, now)  # for a later request
 
     def _next_batch(self, queue: PartitionQueue, node: int, now: float) -> ProducerBatch | None:
         if queue.leader != node:
-            self.ready_partitions.add_if_ready(queue, now)
+            self._ready.add_if_ready(queue, now)
             return None
-        if not self.ready_partitions.is_sendable(queue, now):
+        if not self._ready.is_sendable(queue, now):
             return None
         if not queue.queued and queue.open_batch is not None:
             self._close_batch(queue.open_batch, now)
         batch = queue.queued[0] if queue.queued else None
         return batch if batch is not None and batch.state is BatchState.READY else None
 
-    # -- partitions -------------------------------------------------------------------------------
+    def _mark_in_flight(self, batch: ProducerBatch, node: int) -> None:
+        """Mark a partition's next batch as in flight, and assign its sequence if it has none."""
+        queue = batch.queue
+        assert queue.queued[0] is batch
+        del queue.queued[0]
+        if batch.sequence is None:
+            unresolved = bool(queue.in_flight)
+            batch.set_sequence(
+                self._sequencer.assign_sequence(queue.sequence, batch.count, unresolved=unresolved)
+            )
+        batch.state = BatchState.IN_FLIGHT
+        batch.attempts += 1
+        queue.in_flight.append(batch)
+        queue.in_flight_node = node
 
-    def queues(self) -> Iterator[PartitionQueue]:
-        """Yield the queue of each partition."""
-        for topic in self.topics.values():
-            yield from topic.partitions.values()
+    # -- outcomes ---------------------------------------------------------------------------------
+
+    def acknowledge(
+        self, batch: ProducerBatch, base_offset: int, append_time: int, now: float
+    ) -> None:
+        """Complete a batch that was written at an offset, -1 if unknown."""
+        count = batch.count
+        self._metrics.acknowledged(batch, base_offset, now)
+        if batch.sequence is not None:
+            batch.queue.sequence.note_written(batch.sequence)
+        self._remove(batch)
+        batch.outcome.acknowledge(base_offset, append_time, count)
+        self._continue_partition(batch.queue, now)
+
+    def fail(
+        self, batch: ProducerBatch, error: Exception, now: float, *, report: bool = True
+    ) -> None:
+        """Fail a batch for good; unless `report` is set, `flush` does not raise its error."""
+        logger.debug("%s failed: %s", batch, error)
+        count = batch.count if batch.builder is None else batch.builder.count
+        self._sequencer.note_lost(batch.sequence)
+        self._remove(batch)
+        self._complete_failed(batch.outcome, batch.partition, count, error, report=report)
+        self._continue_partition(batch.queue, now)
+
+    def retry(self, batch: ProducerBatch, error: Exception, not_before: float, now: float) -> None:
+        """Queue a batch again that was in flight, unless it is aborted or its time is over.
+
+        `not_before` applies to the broker that it was sent to: if another one leads the partition
+        now, the batch is sent to that without delay (KIP-951).
+        """
+        batch.note_error(error)
+        if self._abort_error is not None:
+            self.fail(batch, self._abort_error, now, report=False)
+        elif now >= batch.deadline:
+            self.fail(batch, self._timeout_error(batch), now)
+        else:
+            logger.debug("%s: retry after attempt %d: %s", batch, batch.attempts, error)
+            self._requeue(batch, not_before, now)
+
+    def restart_sequence(
+        self, batch: ProducerBatch, error: Exception, not_before: float, now: float
+    ) -> None:
+        """Handle OUT_OF_ORDER_SEQUENCE_NUMBER and UNKNOWN_PRODUCER_ID (KIP-360).
+
+        Only the oldest unacknowledged batch proves a gap: a later one may have overtaken a retry
+        and is retried. For the oldest, a transactional producer fails the batch; an idempotent one
+        bumps the epoch and restarts the partition's sequence.
+        """
+        if not batch.queue.is_oldest(batch):
+            self.retry(batch, error, not_before, now)
+        elif self._translate_error is not None or now >= batch.deadline:  # transactional
+            self.fail(batch, error, now)
+        else:
+            logger.info("%s: sequence broken, the epoch is bumped: %s", batch.partition, error)
+            batch.note_error(error)
+            self._sequencer.bump_epoch(batch.queue.sequence)
+            self._requeue(batch, now, now)
+
+    def split(self, batch: ProducerBatch, now: float) -> None:
+        """Replace a batch that the broker refused as too large by smaller ones (KIP-126)."""
+        self._metrics.split()
+        queue = batch.queue
+        contents = batch.halves()
+        outcomes = batch.outcome.split([part.count for part in contents])
+        reserved_bytes, sequence = batch.reserved_bytes, batch.sequence
+        self._remove(batch)
+        for number, (part, outcome) in enumerate(zip(contents, outcomes, strict=True)):
+            smaller = ProducerBatch(
+                queue,
+                queue.partition,
+                outcome,
+                batch.created,
+                deadline=batch.deadline,
+                closed_at=batch.created,
+                order=(*batch.order, number),
+                attempts=batch.attempts,
+                sequence=sequence,
+            )
+            smaller.set_contents(part, BatchState.READY)
+            sequence = None if sequence is None else sequence.after(part.count)
+            # The first part takes over all bytes, so they are released a little early.
+            smaller.reserved_bytes, reserved_bytes = reserved_bytes, 0
+            self._buffer_pool.force_reserve(smaller.reserved_bytes + MEMORY_OVERHEAD, queue)
+            self._add(smaller)
+            queue.insert_in_order(smaller)
+        self._continue_partition(queue, now)
+
+    def fail_unsent(self, queue: PartitionQueue, error: Exception, now: float) -> None:
+        """Fail the batches of a partition that are not in flight."""
+        for batch in queue.unsent():
+            self.fail(batch, error, now)
+
+    def fail_topic(self, topic: TopicQueue, error: Exception, now: float) -> None:
+        """Fail the records of a topic that are not in flight."""
+        while topic.unpartitioned is not None:
+            self._fail_record(topic, error)
+        for queue in topic.partitions.values():
+            self.fail_unsent(queue, error, now)
+
+    def fail_oldest(self, error: Exception, now: float, limit: int) -> bool:
+        """Fail up to `limit` batches and records, in flight or not; return True if any are left."""
+        for each in list(islice(self._incomplete.values(), limit)):
+            if isinstance(each, TopicQueue):
+                self._fail_record(each, error)
+            else:
+                self.fail(each, error, now)
+        return bool(self._incomplete)
+
+    def fail_all(self, error: Exception, now: float) -> None:
+        """Fail everything, in flight or not: the producer is closing or has failed."""
+        self.fail_oldest(error, now, len(self._incomplete))
+
+    def take_failures(self) -> DeliveryError | None:
+        """Remove all failures that no task has awaited, and return them as one error."""
+        return self._failures.take_error()
+
+    def _fail_record(self, topic: TopicQueue, error: Exception, *, report: bool = True) -> None:
+        """Fail the topic's oldest unpartitioned record."""
+        record = topic.pop_unpartitioned()
+        self._incomplete.pop(record)
+        self._complete_failed(record, TopicPartition(topic.name, -1), 1, error, report=report)
+        self._buffer_pool.release(record.size + MEMORY_OVERHEAD, topic)
+
+    def _complete_failed(
+        self,
+        outcome: BatchOutcome,
+        partition: TopicPartition,
+        count: int,
+        error: Exception,
+        *,
+        report: bool,
+    ) -> None:
+        self._metrics.failed(partition, count, error)
+        outcome.fail(
+            error if self._translate_error is None else self._translate_error(error), count
+        )
+        if report:
+            self._failures.add(outcome)
+
+    def _requeue(self, batch: ProducerBatch, not_before: float, now: float) -> None:
+        queue = batch.queue
+        self._metrics.retried(batch.count)
+        queue.requeue(batch, not_before)
+        self._continue_partition(queue, now)
+
+    def _remove(self, batch: ProducerBatch) -> None:
+        queue = batch.queue
+        if batch.state is BatchState.IN_FLIGHT:
+            queue.in_flight.remove(batch)
+        elif batch.state is BatchState.OPEN:
+            queue.detach_open_batch()
+        else:
+            queue.queued.remove(batch)
+        batch.release()
+        self._ready.prune_deadlines()
+        self._incomplete.pop(batch.outcome)
+        reserved_bytes, batch.reserved_bytes = batch.reserved_bytes, 0
+        self._buffer_pool.release(reserved_bytes + MEMORY_OVERHEAD, queue)
+
+    def _continue_partition(self, queue: PartitionQueue, now: float) -> None:
+        """Reset the sequence of a partition if necessary, and make it ready again."""
+        if queue.sequence.needs_reset and not queue.in_flight:
+            for batch in queue.queued:
+                batch.set_sequence(None)
+            self._sequencer.reset(queue.sequence)
+        self._ready.add_if_ready(queue, now)
+
+    def _timeout_error(self, batch: ProducerBatch) -> KafkaError:
+        queue = batch.queue
+        if not queue.exists:
+            max_block = self._unpartitioned.max_block
+            return missing_topic_error(queue.topic, queue.partition.partition, max_block)
+        connection_error = None
+        if queue.leader is not None:
+            connection_error = self._connection_errors.get(queue.leader)
+        return _timeout_error(batch, self._delivery_timeout, connection_error)
+
+    # -- brokers ----------------------------------------------------------------------------------
+
+    def note_connected(self, node: int, error: KafkaError | None = None) -> None:
+        """Note that a connection attempt has succeeded, or failed with an error.
+
+        Batches that expire say why their leader could not be reached.
+        """
+        if error is None:
+            self._connection_errors.pop(node, None)
+        else:
+            self._connection_errors[node] = error
+
+    @property
+    def needs_producer_id(self) -> bool:
+        """True if no batch can be sent, for lack of a producer id."""
+        return self._sequencer.id_and_epoch is None and self._sequencer.enabled
+
+    @property
+    def id_and_epoch(self) -> ProducerIdAndEpoch | None:
+        """Producer id and epoch for new sequences, None while there is none."""
+        return self._sequencer.id_and_epoch
+
+    def set_id_and_epoch(self, id_and_epoch: ProducerIdAndEpoch) -> None:
+        """Use a producer id and epoch from now on; each partition follows when it can."""
+        self._sequencer.set_id_and_epoch(id_and_epoch)
+
+    # -- flush ------------------------------------------------------------------------------------
+
+    def begin_flush(self) -> list[BatchOutcome]:
+        """Let no batch linger until `end_flush`; return the outcomes of all that is not done."""
+        self._flushes += 1
+        self._wakeup()
+        return list(self._incomplete)
+
+    def end_flush(self) -> None:
+        """End a flush."""
+        self._flushes -= 1
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    def begin_transaction(
+        self,
+        translate_error: Callable[[Exception], Exception],
+        add_partitions: Callable[[list[PartitionQueue]], None] | None,
+    ) -> None:
+        """Make records part of a new transaction from now on.
+
+        `translate_error` returns the replacement of an error. `add_partitions`, None with
+        transactions v2, is called with partitions that have a batch that is due: they wait for
+        `mark_partitions_added` or `fail_partitions_not_added`.
+        """
+        self._translate_error = translate_error
+        self._add_partitions = add_partitions
+        self._sequencer.begin_transaction()
+        self._ready.begin_transaction(must_add_partitions=add_partitions is not None)
+
+    def end_transaction(self) -> None:
+        """Require no more partitions to be added: the transaction is over."""
+        self._ready.end_transaction()
+
+    @property
+    def transactions_v2(self) -> bool:
+        """True if brokers add partitions to the transaction themselves (KIP-890).
+
+        Also True for a producer without transactions.
+        """
+        return self._add_partitions is None
 
     def mark_partitions_added(self, queues: list[PartitionQueue], now: float) -> None:
         """Make partitions ready that have been added to the transaction."""
         for queue in queues:
-            queue.added_to_transaction = self.ready_partitions.required_transaction
-            self.ready_partitions.add_if_ready(queue, now)
+            self._ready.mark_added(queue, now)
+        self._wakeup()
 
-    def require_partitions_added(self, *, required: bool) -> None:
-        """Set whether partitions must be added to the transaction before they are sent."""
-        self._transaction_count += 1
-        self.ready_partitions.required_transaction = self._transaction_count if required else 0
-        self.ready_partitions.partitions_to_add.clear()
+    def fail_partitions_not_added(
+        self, queues: list[PartitionQueue], error: Exception, now: float
+    ) -> None:
+        """Fail the batches of partitions that could not be added to the transaction."""
+        for queue in queues:
+            self.fail_unsent(queue, error, now)
+            self._ready.mark_not_added(queue)
+
+    @property
+    def has_assigned_sequences(self) -> bool:
+        """True if a batch was sent in the transaction."""
+        return self._sequencer.has_assigned
+
+    @property
+    def has_lost_batch(self) -> bool:
+        """True if a batch with the current id and epoch has failed for good."""
+        return self._sequencer.lost_batch
+
+    def begin_abort(self, error: Exception, now: float) -> list[BatchOutcome]:
+        """Fail, unreported, what is not in flight, and until `end_abort` what would be retried.
+
+        The outcomes of the batches in flight are returned.
+        """
+        self._abort_error = error
+        in_flight: list[BatchOutcome] = []
+        for each in list(self._incomplete.values()):
+            if isinstance(each, TopicQueue):
+                self._fail_record(each, error, report=False)
+            elif each.state is BatchState.IN_FLIGHT:
+                in_flight.append(each.outcome)
+            else:
+                self.fail(each, error, now, report=False)
+        return in_flight
+
+    def end_abort(self) -> None:
+        """Retry batches again."""
+        self._abort_error = None
 
     # -- metadata ---------------------------------------------------------------------------------
 
-    def update_leaders(self, name: str, leaders: tuple[int | None, ...], now: float) -> None:
-        """Apply the leaders of a topic's partitions, by number; empty if the topic is unknown."""
+    def take_stale_topics(self) -> Iterable[TopicQueue]:
+        """Return the topics whose metadata has been found missing or stale since the last call."""
+        if not self._stale_topics:
+            return ()
+        topics, self._stale_topics = self._stale_topics, {}
+        return topics
+
+    def update_leaders(
+        self,
+        name: str,
+        leaders: tuple[int | None, ...],
+        now: float,
+        error: Exception | None = None,
+    ) -> None:
+        """Apply the leaders of a topic's partitions; without any, the topic is unknown."""
         topic = self.topics[name]
+        topic.note_error(error)
         if leaders == topic.leaders:
             return
         topic.leaders = leaders
@@ -485,12 +829,12 @@ class Accumulator:
         topic.sticky.reset()
         # No record may overtake unpartitioned ones, so the fast path is closed meanwhile.
         topic.open_batches.partitions = 0 if topic.unpartitioned else topic.partition_count
-        self.buffer_pool.set_stranded(topic, topic.partition_count == 0)
+        self._buffer_pool.set_stranded(topic, topic.partition_count == 0)
         if topic.partition_count:
             topic.error = None
-            self.stale_topics.pop(topic, None)
+            self._stale_topics.pop(topic, None)
         elif topic.awaits_metadata:
-            self.stale_topics[topic] = None
+            self._stale_topics[topic] = None
             if topic.unpartitioned:
                 self._unpartitioned.track_deadline(topic)
         self._metadata_updates[topic] = self._apply_leaders(topic)
@@ -516,7 +860,7 @@ class Accumulator:
             self._assign_partition(topic, self._now)
             yield
         if topic.missing_partitions:
-            self.stale_topics[topic] = None
+            self._stale_topics[topic] = None
         topic.open_batches.partitions = topic.partition_count
 
     def _set_leader(self, queue: PartitionQueue, leader: int | None, now: float) -> None:
@@ -527,8 +871,8 @@ class Accumulator:
             queue.leader = leader
             # The back-off was for the old leader (KIP-951).
             queue.not_before = 0.0
-            self.buffer_pool.set_stranded(queue, leader is None)
-        self.ready_partitions.add_if_ready(queue, now)
+            self._buffer_pool.set_stranded(queue, leader is None)
+        self._ready.add_if_ready(queue, now)
 
     def _assign_partition(self, topic: TopicQueue, now: float) -> None:
         """Move the topic's oldest unpartitioned record into a batch."""
@@ -542,20 +886,20 @@ class Accumulator:
                     self._partitioner, topic.name, record.key, topic.partition_count
                 )
         except Exception as error:  # noqa: BLE001  # the application's partitioner
-            self.incomplete.fail_record(topic, error)
+            self._fail_record(topic, error)
             return
         topic.pop_unpartitioned()
-        self.incomplete.remove_record(record)
+        self._incomplete.pop(record)
         queue = topic.queue(partition)
         batch = self._batch_with_room(queue, record.size, record.created, now)
-        self.buffer_pool.transfer(record.size + MEMORY_OVERHEAD, topic, queue)
-        assert batch.section is not None
-        if batch.section.count:
-            self.buffer_pool.release(MEMORY_OVERHEAD, queue)  # a new batch keeps it
-        delivery = batch.section.append(record.timestamp, record.key, record.value, record.headers)
+        self._buffer_pool.transfer(record.size + MEMORY_OVERHEAD, topic, queue)
+        assert batch.builder is not None
+        if batch.builder.count:
+            self._buffer_pool.release(MEMORY_OVERHEAD, queue)  # a new batch keeps it
+        delivery = batch.builder.append(record.timestamp, record.key, record.value, record.headers)
         assert delivery is not None, "the batch has room for the record"
         record.assign(delivery, batch.outcome)
-        self.ready_partitions.add_if_ready(queue, now)
+        self._ready.add_if_ready(queue, now)
 
     def _batch_with_room(
         self, queue: PartitionQueue, size: int, created: float, now: float
@@ -563,15 +907,15 @@ class Accumulator:
         """Return the partition's open batch with room for `size` bytes, already reserved."""
         batch = queue.open_batch
         if batch is not None and self._is_full(batch, size):
-            self.close(batch, now)
+            self._close(batch, now)
             batch = None
         if batch is None:
             batch = self._start_batch(queue, size, created)
             self._linger_or_send(batch, now, follows=False)
             return batch
         batch.reserved_bytes += size
-        assert batch.section is not None
-        batch.section.extend(batch.reserved_bytes)
+        assert batch.builder is not None
+        batch.builder.extend(batch.reserved_bytes)
         return batch
 
     # -- time -------------------------------------------------------------------------------------
@@ -579,13 +923,11 @@ class Accumulator:
     def tick(self, now: float) -> bool:
         """End linger times and back-offs that are over, and fail expired batches.
 
-        No open batch lingers during a flush or while callers wait for memory.
-
-        Returns:
-            True if the limit per event loop iteration was reached and more is due.
+        No open batch lingers during a flush or while callers wait for memory. True is returned if
+        the limit per event loop iteration was reached and more is due.
         """
-        ready_partitions = self.ready_partitions
-        skip_linger = self.flushes_in_progress or self.buffer_pool.waiter_count
+        ready = self._ready
+        skip_linger = self._flushes or self._buffer_pool.waiter_count
         if not (
             skip_linger or self._awaited_batches or self._metadata_updates or self.next_due() <= now
         ):
@@ -595,44 +937,35 @@ class Accumulator:
             if batch.state is BatchState.OPEN and not batch.queue.in_flight:
                 self._end_linger(batch, now)
         for batch in islice(
-            ready_partitions.pop_lingered(inf if skip_linger else now), MAX_ITEMS_PER_ITERATION
+            ready.pop_lingered(inf if skip_linger else now), MAX_ITEMS_PER_ITERATION
         ):
             self._end_linger(batch, now)
-        for _ in islice(ready_partitions.end_backoffs(now), MAX_ITEMS_PER_ITERATION):
+        for _ in islice(ready.end_backoffs(now), MAX_ITEMS_PER_ITERATION):
             pass
-        for batch in islice(ready_partitions.pop_expired(now), MAX_ITEMS_PER_ITERATION):
-            self.incomplete.fail(batch, self.timeout_error(batch), now)
-        self._unpartitioned.expire(now, MAX_ITEMS_PER_ITERATION)
+        for batch in islice(ready.pop_expired(now), MAX_ITEMS_PER_ITERATION):
+            self.fail(batch, self._timeout_error(batch), now)
+        for topic in islice(self._unpartitioned.expired(now), MAX_ITEMS_PER_ITERATION):
+            error = missing_topic_error(topic, None, self._unpartitioned.max_block)
+            self._fail_record(topic, error)
         self._continue_metadata_updates(now)
         return (
             bool(self._metadata_updates or self._awaited_batches)
-            or (bool(skip_linger) and ready_partitions.has_lingering)
+            or (bool(skip_linger) and ready.has_lingering)
             or self.next_due() <= now
         )
 
     def next_due(self) -> float:
         """Return the time for the next `tick` unless something else happens; inf if never."""
-        due, other = self.ready_partitions.next_due(), self._unpartitioned.next_due()
+        due, other = self._ready.next_due(), self._unpartitioned.next_due()
         return due if due < other else other
-
-    def timeout_error(self, batch: ProducerBatch) -> KafkaError:
-        """Return the error of a batch whose deadline has passed."""
-        queue = batch.queue
-        if queue.exists:
-            connection_error = (
-                None if queue.leader is None else self.connection_errors.get(queue.leader)
-            )
-            return _timeout_error(batch, self._delivery_timeout, connection_error)
-        max_block = self._unpartitioned.max_block
-        return missing_topic_error(queue.topic, queue.partition.partition, max_block)
 
     def _end_linger(self, batch: ProducerBatch, now: float) -> None:
         batch.linger_until = min(batch.linger_until, now)
         # The next batch to send is compressed now; any other fills up until it is the next.
-        if self.compression_enabled and not batch.queue.queued:
-            self.close(batch, now)
+        if self._compression_enabled and not batch.queue.queued:
+            self._close(batch, now)
         else:
-            self.ready_partitions.add_if_ready(batch.queue, now)
+            self._ready.add_if_ready(batch.queue, now)
 
 
 def _timeout_error(
@@ -649,7 +982,7 @@ def _timeout_error(
         text += "; the partition has no leader"
     elif connection_error is not None:
         text += f"; its leader cannot be reached: {connection_error}"
-    topic, partition = batch.queue.partition
+    topic, partition = batch.partition
     error = KafkaTimeoutError(text, topic=topic, partition=partition)
     error.__cause__ = batch.error or connection_error
     return error

@@ -13,7 +13,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.errors import KafkaError
-from kafka_async.producer.accumulator import MAX_ITEMS_PER_ITERATION
+from kafka_async.fairness import (
+    IN_LOOP_BUDGET_FACTOR,
+    MAX_BYTES_PER_JOB,
+    MAX_IN_LOOP_BYTES,
+    MAX_IN_LOOP_BYTES_HIGH_LEVEL,
+    MAX_ITEMS_PER_ITERATION,
+)
 from kafka_async.records.compression import Codec, compress
 
 if TYPE_CHECKING:
@@ -27,32 +33,17 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchCompressor"]
 
-KIB: Final = 1024
-MAX_IN_LOOP_BYTES: Final = {
-    Codec.none: 0,
-    Codec.gzip: 16 * KIB,
-    Codec.snappy: 128 * KIB,
-    Codec.lz4: 256 * KIB,
-    Codec.zstd: 128 * KIB,
-}
-"""Bytes that a codec compresses in 0.2 to 0.4 ms; larger batches go to a thread."""
 MAX_FAST_LEVELS: Final = {Codec.gzip: 6, Codec.lz4: 2, Codec.zstd: 3}
 """Highest levels that are about as fast as the default ones."""
-MAX_IN_LOOP_BYTES_HIGH_LEVEL: Final = 4 * KIB
-"""MAX_IN_LOOP_BYTES for higher levels, which take up to a hundred times as long."""
-IN_LOOP_BUDGET_FACTOR: Final = 2
-"""Bytes compressed per event loop iteration, as a multiple of MAX_IN_LOOP_BYTES."""
 MAX_WORKERS: Final = 2
 """Threads that compress at the same time."""
-MAX_BYTES_PER_JOB: Final = 512 * KIB
-"""Bytes that a thread compresses before it hands over the result."""
 
 
 class BatchCompressor:
     """Compresses the batches of a producer, in order within a partition.
 
-    It belongs to the sender. `fail(batch, error, now)` is called with a batch that cannot be
-    compressed; `wakeup()` when there is more to do in the next event loop iteration.
+    It belongs to the sender; `wakeup()` is called when there is more to do in the next event loop
+    iteration.
     """
 
     def __init__(
@@ -63,13 +54,11 @@ class BatchCompressor:
         *,
         now: Callable[[], float],
         wakeup: Callable[[], None],
-        fail: Callable[[ProducerBatch, KafkaError, float], None],
     ) -> None:
         self._accumulator = accumulator
         self._supervisor = supervisor
         self._now = now
         self._wakeup = wakeup
-        self._fail = fail
         self._codec = Codec[config.compression_type]
         self._level = config.compression_level
         self._max_in_loop_bytes = max_in_loop_bytes(self._codec, self._level)
@@ -139,7 +128,7 @@ class BatchCompressor:
         failed = isinstance(compressed, KafkaError)
         self._accumulator.finish_compression(batch, None if failed else compressed, self._now())
         if failed and batch.contents is contents:  # otherwise it has failed or was split meanwhile
-            self._fail(batch, compressed, self._now())
+            self._accumulator.fail(batch, compressed, self._now())
 
 
 def max_in_loop_bytes(codec: Codec, level: int | None) -> int:

@@ -13,6 +13,7 @@ share of that half, so that the others can continue. A stranded waiter does not 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -24,14 +25,12 @@ MEMORY_OVERHEAD: Final = 768
 """Bytes reserved for each batch or unpartitioned record in addition to its contents."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class MemoryAccount:
     """Counts the bytes reserved for one partition, or for the unpartitioned records of a topic."""
 
-    __slots__ = ("reserved_bytes", "stranded")
-
-    def __init__(self, *, stranded: bool) -> None:
-        self.reserved_bytes = 0
-        self.stranded = stranded
+    reserved_bytes: int = field(default=0, init=False)
+    stranded: bool = field(default=True, kw_only=True)
 
 
 class BufferShortage(NamedTuple):
@@ -41,24 +40,20 @@ class BufferShortage(NamedTuple):
     account: MemoryAccount
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BufferWaiter:
     """A caller waiting for memory; `future` is done when it is granted or the pool is closed."""
 
-    __slots__ = ("account", "future", "granted", "size")
-
-    def __init__(self, size: int, account: MemoryAccount, future: FutureLike) -> None:
-        self.size = size
-        self.account = account
-        self.future = future
-        self.granted = False
+    size: int
+    account: MemoryAccount
+    future: FutureLike
+    granted: bool = False
 
 
 class BufferPool:
     """Reserves and releases bytes of buffer_memory.
 
-    Attributes:
-        total_bytes: buffer_memory.
-        reserved_bytes: Bytes reserved for all accounts, and granted to waiters.
+    `reserved_bytes` are those reserved for all accounts, and those granted to waiters.
     """
 
     def __init__(self, total: int, new_future: FutureFactory) -> None:

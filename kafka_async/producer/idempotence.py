@@ -76,6 +76,10 @@ class PartitionSequence:
             self.id_and_epoch is None or self.id_and_epoch.producer_id == self.written_producer_id
         )
 
+    def note_written(self, written: BatchSequence) -> None:
+        """Note that the leader has written a batch with this sequence."""
+        self.written_producer_id = written.id_and_epoch.producer_id
+
 
 class Sequencer:
     """Assigns sequences to the batches of one producer.
@@ -84,7 +88,7 @@ class Sequencer:
         enabled: False for a producer without idempotence, whose batches get NO_SEQUENCE.
         id_and_epoch: Producer id and epoch for new sequences, None while there is none.
         lost_batch: A batch with the current id and epoch has failed for good.
-        has_assigned: A sequence was assigned since the transaction manager last set this to False.
+        has_assigned: A sequence was assigned since the last transaction began.
     """
 
     def __init__(self, *, enabled: bool) -> None:
@@ -93,10 +97,9 @@ class Sequencer:
         self.lost_batch = False
         self.has_assigned = False
 
-    @property
-    def ready(self) -> bool:
-        """True if sequences can be assigned."""
-        return not self.enabled or self.id_and_epoch is not None
+    def begin_transaction(self) -> None:
+        """Forget that sequences were assigned."""
+        self.has_assigned = False
 
     def set_id_and_epoch(self, id_and_epoch: ProducerIdAndEpoch) -> None:
         """Use a producer id and epoch for new sequences; each partition follows when it can."""
@@ -106,12 +109,9 @@ class Sequencer:
     def assign_sequence(
         self, sequence: PartitionSequence, count: int, *, unresolved: bool
     ) -> BatchSequence:
-        """Return the sequence of a partition's next batch.
+        """Return the sequence of a partition's next batch, and advance `sequence` by its records.
 
-        Args:
-            sequence: Sequence numbers of the partition, which are advanced.
-            count: Number of records in the batch.
-            unresolved: True if earlier batches of the partition are in flight or to be retried.
+        `unresolved` is True if earlier batches of the partition are in flight or to be retried.
         """
         if not self.enabled:
             return NO_SEQUENCE

@@ -7,10 +7,11 @@ factory, so that nothing here depends on an event loop.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from kafka_async.errors import DeliveryFailure, IllegalStateError
+from kafka_async.fairness import MAX_WAKEUPS_PER_ITERATION
 from kafka_async.types import RecordMetadata
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Delivery
     from kafka_async.types import Headers
 
-__all__ = ["BatchOutcome", "Completion", "FutureFactory", "FutureLike", "UnpartitionedRecord"]
+__all__ = ["BatchOutcome", "FutureFactory", "FutureLike", "UnpartitionedRecord"]
 
 
 class FutureLike(Protocol):
@@ -42,9 +43,6 @@ class FutureLike(Protocol):
 
 FutureFactory: TypeAlias = "Callable[[], FutureLike]"
 
-MAX_WAKEUPS_PER_ITERATION: Final = 250
-"""Tasks that one outcome wakes per event loop iteration; their first steps take about 1 ms."""
-
 
 def _wake_waiters(waiters: Iterator[FutureLike]) -> None:
     """Complete futures up to the limit per event loop iteration, the others in the next ones."""
@@ -60,88 +58,33 @@ def _wake_waiters(waiters: Iterator[FutureLike]) -> None:
             return
 
 
-class Completion:
-    """Completes once; any number of tasks may wait for it."""
-
-    __slots__ = ("_new_future", "_waiters", "done")
-
-    def __init__(self, new_future: FutureFactory) -> None:
-        self.done = False
-        self._new_future = new_future
-        self._waiters: list[FutureLike] | None = None  # most batches have none
-
-    async def wait_completed(self) -> None:
-        """Wait until this is complete."""
-        if not self.done:
-            await self.new_waiter()
-
-    def add_callback(self, callback: Callable[[], object]) -> None:
-        """Call a function in the event loop once this is complete; soon, if it already is."""
-        future = self.new_waiter()
-        future.add_done_callback(lambda _: callback())
-        if self.done:
-            future.set_result(None)
-
-    def new_waiter(self) -> FutureLike:
-        """Return a new future that `complete` wakes.
-
-        The caller checks `done` first: if this is complete already, the future is done only when
-        the caller completes it.
-        """
-        future = self._new_future()
-        if self.done:
-            return future
-        if self._waiters is None:
-            self._waiters = [future]
-        else:
-            self._waiters.append(future)
-        return future
-
-    def complete(self) -> None:
-        """Wake all waiting tasks, the oldest first."""
-        self.done = True
-        if self._waiters is not None:
-            waiters, self._waiters = self._waiters, None
-            _wake_waiters(iter(waiters))
-
-
-class BatchOutcome(Completion):
+@dataclass(slots=True, eq=False, repr=False)
+class BatchOutcome:
     """Outcome of one batch: acknowledged at an offset, failed, or split into smaller ones.
 
     Attributes:
-        topic: Topic of the batch.
-        partition: Partition of the batch.
+        partition: Partition of the batch, -1 for an unpartitioned record.
+        done: True once the batch is acknowledged or has failed.
         count: Number of records; 0 while the batch is not done.
         base_offset: Offset of the first record, -1 if unknown.
         append_time: Time at which the broker appended it, in milliseconds, -1 with CreateTime.
-        error: Error of the batch if it failed.
     """
 
-    __slots__ = (
-        "_await_callback",
-        "_parent",
-        "_parts",
-        "_reported",
-        "append_time",
-        "base_offset",
-        "count",
-        "error",
-        "partition",
-        "topic",
-    )
+    topic: str
+    partition: int
+    _new_future: FutureFactory
+    done: bool = False
+    count: int = 0
+    base_offset: int = -1
+    append_time: int = -1
+    error: Exception | None = None
+    _waiters: list[FutureLike] | None = None  # most batches have none
+    _parts: Sequence[tuple[int, BatchOutcome]] = ()
+    _parent: BatchOutcome | None = None
+    _reported: set[int] | None = None
+    _await_callback: Callable[[BatchOutcome], None] | None = None
 
-    def __init__(self, topic: str, partition: int, new_future: FutureFactory) -> None:
-        Completion.__init__(self, new_future)  # super() is slow, and this runs for each batch
-        self.topic = topic
-        self.partition = partition
-        self.count = 0
-        self.base_offset = -1
-        self.append_time = -1
-        self.error: Exception | None = None
-        self._parts: Sequence[tuple[int, BatchOutcome]] = ()
-        self._parent: BatchOutcome | None = None
-        self._reported: set[int] | None = None
-        self._await_callback: Callable[[BatchOutcome], None] | None = None
+    # -- completing -------------------------------------------------------------------------------
 
     def set_await_callback(self, callback: Callable[[BatchOutcome], None] | None) -> None:
         """Set what is called once, when a task first awaits one of the batch's deliveries."""
@@ -174,8 +117,11 @@ class BatchOutcome(Completion):
 
     def complete(self) -> None:
         """Wake all waiting tasks; an outcome that was split completes with its last part."""
+        self.done = True
         self._await_callback = None
-        Completion.complete(self)
+        if self._waiters is not None:
+            waiters, self._waiters = self._waiters, None
+            _wake_waiters(iter(waiters))
         if self._parent is not None:
             self._parent.part_completed()
 
@@ -183,6 +129,41 @@ class BatchOutcome(Completion):
         """Complete if all parts are complete."""
         if all(part.done for _, part in self._parts):
             self.complete()
+
+    # -- waiting ----------------------------------------------------------------------------------
+
+    def note_awaited(self) -> None:
+        """Call the await callback, unless it was called before."""
+        if self._await_callback is not None:
+            callback, self._await_callback = self._await_callback, None
+            callback(self)
+
+    def new_waiter(self) -> FutureLike:
+        """Return a new future that `complete` wakes.
+
+        The caller checks `done` first: if this is complete already, the future is done only when
+        the caller completes it.
+        """
+        future = self._new_future()
+        if self.done:
+            return future
+        if self._waiters is None:
+            self._waiters = [future]
+        else:
+            self._waiters.append(future)
+        return future
+
+    def add_waiters(self, waiters: list[FutureLike]) -> None:
+        """Wake these futures too."""
+        if self._waiters is None:
+            self._waiters = waiters
+        else:
+            self._waiters += waiters
+
+    async def wait_completed(self) -> None:
+        """Wait until this is complete."""
+        if not self.done:
+            await self.new_waiter()
 
     def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
         """Wait until the batch is done; return the metadata of a record or raise its error."""
@@ -214,15 +195,21 @@ class BatchOutcome(Completion):
         return part.error
 
     def add_done_callback(self, delivery: Delivery, callback: Callable[[Delivery], object]) -> None:
-        """Call a function with the delivery once the batch is done."""
-        self.add_callback(partial(callback, delivery))
+        """Call a function with the delivery once the batch is done; soon, if it already is."""
+        future = self.new_waiter()
+        future.add_done_callback(lambda _: callback(delivery))
+        if self.done:
+            future.set_result(None)
+
+    # -- reporting --------------------------------------------------------------------------------
 
     def unreported_failure(self) -> DeliveryFailure | None:
         """Return the failure of records that were not reported yet; None if there are none."""
         unreported = self.count - (0 if self._reported is None else len(self._reported))
         if self.error is None or unreported <= 0:
             return None
-        return DeliveryFailure(self.topic, self.partition, unreported, self.error)
+        partition = None if self.partition < 0 else self.partition
+        return DeliveryFailure(self.topic, partition, unreported, self.error)
 
     def mark_reported(self, index: int) -> None:
         """Note that the failure of a record was reported to the application."""
@@ -240,26 +227,16 @@ class BatchOutcome(Completion):
         return self, index
 
 
-class UnpartitionedRecord:
+class UnpartitionedRecord(BatchOutcome):
     """A record in no batch yet, since its topic has no metadata to choose a partition.
 
-    Its handle refers to this object. Once the record is in a batch, all calls are passed on to the
-    handle that the batch returned.
+    Its delivery refers to this object, which has the outcome of the batch that the record is
+    assigned to.
     """
 
     __slots__ = (
-        "_assigned",
-        "_delivery",
-        "_outcome",
-        "_reported",
-        "created",
-        "error",
-        "headers",
-        "key",
-        "size",
-        "timestamp",
-        "topic",
-        "value",
+        *("_awaited", "_batch", "_failed"),
+        *("created", "headers", "key", "size", "timestamp", "value"),
     )
 
     def __init__(
@@ -274,79 +251,43 @@ class UnpartitionedRecord:
         created: float,
         new_future: FutureFactory,
     ) -> None:
-        self.topic = topic
+        self._batch: BatchOutcome | None = None
+        super().__init__(topic, -1, new_future)
         self.key = key
         self.value = value
         self.headers = headers
         self.timestamp = timestamp
         self.size = size
         self.created = created
-        self.error: Exception | None = None
-        self._assigned = Completion(new_future)
-        self._delivery: Delivery | None = None
-        self._outcome: BatchOutcome | None = None
-        self._reported = False
+        self._awaited = False
 
     @property
     def done(self) -> bool:
-        """True if the record was acknowledged or has failed."""
-        return self.error is not None or (self._outcome is not None and self._outcome.done)
+        """True once the record's batch is done, or the record has failed without one."""
+        return self._failed if self._batch is None else self._batch.done
 
-    def assign(self, delivery: Delivery, outcome: BatchOutcome) -> None:
-        """Set the batch and the handle of the record in it."""
-        self._delivery = delivery
-        self._outcome = outcome
-        self._assigned.complete()
+    @done.setter
+    def done(self, done: bool) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  # thousands share a batch
+        self._failed = done
 
-    def fail(self, error: Exception) -> None:
-        """Complete the record with an error."""
-        self.error = error
-        self._assigned.complete()
+    def assign(self, delivery: Delivery, batch: BatchOutcome) -> None:
+        """Complete with the batch in which the record has this delivery."""
+        self._batch = batch
+        self._parts = ((-delivery.index, batch),)
+        if self._waiters is not None:
+            # The batch wakes them, so that the limit per event loop iteration holds.
+            waiters, self._waiters = self._waiters, None
+            batch.add_waiters(waiters)
+        if self._awaited:
+            batch.note_awaited()
 
-    async def wait_completed(self) -> None:
-        """Wait until the record is acknowledged or has failed."""
-        await self._assigned.wait_completed()
-        if self._outcome is not None:
-            await self._outcome.wait_completed()
+    def new_waiter(self) -> FutureLike:
+        """Return a new future, as `BatchOutcome.new_waiter`."""
+        return super().new_waiter() if self._batch is None else self._batch.new_waiter()
 
     def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
         """Wait until the record is done; return its metadata or raise its error."""
-        yield from self._assigned.wait_completed().__await__()
-        if self._outcome is not None and self._delivery is not None:
-            return (yield from self._outcome.wait(self._delivery))
-        return self.result(delivery)
-
-    def result(self, delivery: Delivery) -> RecordMetadata:
-        """Return the metadata; raise the error, or IllegalStateError if not done."""
-        if self.error is not None:
-            self._reported = True
-            raise self.error.with_traceback(None)
-        if self._outcome is None or self._delivery is None:
-            raise IllegalStateError("the record is neither acknowledged nor failed yet")
-        return self._outcome.result(self._delivery)
-
-    def exception(self, delivery: Delivery) -> BaseException | None:
-        """Return the error, None if acknowledged; raise IllegalStateError if not done."""
-        if self.error is not None:
-            self._reported = True
-            return self.error
-        if self._outcome is None or self._delivery is None:
-            raise IllegalStateError("the record is neither acknowledged nor failed yet")
-        return self._outcome.exception(self._delivery)
-
-    def add_done_callback(self, delivery: Delivery, callback: Callable[[Delivery], object]) -> None:
-        """Call a function with the delivery once the record is done."""
-
-        def on_assigned() -> None:
-            if self._outcome is None:
-                callback(delivery)
-            else:
-                self._outcome.add_done_callback(delivery, callback)
-
-        self._assigned.add_callback(on_assigned)
-
-    def unreported_failure(self) -> DeliveryFailure | None:
-        """Return the failure if it was not reported yet."""
-        if self.error is None or self._reported:
-            return None
-        return DeliveryFailure(self.topic, None, 1, self.error)
+        self._awaited = True
+        if self._batch is not None:
+            self._batch.note_awaited()
+        return super().wait(delivery)

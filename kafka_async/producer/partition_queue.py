@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_async.kernel import TopicOpenBatches
 from kafka_async.producer.buffer_pool import MemoryAccount
 from kafka_async.producer.idempotence import PartitionSequence
 from kafka_async.producer.partitioner import StickyPartition
-from kafka_async.records.batch import RecordBatch, iter_batches
+from kafka_async.producer.produce_errors import MAYBE_WRITTEN_ERRORS
+from kafka_async.records.batch import RecordBatch, encode_header, iter_batches
 from kafka_async.records.compression import Codec
 from kafka_async.types import TopicPartition
 
@@ -42,6 +44,7 @@ class BatchState(enum.Enum):
     DONE = "done"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ProducerBatch:
     """A batch of one partition.
 
@@ -49,7 +52,6 @@ class ProducerBatch:
     sequence. Times are seconds of the event loop's clock.
 
     Attributes:
-        queue: Queue of its partition.
         outcome: What the handles of its records refer to.
         created: Time of its first record.
         deadline: Time at which the batch expires unless it is in flight.
@@ -58,7 +60,7 @@ class ProducerBatch:
         order: Position among the batches of its partition; parts of a split batch sort where it
             was.
         reserved_bytes: Bytes reserved for it in buffer_memory, without MEMORY_OVERHEAD.
-        section: The kernel's `OpenBatch`, until it is closed.
+        builder: The kernel's `OpenBatch`, which encodes its records, until it is closed.
         contents: Record batch without a producer's header, once it is closed.
         count: Number of records, once it is closed.
         wire_size: Bytes with its header, once it is closed.
@@ -70,80 +72,61 @@ class ProducerBatch:
         error: Error of its last attempt.
     """
 
-    __slots__ = (
-        "_frame",
-        "attempts",
-        "awaited",
-        "closed_at",
-        "contents",
-        "count",
-        "created",
-        "deadline",
-        "error",
-        "linger_until",
-        "may_piggyback",
-        "maybe_written",
-        "order",
-        "outcome",
-        "queue",
-        "reserved_bytes",
-        "section",
-        "sequence",
-        "state",
-        "wire_size",
-    )
+    queue: PartitionQueue
+    partition: TopicPartition
+    outcome: BatchOutcome
+    created: float
+    deadline: float
+    closed_at: float
+    order: tuple[int, ...]
+    linger_until: float = 0.0
+    reserved_bytes: int = 0
+    state: BatchState = BatchState.OPEN
+    builder: OpenBatch | None = None
+    contents: RecordBatch | None = None
+    count: int = 0
+    wire_size: int = 0
+    sequence: BatchSequence | None = None
+    attempts: int = 0
+    maybe_written: bool = False
+    awaited: bool = False
+    may_piggyback: bool = False
+    error: Exception | None = None
+    _frame: tuple[bytes, bytes] | None = None
 
-    def __init__(
-        self,
-        queue: PartitionQueue,
-        outcome: BatchOutcome,
-        *,
-        created: float,
-        deadline: float,
-        order: tuple[int, ...],
-    ) -> None:
-        self.queue = queue
-        self.outcome = outcome
-        self.created = created
-        self.deadline = deadline
-        self.linger_until = created
-        self.closed_at = created
-        self.order = order
-        self.reserved_bytes = 0
-        self.state = BatchState.OPEN
-        self.section: OpenBatch | None = None
-        self.contents: RecordBatch | None = None
-        self.count = 0
-        self.wire_size = 0
-        self.sequence: BatchSequence | None = None
-        self.attempts = 0
-        self.maybe_written = False
-        self.awaited = False
-        self.may_piggyback = False
-        self.error: Exception | None = None
-        self._frame: tuple[bytes, bytes] | None = None
-
-    def close(self) -> None:
+    def close(self, now: float) -> None:
         """Close the batch for appends."""
-        section = self.section
-        assert section is not None
-        self.section = None
+        self.closed_at = now
+        builder = self.builder
+        assert builder is not None
+        self.builder = None
         self.set_contents(
             RecordBatch(
-                section.close(),
+                builder.close(),
                 Codec.none,
-                section.count,
-                section.base_timestamp,
-                section.max_timestamp,
-            )
+                builder.count,
+                builder.base_timestamp,
+                builder.max_timestamp,
+            ),
+            BatchState.CLOSED,
         )
-        self.state = BatchState.CLOSED
 
-    def set_contents(self, contents: RecordBatch) -> None:
-        """Set the finished record batch."""
+    def set_contents(self, contents: RecordBatch, state: BatchState) -> None:
+        """Set the finished record batch, which is to be compressed or can be sent."""
         self.contents = contents
         self.count = contents.count
         self.wire_size = contents.size
+        self.state = state
+
+    def note_error(self, error: Exception) -> None:
+        """Note the error of an attempt, which may have written the batch."""
+        self.error = error
+        self.maybe_written = self.maybe_written or isinstance(error, MAYBE_WRITTEN_ERRORS)
+
+    @property
+    def splittable(self) -> bool:
+        """True if smaller batches can replace it: the log may not have it already."""
+        return self.count > 1 and not self.maybe_written
 
     @property
     def record_batch(self) -> RecordBatch:
@@ -159,7 +142,7 @@ class ProducerBatch:
     def release(self) -> None:
         """Mark the batch as done and release its bytes, which a transport may still hold."""
         self.state = BatchState.DONE
-        self.section = None
+        self.builder = None
         self.contents = None
         self._frame = None
 
@@ -172,7 +155,8 @@ class ProducerBatch:
         if self._frame is None:
             assert self.sequence is not None
             id_and_epoch, base_sequence = self.sequence
-            header = self.record_batch.header(
+            header = encode_header(
+                self.record_batch,
                 id_and_epoch.producer_id,
                 id_and_epoch.epoch,
                 base_sequence,
@@ -192,19 +176,16 @@ class ProducerBatch:
         )
 
     def __repr__(self) -> str:
-        return f"<ProducerBatch {self.queue.partition} {self.count} records, {self.state.value}>"
+        return f"<ProducerBatch {self.partition} {self.count} records, {self.state.value}>"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionQueue(MemoryAccount):
     """Batches of one partition: the open one, those queued to be sent, and those in flight.
 
     Attributes:
-        topic: Queue of its topic.
-        partition: Topic and partition.
-        open_batch: Batch that records are appended to.
-        queued: Closed batches that are not in flight, in order.
+        queued: Closed batches that are not in flight, in order; an empty deque would take 0.7 KB.
         in_flight: Batches in flight, in the order in which they were sent.
-        sequence: Sequence numbers of the partition.
         leader: Id of its leader, None if there is none.
         in_flight_node: Id of the broker to which the batches in flight were sent.
         not_before: Time of the earliest next attempt.
@@ -214,37 +195,19 @@ class PartitionQueue(MemoryAccount):
         last_batch_bytes: Size of the batch that was closed last.
     """
 
-    __slots__ = (
-        "added_to_transaction",
-        "in_flight",
-        "in_flight_node",
-        "last_batch_bytes",
-        "leader",
-        "next_order",
-        "not_before",
-        "open_batch",
-        "partition",
-        "queued",
-        "sequence",
-        "timer",
-        "topic",
-    )
-
-    def __init__(self, topic: TopicQueue, partition: int) -> None:
-        super().__init__(stranded=True)
-        self.topic = topic
-        self.partition = TopicPartition(topic.name, partition)
-        self.open_batch: ProducerBatch | None = None
-        self.queued: list[ProducerBatch] = []  # a list: an empty deque takes 0.7 KB
-        self.in_flight: list[ProducerBatch] = []
-        self.sequence = PartitionSequence()
-        self.leader: int | None = None
-        self.in_flight_node = -1
-        self.not_before = 0.0
-        self.timer = 0.0
-        self.next_order = 0
-        self.added_to_transaction = 0
-        self.last_batch_bytes = 0
+    topic: TopicQueue
+    partition: TopicPartition
+    open_batch: ProducerBatch | None = None
+    queued: list[ProducerBatch] = field(default_factory=list[ProducerBatch])
+    in_flight: list[ProducerBatch] = field(default_factory=list[ProducerBatch])
+    sequence: PartitionSequence = field(default_factory=PartitionSequence)
+    leader: int | None = None
+    in_flight_node: int = -1
+    not_before: float = 0.0
+    timer: float = 0.0
+    next_order: int = 0
+    added_to_transaction: int = 0
+    last_batch_bytes: int = 0
 
     @property
     def batch_count(self) -> int:
@@ -284,10 +247,10 @@ class PartitionQueue(MemoryAccount):
         """Return the batches that are not in flight, the open one included, in order."""
         return [*self.queued, *([] if self.open_batch is None else [self.open_batch])]
 
-    def close(self) -> None:
-        """Detach the open batch, so that no more records are appended to it."""
+    def detach_open_batch(self) -> None:
+        """Let no more records be appended to the open batch."""
         self.open_batch = None
-        self.topic.open_batches.close(self.partition.partition)
+        self.topic.open_batches.remove(self.partition.partition)
 
     def insert_in_order(self, batch: ProducerBatch) -> None:
         """Put a batch back at its position among the queued ones."""
@@ -298,6 +261,14 @@ class PartitionQueue(MemoryAccount):
         else:
             at = len(self.queued)
         self.queued.insert(at, batch)
+
+    def requeue(self, batch: ProducerBatch, not_before: float) -> None:
+        """Put a batch in flight back; `not_before` applies unless the leader has changed."""
+        batch.state = BatchState.READY
+        self.in_flight.remove(batch)
+        self.insert_in_order(batch)
+        if self.leader == self.in_flight_node:
+            self.not_before = max(self.not_before, not_before)
 
     def is_oldest(self, batch: ProducerBatch) -> bool:
         """Return True if the partition has no earlier batch with a sequence."""
@@ -327,41 +298,34 @@ class PartitionQueue(MemoryAccount):
         return True
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TopicQueue(MemoryAccount):
     """Metadata and unpartitioned records of one topic.
 
     Attributes:
-        name: Name of the topic.
         leaders: Leader of each partition, None if there is none; empty while there is no metadata.
         available: Partitions that have a leader.
         error: Error of the last metadata request for it.
-        partitions: Queues of its partitions, by number.
         open_batches: Open batches, where the fast path appends.
         unpartitioned: Records without a partition, oldest first; None if there are none.
         sticky: Partition for records without a key.
     """
 
-    __slots__ = (
-        "available",
-        "error",
-        "leaders",
-        "name",
-        "open_batches",
-        "partitions",
-        "sticky",
-        "unpartitioned",
-    )
+    name: str
+    leaders: tuple[int | None, ...] = ()
+    available: tuple[int, ...] = ()
+    error: Exception | None = None
+    partitions: dict[int, PartitionQueue] = field(default_factory=dict[int, PartitionQueue])
+    open_batches: TopicOpenBatches = field(default_factory=TopicOpenBatches)
+    unpartitioned: deque[UnpartitionedRecord] | None = None
+    sticky: StickyPartition = field(init=False)
 
-    def __init__(self, name: str, rng: random.Random) -> None:
-        super().__init__(stranded=True)
-        self.name = name
-        self.leaders: tuple[int | None, ...] = ()
-        self.available: tuple[int, ...] = ()
-        self.error: Exception | None = None
-        self.partitions: dict[int, PartitionQueue] = {}
-        self.open_batches = TopicOpenBatches()
-        self.unpartitioned: deque[UnpartitionedRecord] | None = None
-        self.sticky = StickyPartition(rng, self.open_batches)
+    def __post_init__(self) -> None:
+        self.sticky = StickyPartition(self.open_batches)
+
+    def note_error(self, error: Exception | None) -> None:
+        """Note the error of a metadata request, if there is one."""
+        self.error = error or self.error
 
     @property
     def partition_count(self) -> int:
@@ -402,7 +366,8 @@ class TopicQueue(MemoryAccount):
         """Return the queue of a partition."""
         queue = self.partitions.get(partition)
         if queue is None:
-            queue = self.partitions[partition] = PartitionQueue(self, partition)
+            queue = PartitionQueue(self, TopicPartition(self.name, partition))
+            self.partitions[partition] = queue
             if queue.exists:
                 queue.leader = self.leaders[partition]
                 queue.stranded = queue.leader is None
@@ -417,7 +382,7 @@ class TopicQueue(MemoryAccount):
         if len(among) > MAX_CANDIDATES:
             among = rng.sample(among, MAX_CANDIDATES)
         return self.sticky.choose(
-            [(partition, self._batch_count(partition)) for partition in among]
+            rng, [(partition, self._batch_count(partition)) for partition in among]
         )
 
     def _batch_count(self, partition: int) -> int:

@@ -34,11 +34,7 @@ def partition_for_key(key: bytes, partitions: int) -> int:
 def call_partitioner(
     partitioner: Partitioner, topic: str, key: bytes | None, partitions: int
 ) -> int:
-    """Return the choice of the application's partitioner.
-
-    Raises:
-        InvalidConfigurationError: The topic has no such partition.
-    """
+    """Return the partitioner's choice; raise InvalidConfigurationError if it is out of range."""
     choice = partitioner(topic, key, partitions)
     if not isinstance(choice, int) or not 0 <= choice < partitions:  # pyright: ignore[reportUnnecessaryIsInstance]  # user code
         raise InvalidConfigurationError(
@@ -51,10 +47,9 @@ def call_partitioner(
 class StickyPartition:
     """Partition of a topic for records without a key; -1 if none is chosen."""
 
-    __slots__ = ("_batches", "_bytes", "_rng")
+    __slots__ = ("_batches", "_bytes")
 
-    def __init__(self, rng: random.Random, batches: TopicOpenBatches) -> None:
-        self._rng = rng
+    def __init__(self, batches: TopicOpenBatches) -> None:
         self._bytes = 0
         self._batches = batches
 
@@ -75,7 +70,7 @@ class StickyPartition:
         self._batches.sticky_partition = -1
         self._bytes = 0
 
-    def choose(self, queued: Sequence[tuple[int, int]]) -> int:
+    def choose(self, rng: random.Random, queued: Sequence[tuple[int, int]]) -> int:
         """Choose among partitions, given as pairs of a partition and its number of queued batches.
 
         The chance of a partition decreases linearly with its queue, so that a slow broker gets
@@ -83,7 +78,7 @@ class StickyPartition:
         """
         longest = max(length for _, length in queued)
         weights = list(accumulate(longest + 1 - length for _, length in queued))
-        drawn = self._rng.randrange(weights[-1])
+        drawn = rng.randrange(weights[-1])
         chosen = next(
             partition for (partition, _), upto in zip(queued, weights, strict=True) if drawn < upto
         )

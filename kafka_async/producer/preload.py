@@ -20,11 +20,7 @@ _TRANSACTION_MESSAGES: Final = (
 
 
 def preload(compression: str, *, transactional: bool) -> None:
-    """Load the codec, the checksum and the messages.
-
-    Raises:
-        InvalidConfigurationError: The codec's package is not installed.
-    """
+    """Load codec, checksum and messages; raise InvalidConfigurationError without the codec."""
     RecordBatch.build([ProducerRecord("", b"")], compression).frame()
     for name in (*_MESSAGES, *(_TRANSACTION_MESSAGES if transactional else ())):
         import_module(f"kafka_async.protocol.messages.{name}")

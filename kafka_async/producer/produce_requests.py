@@ -51,12 +51,11 @@ class ProduceCall(NamedTuple):
 
 
 class ProduceRequests:
-    """Builds produce requests. `transactions_v2` follows the cluster's transaction.version."""
+    """Builds produce requests."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self.acks: int = _ACKS_ALL if config.acks == "all" else config.acks
         self.room = max(0, config.max_request_size - REQUEST_OVERHEAD)
-        self.transactions_v2 = False
         self._transactional_id = config.transactional_id
         self._timeout_ms = int(config.request_timeout_ms)
         # Imported here, since importing kafka_async must not load messages.
@@ -69,6 +68,8 @@ class ProduceRequests:
         batches: Sequence[ProducerBatch],
         connection: BrokerConnection,
         topic_id: Callable[[str], UUID],
+        *,
+        transactions_v2: bool,
     ) -> ProduceCall:
         """Return the request that carries the batches."""
         produce = self._messages
@@ -77,7 +78,7 @@ class ProduceRequests:
         names: dict[int, str] = {}
         topics: list[TopicProduceData] = []
         for batch in batches:
-            topic, partition = batch.queue.partition
+            topic, partition = batch.partition
             if topic not in rows:
                 rows[topic] = []
                 uuid = topic_id(topic)
@@ -90,7 +91,7 @@ class ProduceRequests:
         version = connection.version(produce.ProduceRequest.API_KEY)
         if 0 in names:
             version = min(version, MAX_VERSION_WITH_TOPIC_NAMES)
-        if transactional and not self.transactions_v2:
+        if transactional and not transactions_v2:
             version = min(version, MAX_VERSION_BEFORE_TRANSACTIONS_V2)
         request = produce.ProduceRequest(
             transactional_id=self._transactional_id,
@@ -137,5 +138,5 @@ def error_for_batch(batch: ProducerBatch, response: PartitionProduceResponse) ->
         message = f"{message or 'refused'}; record {row.batch_index} of the batch"
         if row.batch_index_error_message:
             message += f": {row.batch_index_error_message}"
-    topic, partition = batch.queue.partition
+    topic, partition = batch.partition
     return error_for(response.error_code, message, topic=topic, partition=partition)

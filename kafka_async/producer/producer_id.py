@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kafka_async.backoff import Backoff
-from kafka_async.cluster.request_destinations import AnyBroker
+from kafka_async.cluster.request_router import AnyBroker
 from kafka_async.config import seconds
 from kafka_async.errors import RetriableError, raise_for
 from kafka_async.producer.idempotence import ProducerIdAndEpoch
@@ -15,7 +15,7 @@ from kafka_async.producer.idempotence import ProducerIdAndEpoch
 if TYPE_CHECKING:
     import random
 
-    from kafka_async.cluster.client import Client
+    from kafka_async.cluster.services import ClientServices
     from kafka_async.config import ProducerConfig
 
 __all__ = ["request_producer_id"]
@@ -26,13 +26,9 @@ NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 
 
 async def request_producer_id(
-    config: ProducerConfig, client: Client, rng: random.Random
+    config: ProducerConfig, services: ClientServices, rng: random.Random
 ) -> ProducerIdAndEpoch:
-    """Return a producer id from any broker, retrying until there is one.
-
-    Raises:
-        KafkaError: The cluster refuses the request with an error that is not retriable.
-    """
+    """Return a producer id from any broker; raise only errors that are not retriable."""
     from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 
     request = InitProducerIdRequest(
@@ -43,7 +39,7 @@ async def request_producer_id(
     )
     while True:
         try:
-            response = await client.request(request, to=AnyBroker())
+            response = await services.request(request, to=AnyBroker())
             raise_for(response.error_code)
         except RetriableError as error:
             logger.debug("no producer id yet: %s", error)

@@ -28,17 +28,13 @@ MIN_PRUNE_SIZE: Final = 256
 
 
 class ReadyPartitions:
-    """Tracks ready partitions, back-offs, linger times and delivery deadlines of one producer.
-
-    Attributes:
-        required_transaction: Number of the transaction that a partition must be added to before its
-            batches are sent, 0 if none.
-        partitions_to_add: Partitions with a batch that is due except for that.
-    """
+    """Tracks ready partitions, back-offs, linger times and delivery deadlines of one producer."""
 
     def __init__(self) -> None:
-        self.required_transaction = 0
-        self.partitions_to_add: dict[PartitionQueue, None] = {}
+        self._transaction_count = 0
+        self._required_transaction = 0  # 0: partitions need not be added
+        self._partitions_to_add: dict[PartitionQueue, None] = {}
+        self._partitions_in_add: set[PartitionQueue] = set()
         self._ready: dict[int, OrderedDict[PartitionQueue, None]] = {}
         self._piggyback_queues: dict[int, dict[PartitionQueue, None]] = {}
         self._lingering: list[tuple[float, int, ProducerBatch]] = []
@@ -56,7 +52,7 @@ class ReadyPartitions:
     @property
     def has_work(self) -> bool:
         """True if a run of the send loop would find batches to send or a new time to run again."""
-        return bool(self.partitions_to_add or self._backoffs) or any(self._ready.values())
+        return bool(self._partitions_to_add or self._backoffs) or any(self._ready.values())
 
     def has_ready(self, node: int) -> bool:
         """Return True if a broker may have ready partitions."""
@@ -116,7 +112,7 @@ class ReadyPartitions:
         """Return True if a partition's next batch may be sent to its leader now.
 
         If only the back-off prevents it, set the timer for its end; if the partition must be added
-        to the transaction first, add it to `partitions_to_add`.
+        to the transaction first, note that for `take_partitions_to_add`.
         """
         if queue.leader is None or not queue.is_due(now):
             return False
@@ -125,8 +121,9 @@ class ReadyPartitions:
         if queue.not_before > now:
             self._set_timer(queue)
             return False
-        if self.required_transaction and queue.added_to_transaction != self.required_transaction:
-            self.partitions_to_add[queue] = None
+        if self._required_transaction and queue.added_to_transaction != self._required_transaction:
+            if queue not in self._partitions_in_add:
+                self._partitions_to_add[queue] = None
             return False
         return True
 
@@ -135,6 +132,42 @@ class ReadyPartitions:
             queue.timer = queue.not_before
             self._tie_breaker += 1
             heapq.heappush(self._backoffs, (queue.timer, self._tie_breaker, queue))
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    def begin_transaction(self, *, must_add_partitions: bool) -> None:
+        """Begin a transaction; a partition may have to be added to it before it is sendable."""
+        self._transaction_count += 1
+        self._required_transaction = self._transaction_count if must_add_partitions else 0
+        self._partitions_to_add = {}
+        self._partitions_in_add = set()
+
+    def end_transaction(self) -> None:
+        """Require no partitions to be added."""
+        self._required_transaction = 0
+        self._partitions_to_add = {}
+        self._partitions_in_add = set()
+
+    def take_partitions_to_add(self) -> list[PartitionQueue]:
+        """Return the partitions that must be added and have batches.
+
+        Each is returned once, until `mark_added` or `mark_not_added`.
+        """
+        noted, self._partitions_to_add = self._partitions_to_add, {}
+        # The batches of some may have failed meanwhile.
+        queues = [queue for queue in noted if queue.queued or queue.open_batch is not None]
+        self._partitions_in_add.update(queues)
+        return queues
+
+    def mark_not_added(self, queue: PartitionQueue) -> None:
+        """Let a partition be added again that could not be added."""
+        self._partitions_in_add.discard(queue)
+
+    def mark_added(self, queue: PartitionQueue, now: float) -> None:
+        """Make a partition ready that was added to the transaction."""
+        self._partitions_in_add.discard(queue)
+        queue.added_to_transaction = self._required_transaction
+        self.add_if_ready(queue, now)
 
     # -- time -------------------------------------------------------------------------------------
 

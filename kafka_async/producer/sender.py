@@ -15,19 +15,16 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.backoff import delay_after
+from kafka_async.backoff import Backoff
 from kafka_async.clock import time_function
 from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.config import seconds
-from kafka_async.errors import (
-    KafkaError,
-    UnknownServerError,
-)
-from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed
+from kafka_async.errors import KafkaError, UnknownServerError
+from kafka_async.fairness import MAX_BYTES_PER_ITERATION
 from kafka_async.producer.accumulator import MAX_BATCHES_PER_REQUEST
 from kafka_async.producer.batch_compressor import BatchCompressor
 from kafka_async.producer.partition_queue import BatchState
-from kafka_async.producer.produce_errors import MAYBE_WRITTEN_ERRORS, ProduceErrorAction, action_for
+from kafka_async.producer.produce_errors import ProduceErrorAction, action_for
 from kafka_async.producer.produce_requests import (
     ProduceCall,
     ProduceRequests,
@@ -36,27 +33,24 @@ from kafka_async.producer.produce_requests import (
     responses_by_partition,
 )
 from kafka_async.producer.producer_id import request_producer_id
-from kafka_async.producer.statistics import Counters
 from kafka_async.producer.topic_metadata import TopicMetadataUpdater
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kafka_async.cluster.broker_connection import BrokerConnection
-    from kafka_async.cluster.client import Client
+    from kafka_async.cluster.services import ClientServices
     from kafka_async.config import ProducerConfig
     from kafka_async.producer.accumulator import Accumulator
-    from kafka_async.producer.partition_queue import PartitionQueue, ProducerBatch
+    from kafka_async.producer.partition_queue import ProducerBatch
+    from kafka_async.producer.statistics import ProducerMetrics
     from kafka_async.protocol.messages.produce import ProduceResponse
     from kafka_async.supervisor import Supervisor
-    from kafka_async.types import TopicPartition
 
 __all__ = ["Sender"]
 
 logger = logging.getLogger("kafka_async.producer")
 
-MAX_BYTES_PER_ITERATION: Final = 8 * 1024 * 1024
-"""Bytes sent to one broker per event loop iteration; their CRC takes about 0.4 ms."""
 MIN_TIMER_DELAY: Final = 0.001
 """Seconds. uvloop's timers have millisecond resolution and fire early below it."""
 
@@ -72,17 +66,12 @@ class BrokerState:
 
 
 class Sender:
-    """Drains ready batches, sends produce requests and completes batches from the responses.
+    """Drains ready batches, sends produce requests and reports the outcome of each batch.
 
     One per producer; runs in the producer's event loop.
 
     Attributes:
-        counters: Counts for `Producer.statistics`.
-        add_partitions_to_txn: Called with partitions that must be added to the transaction first.
-        requests: Builds produce requests.
-        abort_error: While it is set, a batch that would be retried fails with it.
         in_flight: Number of requests without a response.
-        last_error: Error of the last batch, connection attempt or producer id request that failed.
         run_count: Number of runs of the send loop.
         saturated: The last run sent a broker MAX_BYTES_PER_ITERATION, so other callbacks of the
             iteration should do little. The limit of batches per request does not set it.
@@ -94,25 +83,20 @@ class Sender:
     def __init__(
         self,
         config: ProducerConfig,
-        client: Client,
+        services: ClientServices,
         accumulator: Accumulator,
+        metrics: ProducerMetrics,
         supervisor: Supervisor,
         rng: random.Random,
     ) -> None:
-        self.counters = Counters()
-        self.add_partitions_to_txn: Callable[[list[PartitionQueue]], None] | None = None
-        self.requests = ProduceRequests(config)
-        self.abort_error: Exception | None = None
         self.in_flight = 0
-        self.last_error: Exception | None = None
         self.run_count = 0
         self.saturated = False
         self._config = config
-        self._client = client
+        self._services = services
         self._accumulator = accumulator
-        self._incomplete = accumulator.incomplete
-        self._incomplete.on_failure = self._on_batch_failed
-        self._sequencer = accumulator.sequencer
+        self._metrics = metrics
+        self._requests = ProduceRequests(config)
         self._supervisor = supervisor
         self._rng = rng
         self._loop = supervisor.loop
@@ -128,12 +112,15 @@ class Sender:
         self._context = contextvars.Context()
         self._requesting_producer_id = False
         self._request_timeout = seconds(config.request_timeout_ms)
+        self._backoff = Backoff(
+            seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms), rng=rng
+        )
         accumulator.set_wakeup(self.wakeup)
         self._compressor = BatchCompressor(
-            config, accumulator, supervisor, now=self.now, wakeup=self.wakeup, fail=self._fail
+            config, accumulator, supervisor, now=self.now, wakeup=self.wakeup
         )
         self._topic_metadata = TopicMetadataUpdater(
-            client,
+            services,
             accumulator,
             supervisor,
             config.max_block_ms,
@@ -148,18 +135,6 @@ class Sender:
             self._wakeup_scheduled = True
             self._loop.call_soon(self._run_once, context=self._context)
 
-    async def flush(self) -> None:
-        """Wait until everything appended so far is acknowledged or has failed."""
-        self._accumulator.flushes_in_progress += 1
-        self.wakeup()
-        try:
-            for number, outcome in enumerate(self._incomplete.outcomes, 1):
-                await outcome.wait_completed()
-                if number % 1_000 == 0:  # completed outcomes do not suspend this task
-                    await asyncio.sleep(0)
-        finally:
-            self._accumulator.flushes_in_progress -= 1
-
     def stop_sending(self) -> None:
         """Send no more batches; responses to those in flight are still handled."""
         self._stopped_sending = True
@@ -173,9 +148,9 @@ class Sender:
             if self._timer is not None:
                 self._timer.cancel()
 
-    def close(self) -> list[BrokerConnection]:
+    def release_connections(self) -> list[BrokerConnection]:
         """Stop tracking topics, and return the connections for the caller to close."""
-        self._topic_metadata.close()
+        self._topic_metadata.untrack_topics()
         return [broker.connection for broker in self._brokers.values()]
 
     # -- send loop --------------------------------------------------------------------------------
@@ -223,12 +198,8 @@ class Sender:
         if accumulator.tick(now):
             self.wakeup()  # more is due
         self._compressor.run()
-        ready_partitions = accumulator.ready_partitions
-        if ready_partitions.partitions_to_add and self.add_partitions_to_txn is not None:
-            queues, ready_partitions.partitions_to_add = ready_partitions.partitions_to_add, {}
-            self.add_partitions_to_txn(list(queues))
-        nodes = ready_partitions.nodes()
-        if nodes and not self._sequencer.ready:
+        nodes = accumulator.ready_nodes()
+        if nodes and accumulator.needs_producer_id:
             self._request_producer_id()
             return
         for node in nodes:
@@ -243,13 +214,12 @@ class Sender:
     def _send_ready_batches(self, node: int, now: float) -> bool:
         """Send a broker its ready batches, until a limit of requests, batches or bytes is reached.
 
-        Returns:
-            True if a byte or batch limit was reached and more batches may be ready.
+        True is returned if a byte or batch limit was reached and more batches may be ready.
         """
         broker = self._brokers.get(node)
         if broker is None:
             broker = self._brokers[node] = BrokerState(
-                self._client.connection(node, ConnectionKind.PRODUCE, self)
+                self._services.brokers.connection(node, ConnectionKind.PRODUCE, self)
             )
         if broker.connecting:
             return False
@@ -260,10 +230,10 @@ class Sender:
         if broker.connection.muted_until > now:
             self._next_run_at = min(self._next_run_at, broker.connection.muted_until)
             return False
-        ready_partitions, left = self._accumulator.ready_partitions, MAX_BYTES_PER_ITERATION
+        accumulator, left = self._accumulator, MAX_BYTES_PER_ITERATION
         max_in_flight = self._config.max_in_flight_requests_per_connection
-        while broker.in_flight < max_in_flight and ready_partitions.has_ready(node):
-            batches = self._accumulator.drain(node, self.requests.room, now)
+        while broker.in_flight < max_in_flight:
+            batches = accumulator.drain(node, self._requests.room, now)
             if batches:
                 self._send_request(broker, batches, now)
             if len(batches) in (0, MAX_BATCHES_PER_REQUEST):
@@ -272,24 +242,32 @@ class Sender:
             if left <= 0:
                 self.saturated = True
                 return True
+            if not accumulator.has_ready(node):
+                break
         return False
 
     async def _connect(self, broker: BrokerState) -> None:
+        node = broker.connection.node_id
         try:
             await broker.connection.connect(
                 seconds(self._config.socket_connection_setup_timeout_ms)
             )
         except KafkaError as error:
-            logger.debug("broker %d: %s", broker.connection.node_id, error)
-            self._accumulator.connection_errors[broker.connection.node_id] = self.last_error = error
-            self._client.request_metadata_update()
+            logger.debug("broker %d: %s", node, error)
+            self._accumulator.note_connected(node, error)
+            self._metrics.note_error(error)
+            ended = self._services.lifetime.ended
+            if ended is not None:  # the client was stopped: no later attempt can succeed
+                self._accumulator.fail_all(ended, self.now())
+                return
+            self._services.metadata.request_update()
             await asyncio.sleep(
                 self._delay(broker.failures, floor=self._config.reconnect_backoff_ms)
             )
             broker.failures += 1
         else:
             broker.failures = 0
-            self._accumulator.connection_errors.pop(broker.connection.node_id, None)
+            self._accumulator.note_connected(node)
         finally:
             broker.connecting = False
         self.wakeup()
@@ -299,16 +277,19 @@ class Sender:
     ) -> None:
         broker.in_flight += 1
         self.in_flight += 1
-        self.counters.requests += 1
+        self._metrics.add_request()
         try:
-            call = self.requests.build(
-                batches, broker.connection, self._topic_metadata.metadata.topic_id
+            call = self._requests.build(
+                batches,
+                broker.connection,
+                self._topic_metadata.metadata.topic_id,
+                transactions_v2=self._accumulator.transactions_v2,
             )
             broker.connection.submit_with_callback(
                 call.request,
                 partial(self._on_response, broker, batches, call),
                 timeout=self._request_timeout,
-                expect_response=self.requests.acks != 0,
+                expect_response=self._requests.acks != 0,
                 version=call.version,
             )
         except KafkaError as error:
@@ -316,8 +297,7 @@ class Sender:
             self.in_flight -= 1
             self._on_no_response(batches, error, now)
             return
-        if self._client.hooks.active:
-            self._emit_batch_closed(batches)
+        self._metrics.sent(batches)
 
     def _on_response(
         self,
@@ -334,15 +314,15 @@ class Sender:
         try:
             if isinstance(response, KafkaError):
                 self._on_no_response(batches, response, now)
-            elif self.requests.acks == 0:
+            elif self._requests.acks == 0:
                 for batch in batches:
-                    self._acknowledge(batch, -1, -1, now)
+                    self._accumulator.acknowledge(batch, -1, -1, now)
             else:
                 self._handle_response(batches, call, response, now)
         except Exception as error:  # noqa: BLE001  # stops the producer
             if not self._finished.done():
                 self._finished.set_exception(error)
-        if self._accumulator.ready_partitions.has_work:
+        if self._accumulator.has_work:
             self.wakeup()
 
     def _handle_response(
@@ -352,21 +332,21 @@ class Sender:
         response: ProduceResponse,
         now: float,
     ) -> None:
-        self.counters.throttled(response.throttle_time_ms)
+        self._metrics.add_response(response.throttle_time_ms)
         responses = responses_by_partition(response, call.names)
         if response.node_endpoints:
-            self._client.update_leaders(leader_hints(response, responses))
+            self._services.metadata.update_leaders(leader_hints(response, responses))
         for batch in batches:
-            row = responses.get(batch.queue.partition)
+            row = responses.get(batch.partition)
             if row is None:
                 missing = UnknownServerError("the broker's response lacks the partition")
                 self._handle_error(batch, missing, now)
             elif row.error_code:
                 self._handle_error(batch, error_for_batch(batch, row), now)
             else:
-                self._acknowledge(batch, row.base_offset, row.log_append_time_ms, now)
+                self._accumulator.acknowledge(batch, row.base_offset, row.log_append_time_ms, now)
 
-    # -- outcomes ---------------------------------------------------------------------------------
+    # -- errors ---------------------------------------------------------------------------------
 
     def _on_no_response(
         self, batches: Sequence[ProducerBatch], error: Exception, now: float
@@ -377,81 +357,21 @@ class Sender:
 
     def _handle_error(self, batch: ProducerBatch, error: Exception, now: float) -> None:
         """Take the action that `produce_errors` defines for an error of a batch."""
-        self.last_error = error
-        action = action_for(error)
-        batch.maybe_written = batch.maybe_written or isinstance(error, MAYBE_WRITTEN_ERRORS)
+        accumulator, action = self._accumulator, action_for(error)
+        self._metrics.note_error(error)
+        not_before = now + self._delay(batch.attempts - 1)
         if action is ProduceErrorAction.RESTART_SEQUENCE:
-            self._on_out_of_order_sequence(batch, error, now)
+            accumulator.restart_sequence(batch, error, not_before, now)
         elif action is ProduceErrorAction.ACKNOWLEDGE:
-            self._acknowledge(batch, -1, -1, now)
-        elif action is ProduceErrorAction.SPLIT and batch.count > 1 and not batch.maybe_written:
-            self.counters.splits += 1
-            self._incomplete.split(batch, now)
+            accumulator.acknowledge(batch, -1, -1, now)
+        elif action is ProduceErrorAction.SPLIT and batch.splittable:
+            accumulator.split(batch, now)
         elif action in (ProduceErrorAction.RETRY, ProduceErrorAction.REFRESH_AND_RETRY):
             if action is ProduceErrorAction.REFRESH_AND_RETRY:
-                self._client.request_metadata_update()
-            self._retry(batch, error, now)
+                self._services.metadata.request_update()
+            accumulator.retry(batch, error, not_before, now)
         else:
-            self._fail(batch, error, now)
-
-    def _retry(self, batch: ProducerBatch, error: Exception, now: float) -> None:
-        batch.error = error
-        if self.abort_error is not None:
-            self._fail(batch, self.abort_error, now, report=False)
-        elif now >= batch.deadline:
-            self._fail(batch, self._accumulator.timeout_error(batch), now)
-        else:
-            self.counters.retries += batch.count
-            logger.debug("%s: retry after attempt %d: %s", batch, batch.attempts, error)
-            self._incomplete.retry(batch, error, now + self._delay(batch.attempts - 1), now)
-
-    def _on_out_of_order_sequence(self, batch: ProducerBatch, error: Exception, now: float) -> None:
-        """Handle OUT_OF_ORDER_SEQUENCE_NUMBER and UNKNOWN_PRODUCER_ID (KIP-360).
-
-        Only the oldest unacknowledged batch proves a gap: a later one may have overtaken a retry
-        and is retried. For the oldest, a transactional producer fails the batch; an idempotent one
-        bumps the epoch and restarts the partition's sequence.
-        """
-        if not batch.queue.is_oldest(batch):
-            self._retry(batch, error, now)
-        elif self._config.transactional_id is not None or now >= batch.deadline:
-            self._fail(batch, error, now)
-        else:
-            logger.info(
-                "%s: sequence broken, the epoch is bumped: %s", batch.queue.partition, error
-            )
-            self.counters.retries += batch.count
-            self._incomplete.restart_sequence(batch, error, now)
-
-    def _acknowledge(
-        self, batch: ProducerBatch, base_offset: int, append_time: int, now: float
-    ) -> None:
-        self.counters.records += batch.count
-        self.counters.batches += 1
-        self.counters.bytes += batch.wire_size
-        if self._client.hooks.active:
-            event = BatchAcknowledged(
-                self._config.client_id,
-                batch.queue.partition,
-                batch.count,
-                base_offset,
-                now - batch.closed_at,
-            )
-            self._client.hooks.emit(event)
-        self._incomplete.acknowledge(batch, base_offset, append_time, now)
-
-    def _fail(
-        self, batch: ProducerBatch, error: Exception, now: float, *, report: bool = True
-    ) -> None:
-        logger.debug("%s failed: %s", batch, error)
-        self._incomplete.fail(batch, error, now, report=report)
-
-    def _on_batch_failed(self, partition: TopicPartition, records: int, error: Exception) -> None:
-        self.counters.errors += records
-        self.last_error = error
-        if self._client.hooks.active:
-            event = BatchFailed(self._config.client_id, partition, records, error)
-            self._client.hooks.emit(event)
+            accumulator.fail(batch, error, now)
 
     # -- producer id ------------------------------------------------------------------------------
 
@@ -463,32 +383,17 @@ class Sender:
     async def _get_producer_id(self) -> None:
         """Obtain a producer id; fail all batches if that is impossible."""
         try:
-            self._sequencer.set_id_and_epoch(
-                await request_producer_id(self._config, self._client, self._rng)
+            self._accumulator.set_id_and_epoch(
+                await request_producer_id(self._config, self._services, self._rng)
             )
         except KafkaError as error:
             logger.warning("no producer id: %s", error)
-            self.last_error = error
-            self._incomplete.fail_all(error, self.now())
+            self._metrics.note_error(error)
+            self._accumulator.fail_all(error, self.now())
         self._requesting_producer_id = False
         self.wakeup()
 
     # -- helpers ----------------------------------------------------------------------------------
 
     def _delay(self, failures: int, floor: float = 0.0) -> float:
-        config = self._config
-        initial, longest = seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms)
-        delay = delay_after(failures, initial, longest) * self._rng.uniform(0.8, 1.2)
-        return max(delay, seconds(floor))
-
-    def _emit_batch_closed(self, batches: Sequence[ProducerBatch]) -> None:
-        for batch in batches:
-            if batch.attempts == 1:
-                event = BatchClosed(
-                    self._config.client_id,
-                    batch.queue.partition,
-                    batch.count,
-                    batch.reserved_bytes,
-                    batch.wire_size,
-                )
-                self._client.hooks.emit(event)
+        return max(self._backoff.after(failures), seconds(floor))

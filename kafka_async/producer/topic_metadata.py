@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 from kafka_async.cluster.metadata import ClusterMetadata
 from kafka_async.config import seconds
 from kafka_async.errors import KafkaError, RetriableError, UnknownTopicOrPartitionError
+from kafka_async.fairness import MAX_TOPICS_PER_ITERATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafka_async.cluster.client import Client
+    from kafka_async.cluster.services import ClientServices
     from kafka_async.producer.accumulator import Accumulator
     from kafka_async.producer.partition_queue import PartitionQueue, TopicQueue
     from kafka_async.supervisor import Supervisor
@@ -24,8 +25,6 @@ __all__ = ["TopicMetadataUpdater"]
 
 logger = logging.getLogger("kafka_async.producer")
 
-MAX_TOPICS_PER_ITERATION: Final = 32
-"""Topics whose metadata is applied per event loop iteration: half a millisecond."""
 MAX_WAIT_FOR_PARTITION: Final = 5.0
 """Seconds in which a partition that a record names must appear, within max_block_ms.
 
@@ -33,6 +32,8 @@ Added partitions reach the brokers at different times. Java's client waits for a
 """
 WARN_AFTER: Final = 2.0
 """Seconds that records wait for a topic's metadata before a warning is logged."""
+GATHER_INTERVAL: Final = 0.5
+"""Seconds in which late topics are gathered into one warning; thousands may be late at once."""
 
 
 class TopicMetadataUpdater:
@@ -40,14 +41,11 @@ class TopicMetadataUpdater:
 
     `wakeup()` schedules a run of the send loop; `delay(n)` returns the seconds to wait after n
     failures.
-
-    Attributes:
-        metadata: Metadata that was applied last.
     """
 
     def __init__(
         self,
-        client: Client,
+        services: ClientServices,
         accumulator: Accumulator,
         supervisor: Supervisor,
         max_block_ms: float,
@@ -56,7 +54,7 @@ class TopicMetadataUpdater:
         delay: Callable[[int], float],
     ) -> None:
         self.metadata = ClusterMetadata()
-        self._client = client
+        self._services = services
         self._accumulator = accumulator
         self._supervisor = supervisor
         self._max_block = seconds(max_block_ms)
@@ -67,22 +65,24 @@ class TopicMetadataUpdater:
         self._topics_to_update: dict[TopicQueue, bool] = {}
         self._requested: set[TopicQueue] = set()
         self._tracked: set[str] = set()
-        self._unsubscribe = client.on_metadata(self._metadata_changed)
+        self._late_topics: list[TopicQueue] = []
+        self._warning_timer: asyncio.TimerHandle | None = None
+        self._unsubscribe = services.metadata.add_listener(self._metadata_changed)
 
-    def close(self) -> None:
+    def untrack_topics(self) -> None:
         """Stop tracking the topics."""
+        if self._warning_timer is not None:
+            self._warning_timer.cancel()
         self._unsubscribe()
-        self._client.untrack_topics(self._tracked)
+        self._services.metadata.untrack(self._tracked)
         self._tracked = set()
 
     def update(self, now: float) -> None:
         """Apply new metadata, and request what is missing."""
-        stale = self._accumulator.stale_topics
-        if stale:
-            self._topics_to_update.update(dict.fromkeys(stale, True))
-            stale.clear()
+        for topic in self._accumulator.take_stale_topics():
+            self._topics_to_update[topic] = True
         if self._topics_to_update:
-            self._apply_metadata(self._client.metadata, now)
+            self._apply_metadata(self._services.metadata.snapshot, now)
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
         self._apply_metadata(metadata, self._now())
@@ -99,9 +99,8 @@ class TopicMetadataUpdater:
         without_partition: list[TopicQueue] = []
         for topic in list(islice(self._topics_to_update, MAX_TOPICS_PER_ITERATION)):
             needed = self._topics_to_update.pop(topic)
-            if metadata.topic(topic.name) is None:
-                topic.error = metadata.error(topic.name) or topic.error
-            self._accumulator.update_leaders(topic.name, metadata.leaders(topic.name), now)
+            error = metadata.error(topic.name) if metadata.topic(topic.name) is None else None
+            self._accumulator.update_leaders(topic.name, metadata.leaders(topic.name), now, error)
             if topic in self._requested:
                 continue
             if topic.awaits_metadata or (needed and not topic.partition_count):
@@ -125,16 +124,16 @@ class TopicMetadataUpdater:
         try:
             while topics:
                 try:
-                    self._client.track_topics(names - self._tracked)
+                    self._services.metadata.track(names - self._tracked)
                     self._tracked |= names
-                    await self._client.metadata_for(
+                    await self._services.metadata.wait_for_topics(
                         [topic.name for topic in topics],
                         timeout=timeout,
                         allow_auto_create=True,
                     )
                 except RetriableError as error:
                     for topic in _affected_topics(topics, error):
-                        topic.error = error
+                        topic.note_error(error)
                     if timeout < self._max_block:
                         timeout = self._max_block
                         self._warn(topics, error)
@@ -142,7 +141,7 @@ class TopicMetadataUpdater:
                 except KafkaError as error:
                     failed = _affected_topics(topics, error)
                     for topic in failed:
-                        self._accumulator.incomplete.fail_topic(topic, error, self._now())
+                        self._accumulator.fail_topic(topic, error, self._now())
                 else:
                     break
                 topics = self._still_waiting(topics)
@@ -153,15 +152,25 @@ class TopicMetadataUpdater:
         self._wakeup()
 
     def _warn(self, topics: Sequence[TopicQueue], error: KafkaError) -> None:
-        names = ", ".join([topic.name for topic in topics[:5]])
-        more = f" and {len(topics) - 5} more" if len(topics) > 5 else ""
-        logger.warning(
-            "records wait for the metadata of topic %s%s and fail after max_block_ms (%g s): %s",
-            names,
-            more,
-            self._max_block,
-            error,
-        )
+        """Log these topics, together with others that are late at about the same time."""
+        self._late_topics += topics
+        if self._warning_timer is None:
+            loop = asyncio.get_running_loop()
+            self._warning_timer = loop.call_later(GATHER_INTERVAL, self._log_late_topics, error)
+
+    def _log_late_topics(self, error: KafkaError) -> None:
+        self._warning_timer = None
+        waiting = [topic.name for topic in self._late_topics if topic.awaits_metadata]
+        self._late_topics = []
+        if waiting:
+            logger.warning(
+                "records wait for the metadata of these topics (%d): %s; they fail after "
+                "max_block_ms (%g s): %s",
+                len(waiting),
+                ", ".join([*waiting[:5], "..."] if len(waiting) > 5 else waiting),
+                self._max_block,
+                error,
+            )
 
     async def _wait_for_partitions(self, topics: Sequence[TopicQueue]) -> None:
         """Wait for the partitions that records name, and fail the records if they do not appear.
@@ -173,7 +182,7 @@ class TopicMetadataUpdater:
         attempts = 0
         try:
             while True:
-                metadata = await self._client.refresh_metadata(
+                metadata = await self._services.metadata.refresh(
                     topics=names, tracked=False, timeout=self._max_block
                 )
                 if not self._fail_missing_partitions(topics, metadata, since):
@@ -209,7 +218,7 @@ class TopicMetadataUpdater:
                     waiting = True
                     continue
                 error = _missing_partition_error(topic.name, number, int(count), timeout)
-                self._accumulator.incomplete.fail_unsent(queue, error, now)
+                self._accumulator.fail_unsent(queue, error, now)
                 del since[queue]
         return waiting
 
@@ -224,7 +233,7 @@ class TopicMetadataUpdater:
 def _missing_partition_error(topic: str, partition: int, count: int, timeout: float) -> KafkaError:
     """Return the error for a partition that metadata still lacks after `timeout` seconds."""
     return UnknownTopicOrPartitionError(
-        f"the topic has {count} partitions, 0 to {count - 1}, and got no more within "
+        f"the topic has the partitions 0 to {count - 1}, and got no more within "
         f"{timeout:g} s: name one of those, or add partitions",
         topic=topic,
         partition=partition,

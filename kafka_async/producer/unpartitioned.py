@@ -11,79 +11,40 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from kafka_async.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
-from kafka_async.kernel import Delivery
-from kafka_async.producer.buffer_pool import MEMORY_OVERHEAD, BufferShortage
-from kafka_async.producer.outcome import UnpartitionedRecord
 
 if TYPE_CHECKING:
-    from kafka_async.producer.buffer_pool import BufferPool
-    from kafka_async.producer.incomplete_batches import IncompleteBatches
-    from kafka_async.producer.outcome import FutureFactory
+    from collections.abc import Iterator
+
+    from kafka_async.producer.outcome import UnpartitionedRecord
     from kafka_async.producer.partition_queue import TopicQueue
-    from kafka_async.types import Headers
 
 __all__ = ["UnpartitionedRecords", "missing_topic_error"]
 
 
 class UnpartitionedRecords:
-    """Keeps the unpartitioned records of all topics for up to `max_block` seconds."""
+    """Watches the time of unpartitioned records, `max_block` seconds."""
 
-    def __init__(
-        self,
-        buffer_pool: BufferPool,
-        incomplete: IncompleteBatches,
-        new_future: FutureFactory,
-        max_block: float,
-    ) -> None:
+    def __init__(self, max_block: float) -> None:
         self.max_block = max_block
-        self._buffer_pool = buffer_pool
-        self._incomplete = incomplete
-        self._new_future = new_future
         # Each topic once, while it has records.
         self._deadlines: list[tuple[float, int, TopicQueue]] = []
         self._tie_breaker = 0
 
-    def append(
-        self,
-        topic: TopicQueue,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        timestamp: int,
-        size: int,
-        now: float,
-        *,
-        overtake: bool,
-    ) -> Delivery | BufferShortage:
-        """Append a record; if there is no memory, return a BufferShortage and change nothing."""
-        if not self._buffer_pool.reserve(size + MEMORY_OVERHEAD, topic, overtake=overtake):
-            return BufferShortage(size + MEMORY_OVERHEAD, topic)
-        record = UnpartitionedRecord(
-            topic.name,
-            key,
-            value,
-            tuple(headers),
-            timestamp,
-            size=size,
-            created=now,
-            new_future=self._new_future,
-        )
+    def add(self, topic: TopicQueue, record: UnpartitionedRecord) -> None:
+        """Add a record to its topic."""
         first = topic.unpartitioned is None
         topic.add_unpartitioned(record)
         if first:
             self.track_deadline(topic)
-        self._incomplete.add_record(record, topic)
-        return Delivery(record, 0, timestamp)
 
-    def expire(self, now: float, limit: int) -> None:
-        """Fail up to `limit` records whose time is over."""
-        while self._deadlines and self._deadlines[0][0] <= now and limit > 0:
-            topic = heapq.heappop(self._deadlines)[2]
-            while self._is_waiting(topic) and self._deadline(topic) <= now and limit > 0:
-                self._incomplete.fail_record(
-                    topic, missing_topic_error(topic, None, self.max_block)
-                )
-                limit -= 1
+    def expired(self, now: float) -> Iterator[TopicQueue]:
+        """Yield a topic for each record whose time is over; the caller removes the record."""
+        while self._deadlines and self._deadlines[0][0] <= now:
+            topic = self._deadlines[0][2]
+            if self._is_waiting(topic) and self._deadline(topic) <= now:
+                yield topic
+                continue
+            heapq.heappop(self._deadlines)
             if self._is_waiting(topic):
                 self.track_deadline(topic)
 

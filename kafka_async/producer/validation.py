@@ -40,19 +40,15 @@ def check_record(topic: object, key: object, value: object, headers: Any) -> Non
         return
     kind = cast("type[object]", type(headers))
     if issubclass(kind, Mapping) or not hasattr(kind, "__iter__"):
-        raise TypeError(f"headers must be (str, bytes or None) pairs, not {kind.__name__}")
+        raise TypeError(f"headers must be a list of (str, bytes or None), not {kind.__name__}")
     for header in headers:
         _check_header(header)
 
 
 def check_timestamp(timestamp: int) -> int:
-    """Return the milliseconds as an int.
+    """Return the milliseconds as an int; raise TypeError or ValueError if a batch cannot hold them.
 
     Batches check timestamps too, but an unpartitioned record is in none yet.
-
-    Raises:
-        TypeError: It is no whole number.
-        ValueError: A batch cannot hold it.
     """
     try:
         number = operator.index(timestamp)

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Never, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, NoReturn
 
 from typing_extensions import TypeVar
 
 from kafka_async.arguments import instance_of, iterable, topic_partition
-from kafka_async.clock import time_function
-from kafka_async.config import seconds
 from kafka_async.errors import (
     BufferFullError,
     IllegalStateError,
@@ -25,9 +23,10 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     SerializationError,
 )
+from kafka_async.fairness import MAX_RECORDS_PER_CLOCK_CHECK, YIELD_INTERVAL
 from kafka_async.foreign_names import unknown_keyword
 from kafka_async.kernel import RecordAppender
-from kafka_async.producer.accumulator import BufferShortage
+from kafka_async.producer.buffer_pool import BufferShortage
 from kafka_async.producer.validation import (
     PROBABLE_SECONDS,
     check_partition,
@@ -37,77 +36,23 @@ from kafka_async.producer.validation import (
     with_location,
 )
 from kafka_async.records.batch import RecordBatch
-from kafka_async.serde.functions import serializer
 from kafka_async.types import ProducerRecord, check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kafka_async.clock import Clock
-    from kafka_async.config import ProducerConfig
     from kafka_async.kernel import Delivery
-    from kafka_async.producer.accumulator import Accumulator
-    from kafka_async.producer.sender import Sender
-    from kafka_async.serde.functions import Serialize
-    from kafka_async.supervisor import Supervisor
+    from kafka_async.producer.runtime import ProducerRuntime
     from kafka_async.types import Headers, RecordMetadata, TopicPartition
 
-__all__ = ["ProducerRuntime", "RecordWriter", "Serializers"]
+__all__ = ["RecordWriter"]
 
 logger = logging.getLogger("kafka_async.producer")
 
 K = TypeVar("K", default=bytes)
 V = TypeVar("V", default=bytes)
 
-YIELD_INTERVAL: Final = 0.001
-"""Seconds after which a caller that enqueues in a loop yields to the event loop once."""
-MAX_RECORDS_PER_CLOCK_CHECK: Final = 1_000
-"""Records appended without checking the clock."""
 IN_THE_PAST: Final = float("-inf")
-
-
-class Serializers(NamedTuple):
-    """The producer's serializers, as functions of three arguments."""
-
-    key: Serialize | None
-    value: Serialize | None
-
-    @classmethod
-    def from_config(cls, config: ProducerConfig) -> Serializers:
-        """Return the serializers of a configuration.
-
-        Raises:
-            InvalidConfigurationError: One of them has no known form.
-        """
-        return cls(
-            serializer("key_serializer", config.key_serializer),
-            serializer("value_serializer", config.value_serializer),
-        )
-
-
-class ProducerRuntime:
-    """The parts of a started producer that its appending calls use."""
-
-    def __init__(
-        self,
-        config: ProducerConfig,
-        serializers: Serializers,
-        accumulator: Accumulator,
-        sender: Sender,
-        supervisor: Supervisor,
-        clock: Clock,
-    ) -> None:
-        self.config = config
-        self.serializers = serializers
-        self.accumulator = accumulator
-        self.sender = sender
-        self.supervisor = supervisor
-        self.clock = clock
-        self.now = time_function(supervisor.loop)
-        self.supports_fast_path = (
-            serializers.key is None and serializers.value is None and config.partitioner is None
-        )
-        self.max_block = seconds(config.max_block_ms)
 
 
 class RecordWriter(RecordAppender[K, V], Generic[K, V]):
@@ -149,7 +94,6 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                 changes after about batch_size bytes (KIP-794).
             timestamp: Milliseconds since the epoch; by default the client's clock.
             headers: Pairs of a name and a value, which is bytes or None.
-            **unknown: Not accepted; the error names the right keyword.
 
         Raises:
             KafkaError: What `enqueue` raises, or the error with which the record failed.
@@ -169,7 +113,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         partition: int | None = None,
         **unknown: Never,
     ) -> list[Delivery]:
-        """Append many records without waiting for acknowledgements; return a handle for each.
+        """Append many records without waiting for acknowledgements, and return their handles.
 
         If it raises, the records before the bad one are appended.
 
@@ -178,7 +122,6 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             values: The values; see `send`.
             keys: One key per value, or None.
             partition: The partition of all records; by default chosen as by `send`.
-            **unknown: Not accepted; the error names the right keyword.
 
         Raises:
             ValueError: There are not as many keys as values.
@@ -216,7 +159,6 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
 
         Args:
             records: The records.
-            **unknown: Not accepted; the error names the right keyword.
 
         Raises:
             KafkaError: What `enqueue` raises, with the index of the record in its message.
@@ -253,7 +195,6 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         Args:
             partition: Topic and partition.
             batch: The batch.
-            **unknown: Not accepted; the error names the right keyword.
 
         Returns:
             The handle of its first record.
@@ -294,7 +235,8 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             delivery = await self._append(runtime, runtime.accumulator.append, arguments)
         except KafkaError as error:
             self._raise(error)
-        self._add_topic(topic, runtime.accumulator.topics[topic].open_batches)
+        if self._batches(topic) is None:
+            self._add_topic(topic, runtime.accumulator.open_batches(topic))
         return delivery
 
     def _enqueue_nowait(
@@ -320,9 +262,10 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                 )
         except KafkaError as error:
             self._raise(error)
-        self._add_topic(topic, runtime.accumulator.topics[topic].open_batches)
+        if self._batches(topic) is None:
+            self._add_topic(topic, runtime.accumulator.open_batches(topic))
         if runtime.supports_fast_path:
-            self._default_timestamp = int(runtime.clock.wall() * 1000)
+            self._default_timestamp = int(runtime.wall() * 1000)
             self._nowait_until = now + YIELD_INTERVAL
         return result
 
@@ -378,7 +321,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         append: Callable[..., Delivery | BufferShortage],
         arguments: tuple[Any, ...],
     ) -> Delivery:
-        buffer_pool = runtime.accumulator.buffer_pool
+        buffer_pool = runtime.buffer_pool
         loop = runtime.supervisor.loop
         deadline = loop.time() + runtime.max_block
         while True:
@@ -416,7 +359,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             return []  # enqueue raises an error that says why
 
     def _buffer_timeout_error(self, runtime: ProducerRuntime) -> KafkaError:
-        buffer_pool = runtime.accumulator.buffer_pool
+        buffer_pool = runtime.buffer_pool
         return KafkaTimeoutError(
             f"no room in buffer_memory within max_block_ms ({runtime.max_block:g} s): "
             f"{buffer_pool.reserved_bytes} of {buffer_pool.total_bytes} bytes are not acknowledged "
@@ -437,7 +380,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
 
     def _start_fast_window(self, runtime: ProducerRuntime) -> None:
         now = self._now()
-        self._default_timestamp = int(runtime.clock.wall() * 1000)
+        self._default_timestamp = int(runtime.wall() * 1000)
         self._yield_at = now + YIELD_INTERVAL
         self._fast_until = self._yield_at if runtime.supports_fast_path else IN_THE_PAST
         # Each append wakes the sender for the next event loop iteration. If the sender has run
@@ -473,7 +416,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                 self._warn_of_seconds(checked)
             return checked
         assert self._runtime is not None
-        return int(self._runtime.clock.wall() * 1000)
+        return int(self._runtime.wall() * 1000)
 
     def _warn_of_seconds(self, timestamp: int) -> None:
         if not self._warned_of_seconds:

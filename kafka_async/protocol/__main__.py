@@ -13,11 +13,7 @@ USAGE = "usage: python -m kafka_async.protocol MESSAGE VERSION    for example Fe
 
 
 def main(arguments: list[str]) -> int:
-    """Print the source of the encoder and the decoder of one message in one version.
-
-    Returns:
-        The exit status: 2 if the arguments name no message or version, else 0.
-    """
+    """Print the encoder and the decoder of a message in a version; return the exit status."""
     match arguments:
         case [name, version] if version.isdecimal():
             pass

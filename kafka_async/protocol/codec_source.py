@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 class Source(ABC):
     """Generates the source of one function for a message in a version.
 
-    Attributes:
-        name: the name of the function.
-        names: objects that the source refers to, besides those that are available to every codec.
+    `names` are objects that the source refers to, besides those that are available to every codec.
     """
 
     VERB: ClassVar[str]

@@ -78,37 +78,23 @@ _NAMES: Final[dict[str, object]] = {
 
 
 def encoder(message: type[VersionedStruct], version: int) -> Encoder:
-    """Return the function that encodes a message, as a list of buffers.
-
-    Raises:
-        UnsupportedVersionError: the message has no such version.
-    """
-    found = ENCODERS.get((message, version))
-    if found is None:
+    """Return the function that encodes a message, as a list of buffers."""
+    if (message, version) not in ENCODERS:
         if _can_use_layout(message):
             _add_compiled(message, version)
         else:
             ENCODERS[message, version] = plain_encoder(message, version)
-        found = ENCODERS[message, version]
-    return found
+    return ENCODERS[message, version]
 
 
 def decoder(message: type[VersionedStruct], version: int) -> Decoder:
-    """Return the function that decodes the message at a position of a buffer.
-
-    The function returns the message and the position after it.
-
-    Raises:
-        UnsupportedVersionError: the message has no such version.
-    """
-    found = DECODERS.get((message, version))
-    if found is None:
+    """Return the function that decodes a message at a position, and returns the position after."""
+    if (message, version) not in DECODERS:
         if _can_use_layout(message):
             _add_compiled(message, version)
         else:
             DECODERS[message, version] = plain_decoder(message, version)
-        found = DECODERS[message, version]
-    return found
+    return DECODERS[message, version]
 
 
 def plain_encoder(message: type[VersionedStruct], version: int) -> Encoder:
@@ -165,11 +151,7 @@ def _compiled_decoder(layout: Layout, message: type[VersionedStruct], version: i
 
 
 def source_of(message: type[VersionedStruct], version: int) -> str:
-    """Return the Python source of the encoder and the decoder.
-
-    Raises:
-        UnsupportedVersionError: the message has no such version.
-    """
+    """Return the Python source of the encoder and the decoder."""
     _require(message, version)
     return "\n\n".join(writer(message, version).text() for writer in (EncoderSource, DecoderSource))
 

@@ -51,14 +51,7 @@ _LENGTH: Final = Struct(">h")
 
 
 class RequestHeader(NamedTuple):
-    """Header of a request.
-
-    Attributes:
-        api_key: the API, see `api.lookup`.
-        api_version: the version of the request and of its response.
-        correlation_id: the number that the response repeats.
-        client_id: the name of the client, None if it has none.
-    """
+    """Header of a request; the response repeats the correlation id."""
 
     api_key: int
     api_version: int
@@ -69,12 +62,7 @@ class RequestHeader(NamedTuple):
 def request_header_version(key: int, version: int) -> int:
     """Return the header version of the requests of an API version.
 
-    Args:
-        key: the API key.
-        version: the version of the request; an unknown version is treated as a later one.
-
-    Raises:
-        UnsupportedVersionError: there is no such API.
+    An unknown version is treated as a later one. Raises UnsupportedVersionError for an unknown API.
     """
     if key == _CONTROLLED_SHUTDOWN and version == 0:
         return 0
@@ -83,15 +71,7 @@ def request_header_version(key: int, version: int) -> int:
 
 @lru_cache(256)
 def response_header_version(key: int, version: int) -> int:
-    """Return the header version of the responses of an API version.
-
-    Args:
-        key: the API key.
-        version: the version of the response.
-
-    Raises:
-        UnsupportedVersionError: there is no such API.
-    """
+    """Return the header version of responses; raises as `request_header_version`."""
     if key == _API_VERSIONS:
         return 0
     return 1 if api.lookup(key).is_flexible(version) else 0
@@ -103,22 +83,7 @@ def response_header_version(key: int, version: int) -> int:
 def encode_request(
     request: Request[Any], version: int, correlation_id: int, client_id: str | None
 ) -> list[BytesLike]:
-    """Encode a request as a frame, including its size.
-
-    Args:
-        request: the request.
-        version: the version of the request.
-        correlation_id: the number that the response repeats.
-        client_id: the name of the client, None for no name.
-
-    Returns:
-        The frame, as buffers to be written in order.
-
-    Raises:
-        EncodeError: a value does not fit its field; see `Message.encode`.
-        UnsupportedVersionError: the request has no such version, or a field is set that the version
-            does not have.
-    """
+    """Return a request as a frame with its size, in buffers; raises as `Message.encode`."""
     body = request.encode_parts(version)
     key = request.API_KEY
     tail = _request_tail(key, version, client_id)
@@ -128,14 +93,7 @@ def encode_request(
 
 
 def response_correlation_id(buffer: BytesLike) -> int:
-    """Return the correlation id of a response.
-
-    Args:
-        buffer: the frame, without its size.
-
-    Raises:
-        DecodeError: the frame is too short.
-    """
+    """Return the correlation id of a frame without its size; raise DecodeError if it is short."""
     try:
         return _SIZE.unpack_from(buffer)[0]
     except StructError as error:
@@ -145,32 +103,12 @@ def response_correlation_id(buffer: BytesLike) -> int:
 def decode_response(
     buffer: BytesLike, response: type[ResponseT], version: int
 ) -> tuple[int, ResponseT]:
-    """Decode a response frame; return the correlation id and the response.
-
-    Args:
-        buffer: the frame, without its size.
-        response: the class of the response.
-        version: the version of the request.
-
-    Raises:
-        DecodeError: the bytes are not a valid response.
-        UnsupportedVersionError: the response has no such version.
-    """
+    """Return the correlation id and the response of a frame; raise as `decode_response_body`."""
     return response_correlation_id(buffer), decode_response_body(buffer, response, version)
 
 
 def decode_response_body(buffer: BytesLike, response: type[ResponseT], version: int) -> ResponseT:
-    """Decode the response of a frame, ignoring the correlation id.
-
-    Args:
-        buffer: the frame, without its size.
-        response: the class of the response.
-        version: the version of the request.
-
-    Raises:
-        DecodeError: the bytes are not a valid response.
-        UnsupportedVersionError: the response has no such version.
-    """
+    """Decode the response of a frame without its size; raises as `Message.decode`."""
     start = _SIZE.size
     if response_header_version(response.API_KEY, version):
         # Fast path: brokers send no tagged fields in the header, so the section is one zero byte.
@@ -185,18 +123,13 @@ def decode_response_body(buffer: BytesLike, response: type[ResponseT], version: 
 
 
 def decode_request(buffer: BytesLike) -> tuple[RequestHeader, Request[Any]]:
-    """Decode a request frame; return the header and the request.
+    """Return the header and the request of a frame without its size.
 
     Bytes after the end of the request are ignored, as in Kafka's brokers: some versions of
     librdkafka send such bytes.
 
-    Args:
-        buffer: the frame, without its size.
-
-    Raises:
-        DecodeError: the bytes are not a valid request.
-        UnsupportedVersionError: there is no such API, or no such stable version of it.
-            `decode_request_header` still decodes the header, so that a server can respond.
+    Raises DecodeError if they are invalid, and UnsupportedVersionError for an unknown API or
+    version: `decode_request_header` still decodes the header, so that a server can respond.
     """
     header, start = decode_request_header(buffer)
     found = api.lookup(header.api_key)
@@ -209,17 +142,10 @@ def decode_request(buffer: BytesLike) -> tuple[RequestHeader, Request[Any]]:
 
 
 def decode_request_header(buffer: BytesLike) -> tuple[RequestHeader, int]:
-    """Decode the header of a request; return it and the position of the body.
+    """Return the header of a request, and the position of the body in the frame without its size.
 
     An unknown version is treated like a later version of the API, because a broker must be able to
     respond to an ApiVersions request of any later version.
-
-    Args:
-        buffer: the frame, without its size.
-
-    Raises:
-        DecodeError: the bytes are not a valid header.
-        UnsupportedVersionError: there is no such API.
     """
     try:
         key, version, correlation_id = _FIXED.unpack_from(buffer)
@@ -235,21 +161,7 @@ def decode_request_header(buffer: BytesLike) -> tuple[RequestHeader, int]:
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[BytesLike]:
-    """Encode a response as a frame, including its size.
-
-    Args:
-        response: the response.
-        version: the version of the request.
-        correlation_id: the number of the request.
-
-    Returns:
-        The frame, as buffers to be written in order.
-
-    Raises:
-        EncodeError: a value does not fit its field; see `Message.encode`.
-        UnsupportedVersionError: the response has no such version, or a field is set that the
-            version does not have.
-    """
+    """Return a response as a frame with its size, in buffers; raises as `Message.encode`."""
     body = response.encode_parts(version)
     tags = b"\0" if response_header_version(response.API_KEY, version) else b""
     size = _SIZE.size + len(tags) + sum(map(len, body))

@@ -45,12 +45,10 @@ class Row(NamedTuple):
             r (records), a (array) or m (structure).
         element: the type of an array's elements, empty for other fields.
         compact: the length of the field, and of an array's elements, is a varint.
-        nullable: the value may be None.
         ignorable: a version that does not have the field encodes the message even if it is set.
         tag: the number of a tagged field, -1 for an untagged field.
         min_size: the minimum size of an array's element, in bytes.
         cost: the memory of an array's element, in bytes; see `memory_cost.py`.
-        default: the value of a field that is not set.
         new_default: the default is a new structure for each message.
         inner: the layout of a structure, or of an array's elements.
     """

@@ -44,9 +44,6 @@ class Message(VersionedStruct):
     def encode(self, version: int) -> bytes:
         """Encode the message, without a header.
 
-        Args:
-            version: the version to encode.
-
         Raises:
             EncodeError: a value does not fit its field, or is None in a version that does not allow
                 it.
@@ -58,14 +55,7 @@ class Message(VersionedStruct):
     def encode_parts(self, version: int) -> list[BytesLike]:
         """Encode the message as buffers to be written in order, without copying records.
 
-        There can be many small buffers; `coalesce` joins them.
-
-        Args:
-            version: the version to encode.
-
-        Raises:
-            EncodeError: as `encode`.
-            UnsupportedVersionError: as `encode`.
+        There can be many small buffers; `coalesce` joins them. Raises as `encode`.
         """
         kind = type(self)
         encode = compiler.ENCODERS.get((kind, version)) or compiler.encoder(kind, version)
@@ -77,13 +67,9 @@ class Message(VersionedStruct):
 
     @classmethod
     def decode(cls, buffer: BytesLike, version: int) -> Self:
-        """Decode a message.
+        """Decode a message without a header.
 
         Bytes and strings are copied. Records are views of `buffer`, which must not change.
-
-        Args:
-            buffer: the message, without a header.
-            version: the version of the message.
 
         Raises:
             DecodeError: the bytes are not a valid message, or there are bytes after it.
@@ -100,14 +86,7 @@ class Message(VersionedStruct):
     def decode_from(cls, buffer: BytesLike, position: int, version: int) -> tuple[Self, int]:
         """Decode the message at `position`; return it and the position after it.
 
-        Args:
-            buffer: any bytes after the message are ignored.
-            position: the first byte of the message.
-            version: the version of the message.
-
-        Raises:
-            DecodeError: the bytes are not a valid message.
-            UnsupportedVersionError: the message has no such version.
+        Bytes after the message are ignored; otherwise it raises as `decode`.
         """
         decode = compiler.DECODERS.get((cls, version)) or compiler.decoder(cls, version)
         try:

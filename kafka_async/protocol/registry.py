@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, overload
 
 from kafka_async.errors import UnsupportedVersionError
-from kafka_async.protocol.spec import VersionRange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafka_async.protocol.message import Message, Request, Response
+    from kafka_async.protocol.spec import VersionRange
 
 _MESSAGES = "kafka_async.protocol.messages"
 
@@ -30,8 +30,8 @@ class Api:
         versions: the stable versions; empty for an API that Kafka has removed.
         flexible_from: the first version with compact encoding and tagged fields (KIP-482), None if
             there is none.
-        unstable: the version that Kafka has not released, None if there is none. It is negotiated
-            only on request.
+        unstable: the version that Kafka has not released, None if there is none. It is not
+            negotiated.
         listeners: the kinds of server that support the API: "broker", "controller".
     """
 
@@ -63,40 +63,25 @@ class Api:
 
     @property
     def request(self) -> type[Request[Any]]:
-        """Class of the API's requests.
-
-        Raises:
-            UnsupportedVersionError: the API has been removed.
-        """
+        """Class of the API's requests; raises UnsupportedVersionError if Kafka removed the API."""
         return self._message("Request")
 
     @property
     def response(self) -> type[Response]:
-        """Class of the API's responses.
-
-        Raises:
-            UnsupportedVersionError: the API has been removed.
-        """
+        """Class of the API's responses; raises UnsupportedVersionError if Kafka removed the API."""
         return self._message("Response")
 
     def is_flexible(self, version: int) -> bool:
         """Return True if `version` has compact encoding and tagged fields (KIP-482)."""
         return self.flexible_from is not None and version >= self.flexible_from
 
-    def negotiate(self, offered: VersionRange | None, *, unstable: bool = False) -> int:
+    def negotiate(self, offered: VersionRange | None) -> int:
         """Return the highest version that both this package and a broker support.
 
-        Args:
-            offered: the broker's versions of this API, None if it does not support the API.
-            unstable: allow the version that Kafka has not released. Default: False.
-
-        Raises:
-            UnsupportedVersionError: there is no common version; the message has the API and both
-                ranges.
+        `offered` are the broker's versions of this API, None if it does not support the API. Raises
+        UnsupportedVersionError if there is no common version.
         """
         ours = self.versions
-        if unstable and self.unstable is not None:
-            ours = VersionRange(ours.min, self.unstable)
         if offered is None:
             raise UnsupportedVersionError(f"the broker does not offer {self.name} (we know {ours})")
         common = ours.intersection(offered)
@@ -136,12 +121,8 @@ class Registry:
     def lookup(self, key_or_name: int | str) -> Api | type[Message]:
         """Return an API, or the class of a message without an API key.
 
-        Args:
-            key_or_name: for example `18`, `"ApiVersions"`, `"ApiVersionsRequest"` or
-                `"EndTxnMarker"`.
-
-        Raises:
-            UnsupportedVersionError: there is no API or message of that key or name.
+        It takes `18`, `"ApiVersions"`, `"ApiVersionsRequest"` or `"EndTxnMarker"`, and raises
+        UnsupportedVersionError for anything else.
         """
         if isinstance(key_or_name, int):
             api = self._by_key.get(key_or_name)

@@ -69,13 +69,9 @@ def until(version: int) -> VersionRange:
 
 
 class Fixed:
-    """Type of constant width.
+    """Type of constant width; `zero` is a field's default.
 
-    Attributes:
-        name: Kafka's name of the type.
-        format: the format character of the `struct` module.
-        size: bytes.
-        zero: the default value of a field.
+    `format` is the format character of the `struct` module, `size` the number of bytes.
     """
 
     __slots__ = ("format", "name", "size", "zero")
@@ -88,12 +84,7 @@ class Fixed:
 
 
 class Sized:
-    """Type with a length prefix: string, bytes or records.
-
-    Attributes:
-        name: Kafka's name of the type.
-        zero: the default value of a field.
-    """
+    """Type with a length prefix: string, bytes or records; `zero` is a field's default."""
 
     __slots__ = ("name", "zero")
 
@@ -138,8 +129,6 @@ class Field:
 
     Args:
         name: Kafka's name in snake case.
-        type: the type of its values.
-        versions: the versions that have the field.
         nullable: the versions in which its value may be None.
         default: the value if it is not set or if the version does not have the field. Without this
             argument it is the zero of the type, an empty array or a new structure.
@@ -262,13 +251,9 @@ class Struct:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """Make a value from a dictionary as `to_dict` returns it.
+        """Make a value from a dictionary as `to_dict` returns it; other fields have their defaults.
 
-        Args:
-            fields: values by field name; fields that are not in it have their defaults.
-
-        Raises:
-            EncodeError: there is no field of that name.
+        Raises EncodeError if there is no field of a name.
         """
         self = cls()
         types = {field.name: field.type for field in cls.SPEC.fields}
@@ -286,7 +271,6 @@ class VersionedStruct(Struct):
     """Structure of a whole message, with the versions in which it can be encoded.
 
     Attributes:
-        VERSIONS: the versions of the schema.
         FLEXIBLE_FROM: the first version with tagged fields and compact lengths (KIP-482), None if
             there is none.
     """

@@ -66,12 +66,7 @@ STRING_LENGTH: Final = _Varints(MAX_STRING + 1)
 
 
 def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
-    """Read the unsigned varint at `position`; return it and the position after it.
-
-    Raises:
-        ValueError: the varint has more than 32 bits or more than five bytes.
-        IndexError: the buffer ends within the varint.
-    """
+    """Read the unsigned varint at `position`; return it and the position after it."""
     value = shift = 0
     while shift < 35:
         byte = buffer[position]
@@ -86,11 +81,7 @@ def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
 
 
 def write_tagged(fields: Iterable[tuple[int, bytes]]) -> bytes:
-    """Encode a tagged section: the count, then the fields in ascending order of tags.
-
-    Raises:
-        ValueError: two fields have the same tag.
-    """
+    """Encode a tagged section: the count, then the fields in ascending order of tags."""
     ordered = sorted(fields)
     parts = [UVARINT[len(ordered)]]
     last = -1
@@ -114,14 +105,7 @@ def read_tag_count(buffer: BytesLike, position: int) -> tuple[int, int]:
 def read_tag(buffer: BytesLike, position: int, last: int) -> tuple[int, int, int]:
     """Read a tag and a size; return the tag and the positions of the payload's begin and end.
 
-    Args:
-        buffer: the message.
-        position: the position of the tag.
-        last: the previous tag, -1 for the first; KIP-482 requires ascending order.
-
-    Raises:
-        ValueError: the tag is out of order or too large, or the payload exceeds the buffer.
-        IndexError: the buffer ends within the tag or the size.
+    `last` is the previous tag, -1 for the first: KIP-482 requires ascending order.
     """
     tag, position = read_uvarint(buffer, position)
     if tag <= last:
@@ -156,20 +140,12 @@ def read_unknown_tags(buffer: BytesLike, position: int, count: int) -> tuple[Tag
 
 
 def as_buffer(value: BytesLike) -> BytesLike:
-    """Return `value`, without a copy, as a buffer whose `len` is its size in bytes.
-
-    Raises:
-        TypeError: `value` is not a buffer.
-    """
+    """Return `value`, without a copy, as a buffer whose `len` is its size in bytes."""
     return value if isinstance(value, bytes | bytearray) else memoryview(value).cast("B")
 
 
 def as_buffers(value: BytesLike | tuple[BytesLike, ...]) -> tuple[BytesLike, ...]:
-    """Return the buffers of a field of records, each as `as_buffer` returns it.
-
-    Raises:
-        TypeError: `value`, or an item of it, is not a buffer.
-    """
+    """Return the buffers of a field of records, each as `as_buffer` returns it."""
     return tuple(map(as_buffer, value)) if isinstance(value, tuple) else (as_buffer(value),)
 
 

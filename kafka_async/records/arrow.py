@@ -68,25 +68,10 @@ def to_arrow(
 ) -> pyarrow.RecordBatch:
     """Return the records with `start` <= offset < `end` as one Arrow record batch.
 
-    Control batches are skipped. The caller must leave out aborted transactions.
-
-    Args:
-        views: Batches of one partition in offset order.
-        topic: Topic name, for the topic column and errors.
-        partition: Partition number, for the partition column and errors.
-        start: First offset.
-        end: Offset after the last; None for all records.
-        headers: True adds Spark's headers column, null for records without headers.
-
-    Returns:
-        A `pyarrow.RecordBatch` with the columns of `arrow_schema`.
-
-    Raises:
-        CorruptRecordError: A batch is corrupt, or a timestamp does not fit into microseconds.
-        UnsupportedForMessageFormatError: A batch is a message set of magic 0 or 1.
-        RecordTooLargeError: The batches decompress to more than 512 MiB together.
-        ValueError: A column would exceed 2 GiB.
-        InvalidConfigurationError: pyarrow is not installed.
+    The batches are of one partition and in offset order; control batches are skipped. The caller
+    must leave out aborted transactions. `headers` adds Spark's column, null for records without
+    headers. Raises RecordTooLargeError if the batches decompress to more than 512 MiB together,
+    and ValueError if a column would exceed 2 GiB.
     """
     pa = _pyarrow()
     last = (1 << 63) - 1 if end is None else end

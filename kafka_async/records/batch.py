@@ -21,7 +21,13 @@ from kafka_async.errors import CorruptRecordError, UnsupportedForMessageFormatEr
 from kafka_async.records import compression, legacy
 from kafka_async.records.checksum import load_crc32c
 from kafka_async.records.compression import Codec
-from kafka_async.records.marker import OTHER_CONTROL_RECORD, ControlMarker, decode_marker
+from kafka_async.records.control import (
+    OTHER_CONTROL_RECORD,
+    ControlMarker,
+    TransactionResult,
+    decode_marker,
+    encode_marker,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -119,7 +125,7 @@ class BatchHeader(NamedTuple):
 # -- writing --------------------------------------------------------------------------------------
 
 
-def encode_batch(  # noqa: PLR0913 one argument per header field
+def encode_batch(
     payload: Buffer,
     *,
     codec: Codec,
@@ -133,18 +139,40 @@ def encode_batch(  # noqa: PLR0913 one argument per header field
     control: bool = False,
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
-    log_append_time: bool = False,
 ) -> bytes:
     """Return a complete batch for a records section that is already compressed with `codec`."""
-    attributes = (
-        codec
-        | (_LOG_APPEND_TIME if log_append_time else 0)
-        | (_TRANSACTIONAL if transactional else 0)
-        | (_CONTROL if control else 0)
-    )
+    attributes = codec | (_TRANSACTIONAL if transactional else 0) | (_CONTROL if control else 0)
     times, producer = (base_timestamp, max_timestamp), (producer_id, producer_epoch, base_sequence)
     header = _header(payload, attributes, count, times, producer, base_offset, leader_epoch)
     return b"".join((header, payload))
+
+
+def encode_control_batch(
+    kind: TransactionResult,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = 0,
+) -> bytes:
+    """Encode the control batch that ends a producer's transaction in a partition's log."""
+    batch = kernel.OpenBatch(None, HEADER_SIZE)
+    batch.append(timestamp, *encode_marker(kind, coordinator_epoch))
+    return encode_batch(
+        batch.close(),
+        codec=Codec.none,
+        count=1,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+    )
 
 
 def _header(
@@ -249,7 +277,7 @@ class RecordBatch:
             raise ValueError(
                 f"compression is one of {', '.join(Codec.__members__)}, not {compression!r}"
             )
-        section = kernel.OpenBatch(None, 0x7FFF_FFFF)
+        batch = kernel.OpenBatch(None, 0x7FFF_FFFF)
         for record in cast("Iterable[RecordLike]", iterable(records, "records")):
             try:
                 time, headers = record.timestamp, record.headers
@@ -257,23 +285,8 @@ class RecordBatch:
                 raise TypeError(
                     f"each of records must be a ProducerRecord or a Record, not {record!r:.60}"
                 ) from None
-            section.append(timestamp if time is None else time, record.key, record.value, headers)
-        return cls.from_open_batch(section, Codec[compression], level)
-
-    @classmethod
-    def from_open_batch(
-        cls, section: kernel.OpenBatch, codec: Codec, level: int | None = None
-    ) -> RecordBatch:
-        """Close an open batch and compress its records; raise ValueError if it is empty."""
-        if not section.count:
-            raise ValueError("a batch has at least one record")
-        return cls(
-            compression.compress(codec, section.close(), level),
-            codec,
-            section.count,
-            section.base_timestamp,
-            section.max_timestamp,
-        )
+            batch.append(timestamp if time is None else time, record.key, record.value, headers)
+        return compress_batch(batch, Codec[compression], level)
 
     @property
     def size(self) -> int:
@@ -288,23 +301,49 @@ class RecordBatch:
         base_sequence: int = -1,
         transactional: bool = False,
     ) -> bytes:
-        """Return the complete batch, with this producer and sequence in its header."""
-        header = self.header(
-            producer_id, producer_epoch, base_sequence, transactional=transactional
+        """Return the encoded batch, as a broker stores it; its base offset is 0.
+
+        Args:
+            producer_id: Id of an idempotent producer; -1 for none.
+            producer_epoch: Epoch of the producer; -1 for none.
+            base_sequence: Sequence number of the first record; -1 for none.
+            transactional: Whether the batch is part of a transaction.
+        """
+        header = encode_header(
+            self, producer_id, producer_epoch, base_sequence, transactional=transactional
         )
         return b"".join((header, self.payload))
 
-    def header(
-        self, producer_id: int, producer_epoch: int, base_sequence: int, *, transactional: bool
-    ) -> bytes:
-        """Return the batch header; with `payload` after it, it is the complete batch."""
-        return _header(
-            self.payload,
-            self.codec | (_TRANSACTIONAL if transactional else 0),
-            self.count,
-            (self.base_timestamp, self.max_timestamp),
-            (producer_id, producer_epoch, base_sequence),
-        )
+
+def compress_batch(batch: kernel.OpenBatch, codec: Codec, level: int | None = None) -> RecordBatch:
+    """Close an open batch and compress its records; raise ValueError if it is empty."""
+    if not batch.count:
+        raise ValueError("a batch has at least one record")
+    return RecordBatch(
+        compression.compress(codec, batch.close(), level),
+        codec,
+        batch.count,
+        batch.base_timestamp,
+        batch.max_timestamp,
+    )
+
+
+def encode_header(
+    batch: RecordBatch,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    *,
+    transactional: bool,
+) -> bytes:
+    """Return the batch header; with the batch's `payload` after it, it is the complete batch."""
+    return _header(
+        batch.payload,
+        batch.codec | (_TRANSACTIONAL if transactional else 0),
+        batch.count,
+        (batch.base_timestamp, batch.max_timestamp),
+        (producer_id, producer_epoch, base_sequence),
+    )
 
 
 # -- reading --------------------------------------------------------------------------------------

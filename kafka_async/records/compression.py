@@ -411,6 +411,36 @@ def _lz4_min_size(data: memoryview) -> int:
     raise _corrupt(Codec.lz4, "is not one frame of few blocks")
 
 
+_XXH_MASK: Final = 0xFFFF_FFFF
+_XXH_PRIMES: Final = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
+
+
+def with_correct_lz4_checksum(frame: Buffer) -> bytes:
+    """Return the frame with a correct header checksum, which Kafka computed wrongly in magic 0."""
+    fixed = bytearray(frame)
+    flags = fixed[_LZ4_FLAGS_AT] if len(fixed) > _LZ4_FLAGS_AT else 0
+    at = _LZ4_START.size
+    at += (8 if flags & _LZ4_HAS_SIZE else 0) + (4 if flags & _LZ4_HAS_DICTIONARY else 0)
+    if at < len(fixed):
+        fixed[at] = xxh32(fixed[_LZ4_FLAGS_AT:at]) >> 8 & 0xFF
+    return bytes(fixed)
+
+
+def xxh32(data: bytes | bytearray) -> int:
+    """Return XXH32 with the seed 0 of fewer than 16 bytes; a header has at most 14."""
+    state = _XXH_PRIMES[4] + len(data)
+    whole = len(data) & ~3
+    for at in range(0, whole, 4):
+        state = state + int.from_bytes(data[at : at + 4], "little") * _XXH_PRIMES[2] & _XXH_MASK
+        state = (state << 17 | state >> 15) * _XXH_PRIMES[3] & _XXH_MASK
+    for byte in data[whole:]:
+        state = state + byte * _XXH_PRIMES[4] & _XXH_MASK
+        state = (state << 11 | state >> 21) * _XXH_PRIMES[0] & _XXH_MASK
+    state = (state ^ state >> 15) * _XXH_PRIMES[1] & _XXH_MASK
+    state = (state ^ state >> 13) * _XXH_PRIMES[2] & _XXH_MASK
+    return state ^ state >> 16
+
+
 # -- zstd -----------------------------------------------------------------------------------------
 
 _ZSTD_DEFAULT_LEVEL: Final = 3

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_async import kernel
 from kafka_async.errors import CorruptRecordError
-from kafka_async.records import compression, lz4_header
+from kafka_async.records import compression
 from kafka_async.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _unwrap(outer: Head, value: bytes | None, limit: int) -> tuple[list[Entry], 
         raise CorruptRecordError("a compressed message names no codec of its magic, or is empty")
     codec = Codec(number)
     if codec is Codec.lz4 and outer.magic == 0:
-        value = lz4_header.with_correct_checksum(value)
+        value = compression.with_correct_lz4_checksum(value)
     data = memoryview(compression.decompress(codec, value, limit))
     entries: list[Entry] = []
     for raw in _iter_raw(data):

@@ -26,17 +26,10 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 
 
 def serializer(option: str, given: object) -> Serialize | None:
-    """Return the serializer of an option as a function of three arguments.
+    """Return an option's serializer as a function of three arguments; None if it is not set.
 
-    Args:
-        option: Name of the option, for errors.
-        given: Value of the option.
-
-    Returns:
-        The function; None if the option is not set.
-
-    Raises:
-        InvalidConfigurationError: `given` is not a function, is async, or takes other arguments.
+    Raises InvalidConfigurationError if `given` is not a function, is async, or takes other
+    arguments.
     """
     if given is None:
         return None
@@ -68,18 +61,7 @@ def serializer(option: str, given: object) -> Serialize | None:
 
 
 def deserializer(option: str, given: object) -> Deserialize | None:
-    """Return the deserializer of an option as a function of three arguments.
-
-    Args:
-        option: Name of the option, for errors.
-        given: Value of the option.
-
-    Returns:
-        The function; None if the option is not set.
-
-    Raises:
-        InvalidConfigurationError: `given` is not a function, is async, or takes other arguments.
-    """
+    """Return an option's deserializer as a function of three arguments; see `serializer`."""
     if given is None:
         return None
     function = _function(option, given, "deserialize", "data")

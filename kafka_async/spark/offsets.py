@@ -61,14 +61,6 @@ def _offset(value: object) -> int:
     return value
 
 
-def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
-    """Return the JSON of offsets, sorted by topic and partition."""
-    topics: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        topics.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps(topics, separators=(",", ":"))
-
-
 def parse_assignment(text: str) -> list[TopicPartition]:
     """Parse the option `assign`, as in `{"topic": [0, 1]}`."""
     try:

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async.config import ConsumerConfig, ProducerConfig
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.spark.offsets import (
-    EARLIEST,
-    LATEST,
-    Offsets,
-    parse_assignment,
-    parse_offsets,
-)
+from kafka_async.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +44,7 @@ FORBIDDEN: Final = {
 class SourceOptions:
     """Holds a reader's options; exactly one of `topics`, `pattern` and `partitions` is set."""
 
-    consumer: Mapping[str, object]
+    config: ConsumerConfig
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] | None = None
@@ -66,7 +60,7 @@ class SourceOptions:
 class SinkOptions:
     """Holds a writer's options; `topic` overrides the column of that name."""
 
-    producer: Mapping[str, object]
+    config: ProducerConfig
     topic: str | None = None
 
 
@@ -82,10 +76,9 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
     topics = tuple(t.strip() for t in given.get("subscribe", "").split(",") if t.strip())
     if "subscribe" in given and not topics:
         raise InvalidConfigurationError("subscribe names no topic")
-    properties = _properties(options)
-    ConsumerConfig.from_properties(properties)
+    properties = {**_properties(options), "auto_offset_reset": "none"}
     return SourceOptions(
-        consumer=properties,
+        config=ConsumerConfig.from_properties(properties),
         topics=topics or None,
         pattern=given.get("subscribePattern"),
         partitions=tuple(parse_assignment(given["assign"])) if "assign" in given else None,
@@ -101,9 +94,8 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Parse and check a writer's options; InvalidConfigurationError names the option."""
     given = _given(options)
-    properties = _properties(options)
-    ProducerConfig.from_properties(properties)
-    return SinkOptions(producer=properties, topic=given.get("topic"))
+    config = ProducerConfig.from_properties(_properties(options))
+    return SinkOptions(config, topic=given.get("topic"))
 
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:
@@ -125,8 +117,9 @@ def _properties(options: Mapping[str, str]) -> dict[str, object]:
     properties: dict[str, object] = {}
     for key, value in options.items():
         low = key.lower()
-        if low in FORBIDDEN:
-            raise InvalidConfigurationError(f"option {key} is not allowed: {FORBIDDEN[low]}")
+        java = low.replace("_", ".").replace("-", ".")
+        if java in FORBIDDEN:
+            raise InvalidConfigurationError(f"option {key} is not allowed: {FORBIDDEN[java]}")
         if low.startswith("kafka."):
             properties[low.removeprefix("kafka.").replace(".", "_").replace("-", "_")] = value
     if "bootstrap_servers" not in properties:

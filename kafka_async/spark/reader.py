@@ -54,7 +54,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Fetch partitions and offsets from the cluster and return the ranges to read."""
         options = self._options
-        with blocking.Consumer.from_properties(options.consumer, partitions=()) as consumer:
+        with blocking.Consumer(config=options.config, partitions=()) as consumer:
             chosen = self._select_partitions(consumer)
             available = {
                 tp: (earliest, latest)
@@ -78,8 +78,7 @@ class BatchReader(DataSourceReader):
         assert isinstance(partition, RangePartition)
         part = partition.range
         tp = TopicPartition(part.topic, part.partition)
-        properties = {**self._options.consumer, "auto_offset_reset": "none"}
-        with blocking.Consumer.from_properties(properties, partitions=[tp]) as consumer:
+        with blocking.Consumer(config=self._options.config, partitions=[tp]) as consumer:
             consumer.seek(tp, part.start)
             without_data = 0.0
             while (before := consumer.position(tp)) < part.end:
@@ -106,7 +105,7 @@ class BatchReader(DataSourceReader):
         topics = options.topics
         if topics is None:
             pattern = re.compile(options.pattern or "")
-            topics = tuple(topic for topic in consumer.topics() if pattern.fullmatch(topic))
+            topics = tuple(topic for topic in sorted(consumer.topics()) if pattern.fullmatch(topic))
             if not topics:
                 raise UnknownTopicOrPartitionError(
                     f'subscribePattern "{options.pattern}" matches no topic of the cluster'

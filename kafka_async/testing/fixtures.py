@@ -6,7 +6,6 @@ import asyncio
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import pytest
@@ -29,7 +28,10 @@ if TYPE_CHECKING:
 
 
 class ClusterHandle:
-    """Gives a test a running cluster, and names that no other test uses."""
+    """Gives a test a running cluster, and names that no other test uses.
+
+    The end of a `with` block deletes what the test has created.
+    """
 
     def __init__(self, cluster: Backend, cleanup: TopicCleanup) -> None:
         self.cluster = cluster
@@ -63,7 +65,10 @@ class ClusterHandle:
             pytest.skip(f"{self.cluster.name} has no faults: run it with --kafka-backend embedded")
         return self.cluster.cluster.faults
 
-    def reset(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Remove the fault rules, so that held requests continue, and delete the test's topics.
 
         On the embedded cluster these are all topics created during the test, on others those whose
@@ -145,9 +150,7 @@ class Clusters:
     def __init__(self, options: ClusterOptions, record: Callable[[str, object], None]) -> None:
         self._options = options
         self._record = record
-        self._running: dict[str, tuple[Backend, TopicCleanup]] = {}
-        self._unavailable: dict[str, str] = {}
-        self._failed: dict[str, Exception] = {}
+        self._started: dict[str, tuple[Backend, TopicCleanup] | Exception] = {}
         self._stack = ExitStack()
 
     def handle(self, name: str) -> ClusterHandle:
@@ -155,37 +158,32 @@ class Clusters:
 
         Where this machine cannot run the backend, the test is skipped, or fails if CI=true.
         """
-        if name not in {*self._running, *self._unavailable, *self._failed}:
-            self._start(name)
-        if name in self._failed:  # Not started again: each test would wait as long as the first.
-            raise self._failed[name]
-        if name in self._unavailable:
+        if name not in self._started:
+            self._started[name] = self._start(name)
+        started = self._started[name]
+        if isinstance(started, BackendUnavailableError):
             report = pytest.fail if in_ci() else pytest.skip
-            report(f"no Kafka backend {name}: {self._unavailable[name]}")
-        return ClusterHandle(*self._running[name])
+            report(f"no Kafka backend {name}: {started}")
+        if isinstance(started, Exception):  # Another attempt would take as long as the first.
+            raise started
+        return ClusterHandle(*started)
 
-    def _start(self, name: str) -> None:
+    def _start(self, name: str) -> tuple[Backend, TopicCleanup] | Exception:
         backend = create_backend(name, self._options)
         try:
             cluster = self._stack.enter_context(backend)
         except BackendUnavailableError as error:
-            self._unavailable[name] = str(error)
             self._record("not_run", f"{backend.name} ({error})")
+            return error
         except Exception as error:  # noqa: BLE001  # raised in every test that requests it
-            self._failed[name] = error
-        else:
-            cleanup = TopicCleanup(cluster)
-            self._stack.callback(cleanup.close)  # Called before the cluster is stopped.
-            self._running[name] = (cluster, cleanup)
-            self._record("kafka_backend", backend.name)
+            return error
+        cleanup = TopicCleanup(cluster)
+        self._stack.callback(cleanup.close)  # Called before the cluster is stopped.
+        self._record("kafka_backend", backend.name)
+        return cluster, cleanup
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()

@@ -11,7 +11,7 @@ from kafka_async.testing.backends.embedded import EmbeddedBackend
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from kafka_async.admin import Admin
+    from kafka_async.blocking import Admin
     from kafka_async.testing.backends import Backend
 
 logger = logging.getLogger("kafka_async.testing")
@@ -37,7 +37,7 @@ class TopicCleanup:
         """
         if not isinstance(self._cluster, EmbeddedBackend):
             return frozenset()
-        from kafka_async.embedded.topics import is_internal
+        from kafka_async.embedded.state.topics import is_internal
 
         topics = self._cluster.cluster.cluster.topics
         return frozenset(topic.name for topic in topics if not is_internal(topic.name))
@@ -50,10 +50,8 @@ class TopicCleanup:
             return
         if not names:
             return
-        from kafka_async.blocking import run
-
         try:
-            run(self._delete, names)
+            self._connect().delete_topics(sorted(names), wait=False)
         except UnknownTopicOrPartitionError:
             pass  # The test did not create this topic; the broker has deleted the others.
         except KafkaError as error:
@@ -61,21 +59,19 @@ class TopicCleanup:
 
     def close(self) -> None:
         """Close the connection; call it while the cluster runs."""
-        from kafka_async.blocking import run
-
         admin, self._admin = self._admin, None
         if admin is not None:
-            run(admin.stop)
+            admin.stop()
 
-    async def _delete(self, names: AbstractSet[str]) -> None:
+    def _connect(self) -> Admin:
         if self._admin is None:
-            from kafka_async.admin import Admin
+            from kafka_async.blocking import Admin
 
             admin = Admin(
                 self._cluster.bootstrap_servers,
                 client_id="kafka_cluster",
                 default_api_timeout_ms=TIMEOUT_MS,
             )
-            await admin.start()
+            admin.start()
             self._admin = admin
-        await self._admin.delete_topics(sorted(names), wait=False)
+        return self._admin

@@ -8,20 +8,26 @@ from typing import Any
 import pytest
 
 from kafka_async.admin import Admin, NewTopic, OffsetSpec
+from kafka_async.cluster.client import services_of
+from kafka_async.cluster.request_router import Broker
 from kafka_async.errors import (
     ClientClosedError,
     GroupIdNotFoundError,
-    InvalidConfigurationError,
     KafkaTimeoutError,
+    RequestTimedOutError,
+    TopicExistsError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
 from kafka_async.protocol.messages.delete_groups import DeleteGroupsRequest
+from kafka_async.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
 from kafka_async.protocol.messages.list_offsets import ListOffsetsRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from tests.embedded_client import InMemory, settle
+from tests.embedded_client import InMemory, now, settle
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -34,16 +40,59 @@ async def test_shared_client_is_not_closed() -> None:
         async with memory.client() as client:
             async with Admin(client) as shared:
                 assert shared.client is client
-            assert client.metadata.brokers
-            with pytest.raises(InvalidConfigurationError, match="client_id belongs to the shared"):
-                Admin(client, client_id="other")
+            assert services_of(client).metadata.snapshot.brokers
         with pytest.raises(ClientClosedError):
             await Admin(client).start()
 
 
-async def test_accepts_options_under_java_names() -> None:
-    admin = Admin.from_properties({"bootstrap.servers": "a:1", "client.id": "x"})
-    assert admin.client.config.client_id == "x"
+# -- the items of a call --------------------------------------------------------------------------
+
+
+async def test_returns_results_in_the_order_of_the_arguments_without_duplicates() -> None:
+    async with InMemory() as memory, memory.admin() as admin:
+        for name in "ab":
+            await memory.cluster.create_topic(name)
+        memory.received.clear()
+        assert await admin.describe_topics([]) == {}
+        assert list(await admin.describe_topics(["b", "a", "b"])) == ["b", "a"]
+        (request,) = memory.requests(MetadataRequest)
+        assert [topic.name for topic in request.topics] == ["b", "a"]
+
+
+async def test_retries_retriable_errors_of_items_before_it_raises_the_others() -> None:
+    async with InMemory() as memory, memory.admin() as admin:
+        await memory.cluster.create_topic("x")
+        memory.cluster.faults.add(api="CreateTopics", topic="z", error="NOT_CONTROLLER", count=2)
+        topics = [NewTopic(name) for name in ("x", "no/name", "z")]
+        with pytest.raises(TopicExistsError, match=r"^x: ") as caught:
+            await admin.create_topics(topics, wait=False)
+        (note,) = caught.value.__notes__
+        assert note.startswith("also: no/name: ")
+        assert "z" in await admin.list_topics()
+        requested = memory.requests(CreateTopicsRequest)
+        names = [[topic.name for topic in request.topics] for request in requested]
+        assert names == [["x", "no/name", "z"], ["z"], ["z"]]
+
+
+@pytest.mark.parametrize(("timeout", "limit"), [(5.0, 5.0), (None, 10.0)])
+async def test_stops_retrying_at_deadline(timeout: float | None, limit: float) -> None:
+    async with InMemory() as memory, memory.admin(default_api_timeout_ms=10_000) as admin:
+        memory.cluster.faults.add(api="DeleteTopics", error="REQUEST_TIMED_OUT", count=None)
+        start = now()
+        with pytest.raises(RequestTimedOutError):
+            await admin.delete_topics(["t"], timeout=timeout)
+        assert limit - 1.5 < now() - start <= limit
+        assert len(memory.requests(DeleteTopicsRequest)) > 3
+
+
+async def test_does_not_retry_the_deletion_of_a_missing_topic() -> None:
+    async with InMemory() as memory, memory.admin() as admin:
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await admin.delete_topics(["t"])
+        assert len(memory.requests(DeleteTopicsRequest)) == 1
+
+
+# -- topics ---------------------------------------------------------------------------------------
 
 
 async def create_without_a_leader(memory: InMemory, admin: Admin, name: str) -> asyncio.Task[int]:
@@ -73,10 +122,10 @@ async def test_create_topics_returns_when_every_partition_has_a_leader() -> None
 async def test_create_topics_raises_when_a_partition_has_no_leader_in_time() -> None:
     async with InMemory(2) as memory, memory.admin() as admin:
         creating = await create_without_a_leader(memory, admin, "t")
-        start = asyncio.get_running_loop().time()
+        start = now()
         with pytest.raises(KafkaTimeoutError, match="have no leaders yet: t"):
             await creating
-        assert asyncio.get_running_loop().time() - start == pytest.approx(30, abs=1.5)
+        assert now() - start == pytest.approx(30, abs=1.5)
 
 
 async def test_create_topics_without_wait_does_not_wait_for_leaders() -> None:
@@ -105,7 +154,7 @@ async def test_list_offsets_follows_leader_changes() -> None:
         latest = dict.fromkeys([P0, P1], OffsetSpec.LATEST)
         found = await admin.list_offsets(latest)
         assert {row: at.offset for row, at in found.items()} == {P0: 1, P1: 2}
-        assert sorted(requested_brokers(memory, ListOffsetsRequest)) == [1, 2]
+        assert sorted(memory.receivers(ListOffsetsRequest)) == [1, 2]
         memory.received.clear()
         fault = memory.cluster.faults.add(api="ListOffsets", broker=1, hang=True)
         listing = asyncio.create_task(
@@ -117,16 +166,11 @@ async def test_list_offsets_follows_leader_changes() -> None:
         found = await listing
         assert {row: at.offset for row, at in found.items()} == {P0: 1, P1: 2}
         assert found[P0].leader_epoch == 1
-        assert sorted(requested_brokers(memory, ListOffsetsRequest)) == [1, 2, 3]
+        assert sorted(memory.receivers(ListOffsetsRequest)) == [1, 2, 3]
         levels = [
             request.isolation_level for request in memory.requests(ListOffsetsRequest, broker=3)
         ]
         assert levels == [1]
-
-
-def requested_brokers(memory: InMemory, kind: type[Any]) -> list[int]:
-    """Return the brokers that received requests of a class, in order."""
-    return [row.broker for row in memory.received if isinstance(row.request, kind)]
 
 
 async def test_offset_without_record_has_no_leader_epoch() -> None:
@@ -146,12 +190,6 @@ async def test_list_offsets_retries_unknown_partition_until_deadline() -> None:
 # -- groups ---------------------------------------------------------------------------------------
 
 
-def coordinated_by(memory: InMemory, broker: int) -> str:
-    """Return the name of a group that a broker coordinates."""
-    names = (f"g{number}" for number in range(1000))
-    return next(name for name in names if memory.cluster.coordinator_for(name) == broker)
-
-
 async def commit(memory: InMemory, group: str, metadata: str = "") -> None:
     """Create a group with the committed offset 5 of the first partition."""
     async with memory.consumer(group_id=group, enable_auto_commit=False) as consumer:
@@ -162,7 +200,7 @@ async def commit(memory: InMemory, group: str, metadata: str = "") -> None:
 async def test_lists_the_groups_of_every_broker() -> None:
     async with InMemory(2) as memory, memory.admin() as admin:
         await memory.cluster.create_topic("t")
-        names = [coordinated_by(memory, broker) for broker in (1, 2)]
+        names = [memory.coordinated_by(broker) for broker in (1, 2)]
         for name in names:
             await commit(memory, name)
         memory.cluster.faults.add(api="ListGroups", broker=2, error="COORDINATOR_LOAD_IN_PROGRESS")
@@ -171,10 +209,31 @@ async def test_lists_the_groups_of_every_broker() -> None:
         assert len(memory.requests(ListGroupsRequest, broker=2)) == 2
 
 
+async def test_failed_list_groups_cancels_its_other_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cancelled = asyncio.Event()
+
+    async def request(_: object, *, to: Broker, timeout: float) -> None:
+        if to == Broker(2):
+            raise KafkaTimeoutError(f"no response within {timeout:g} s")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async with InMemory(2) as memory, memory.admin() as admin:
+        monkeypatch.setattr(services_of(admin.client), "request", request)
+        with pytest.raises(KafkaTimeoutError):
+            await admin.list_groups()
+        async with asyncio.timeout(1):
+            await cancelled.wait()
+
+
 async def test_describes_a_classic_group_with_its_assignments() -> None:
     async with InMemory(2) as memory, memory.admin() as admin:
         await memory.cluster.create_topic("t", 2)
-        name = coordinated_by(memory, 2)
+        name = memory.coordinated_by(2)
         options: dict[str, Any] = {"group_id": name, "partition_assignment_strategy": ["range"]}
         async with memory.consumer("t", **options) as first:
             await first.poll(timeout=1)
@@ -201,14 +260,14 @@ async def test_describe_groups_raises_for_missing_group(highest: int) -> None:
 async def test_finds_coordinator_that_moved() -> None:
     async with InMemory(2) as memory, memory.admin() as admin:
         await memory.cluster.create_topic("t")
-        name = coordinated_by(memory, 2)
+        name = memory.coordinated_by(2)
         await memory.cluster.stop_broker(2)
         await commit(memory, name)
         await admin.delete_groups([name])
         await memory.cluster.start_broker(2)
         await commit(memory, name)
         await admin.delete_groups([name])
-        assert requested_brokers(memory, DeleteGroupsRequest) == [1, 1, 2]
+        assert memory.receivers(DeleteGroupsRequest) == [1, 1, 2]
 
 
 async def test_committed_offsets_leave_out_partitions_without_one() -> None:

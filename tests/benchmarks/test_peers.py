@@ -1,138 +1,227 @@
-"""The benchmark peers of this project send and read the records of each case."""
+"""The peers send and read the records of each case, and report correct figures."""
 
 from __future__ import annotations
 
-import uuid
-from itertools import cycle, islice
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks import payload
-from benchmarks.peers.kafka_async_peer import RUNS
+from benchmarks import payload, topics
+from benchmarks.peers import java_peer
+from benchmarks.peers.java_peer import Line, ToolError, read_consumer_lines, read_producer_lines
+from benchmarks.peers.kafka_async_peer import KafkaAsyncPeer
 from benchmarks.peers.task import Figures, Task
-from kafka_async import Admin, Consumer, NewTopic, Producer, TopicPartition
-from kafka_async.embedded import BlockingCluster, run_in_thread
+from benchmarks.processes import launch
+from benchmarks.topics import Tally
+from kafka_async import Consumer, TopicPartition
+from kafka_async.embedded import run_in_thread
+from kafka_async.testing.backends.base import BackendUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.conftest import CannotRun
 
-    from kafka_async.kernel import Record
-
-pytestmark = [
-    pytest.mark.asyncio,
-    pytest.mark.may_block,  # pyarrow reads files at import
-]
-
-RECORDS = 3_000
-PARTITIONS = 3
+RECORDS = 2_000
+OTHERS = ("aiokafka", "confluent", "confluent_asyncio", "kafka_python")
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[BlockingCluster]:
-    with run_in_thread(1) as started:
-        yield started
+def bootstrap() -> Iterator[str]:
+    with run_in_thread(brokers=1) as cluster:
+        yield cluster.bootstrap_servers
 
 
-async def task(cluster: BlockingCluster, kind: str, **options: Any) -> Task:
-    """Create a topic, and return a task for it."""
-    topic = f"peers-{uuid.uuid4().hex[:8]}"
-    async with Admin(cluster.bootstrap_servers) as admin:
-        await admin.create_topics([NewTopic(topic, PARTITIONS)])
-    given: dict[str, Any] = {"partitions": PARTITIONS, "records": RECORDS, **options}
-    return Task(kind, cluster.bootstrap_servers, topic, **given)
+@pytest.fixture(scope="module")
+def java(cannot_run: CannotRun) -> None:
+    try:
+        java_peer.prepare()
+    except BackendUnavailableError as error:
+        cannot_run("the benchmark's Java peer", error)
 
 
-async def run(case: Task) -> Figures:
-    figures = await RUNS[case.kind](case)
-    assert figures.seconds > 0
-    assert figures.cpu_seconds > 0
-    return figures
+def run(peer: str, bootstrap: str, kind: str, **options: Any) -> tuple[Task, Figures]:
+    """Run a task with a new topic, which has the records if they are to be read.
+
+    This project's client runs in this process.
+    """
+    task = Task(kind, bootstrap, asyncio.run(topics.create(bootstrap)), **options)
+    if kind == "consume":
+        asyncio.run(topics.fill(bootstrap, task.topic, task.records))
+    if peer == "ours":
+        work = getattr(KafkaAsyncPeer(), kind)(task)
+        figures = asyncio.run(work)
+    else:
+        figures = launch(peer, task)
+        assert figures.peak_mb > 0
+    assert min(figures.seconds, figures.cpu_seconds) > 0
+    return task, figures
 
 
-async def read_topic(case: Task) -> list[Record]:
-    """Read the records of a topic, without warm-up records."""
-    partitions = [TopicPartition(case.topic, number) for number in range(PARTITIONS)]
-    found: list[Record] = []
-    async with Consumer(
-        case.bootstrap, partitions=partitions, auto_offset_reset="earliest"
-    ) as consumer:
-        ends = await consumer.end_offsets(partitions)
-        while not all([await consumer.position(tp) >= end for tp, end in ends.items()]):
-            found += await consumer.poll(max_records=RECORDS)
-    return [record for record in found if record.value != payload.WARM_UP]
+def slow(*cases: tuple[object, ...]) -> list[Any]:
+    return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
 
 
-@pytest.mark.parametrize("tuned", [True, False])
-@pytest.mark.parametrize("keyed", [True, False])
-@pytest.mark.parametrize("way", ["enqueue", "send_many", "send_batch", "send"])
-async def test_producer_sends_records_of_case(
-    cluster: BlockingCluster, way: str, keyed: bool, tuned: bool
+@pytest.mark.parametrize(
+    ("peer", "way", "keyed", "compression"),
+    [
+        *product(["ours"], ["enqueue", "send_many", "send_batch", "send"], [False], ["none"]),
+        *product(["ours"], ["enqueue", "send_many", "send_batch", "send"], [True], ["zstd"]),
+        ("ours", "enqueue_nowait", False, "none"),
+        *slow(
+            ("confluent", "enqueue", False, "none"),
+            ("confluent", "enqueue", True, "lz4"),
+            ("confluent", "callbacks", False, "none"),
+            ("confluent_asyncio", "enqueue", False, "none"),
+            ("confluent_asyncio", "enqueue", True, "zstd"),
+            ("confluent_asyncio", "send", False, "none"),
+            ("aiokafka", "enqueue", True, "zstd"),
+            ("aiokafka", "send", False, "none"),
+            ("kafka_python", "enqueue", False, "none"),
+            ("kafka_python", "enqueue", True, "zstd"),
+            ("raw_socket", "send_batch", False, "none"),
+        ),
+    ],
+)
+def test_peer_sends_all_records(
+    peer: str, way: str, keyed: bool, compression: str, bootstrap: str
 ) -> None:
-    case = await task(cluster, "produce", way=way, keyed=keyed, tuned=tuned, concurrency=100)
-    figures = await run(case)
-    records = await read_topic(case)
-    assert figures.records == len(records) == RECORDS
-    assert payload.checksum(r.value or b"" for r in records) == payload.expected(RECORDS, 100)
-    keys = list(islice(cycle(payload.keys()), RECORDS)) if keyed else [None] * RECORDS
-    assert sorted(r.key or b"" for r in records) == sorted(key or b"" for key in keys)
-
-
-@pytest.mark.parametrize("way", ["enqueue", "send_many", "send_batch"])
-async def test_producer_compresses_records(cluster: BlockingCluster, way: str) -> None:
-    case = await task(cluster, "produce", way=way, compression="zstd", size=1_000)
-    figures = await run(case)
-    records = await read_topic(case)
-    expected = payload.expected(RECORDS, 1_000, compressible=True)
-    assert figures.records == len(records) == RECORDS
-    assert payload.checksum(record.value or b"" for record in records) == expected
-
-
-async def test_figures_have_options_of_client(
-    cluster: BlockingCluster,
-) -> None:
-    tuned = await run(await task(cluster, "produce", way="enqueue", compression="lz4"))
-    plain = await run(await task(cluster, "produce", way="enqueue", tuned=False))
-    assert tuned.settings == {
-        "acks": "all",
-        "linger_ms": 5,
-        "batch_size": 131_072,
-        "enable_idempotence": True,
-        "compression_type": "lz4",
-    }
-    assert plain.settings == {"acks": "all"}
-
-
-async def filled(cluster: BlockingCluster, **options: Any) -> Task:
-    case = await task(cluster, "consume", **options)
-    values = list(islice(cycle(payload.values(100)), RECORDS))
-    async with Producer(case.bootstrap, batch_size=20_000) as producer:
-        await producer.send_many(case.topic, values)
-    return case
-
-
-@pytest.mark.parametrize("tuned", [True, False])
-@pytest.mark.parametrize("way", ["poll", "iterate", "batches", "arrow"])
-async def test_consumer_reads_every_record(cluster: BlockingCluster, way: str, tuned: bool) -> None:
-    figures = await run(await filled(cluster, way=way, tuned=tuned, verify=True))
+    options: dict[str, Any] = {"way": way, "keyed": keyed, "compression": compression}
+    task, figures = run(peer, bootstrap, "produce", records=RECORDS, concurrency=10, **options)
+    expected = Tally.expected(RECORDS, task.size, compressible=compression != "none")
+    assert asyncio.run(topics.tally(bootstrap, task.topic)) == expected
     assert figures.records == RECORDS
-    assert figures.checksum == payload.expected(RECORDS, 100)
+    if peer == "ours":
+        asyncio.run(check_keys(task))
 
 
-@pytest.mark.parametrize("way", ["poll", "iterate", "batches", "arrow"])
-async def test_timed_consumer_computes_no_checksum(cluster: BlockingCluster, way: str) -> None:
-    figures = await run(await filled(cluster, way=way))
-    assert (figures.records, figures.checksum) == (RECORDS, None)
+async def check_keys(task: Task) -> None:
+    partitions = [TopicPartition(task.topic, number) for number in range(task.partitions)]
+    keys: list[bytes] = []
+    async with Consumer(
+        task.bootstrap, partitions=partitions, auto_offset_reset="earliest"
+    ) as consumer:
+        while len(keys) < task.records:
+            records = await consumer.poll(max_records=task.records)
+            keys += [each.key or b"" for each in records if each.value != payload.WARM_UP]
+    assert sorted(keys) == sorted(payload.keys()[:RECORDS] if task.keyed else [b""] * RECORDS)
 
 
-@pytest.mark.parametrize("rate", [0.0, 2_000.0])
-@pytest.mark.parametrize("kind", ["round_trip", "end_to_end"])
-async def test_measures_latency_of_every_record(
-    cluster: BlockingCluster, kind: str, rate: float
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("way", "keyed", "compression"), [("enqueue", True, "lz4"), ("program", False, "none")]
+)
+def test_java_program_sends_all_records(
+    way: str, keyed: bool, compression: str, java: None, bootstrap: str
 ) -> None:
-    case = await task(cluster, kind, records=200, rate=rate)
-    figures = await run(case)
-    latency = figures.latency_us or {}
-    assert figures.records == len(await read_topic(case)) == 200
-    assert 0 < latency["p50"] <= latency["p99"] <= latency["p99.9"]
-    assert figures.seconds > (199 / rate if rate else 0)
+    test_peer_sends_all_records("java", way, keyed, compression, bootstrap)
+
+
+@pytest.mark.parametrize(
+    ("peer", "way"),
+    [
+        *product(["ours"], ["poll", "iterate", "batches", "arrow"]),
+        *slow(*product(OTHERS, ["poll", "iterate"]), ("raw_socket", "batches")),
+    ],
+)
+@pytest.mark.parametrize("verify", [True, False])
+def test_peer_reads_all_records(peer: str, way: str, verify: bool, bootstrap: str) -> None:
+    _, figures = run(peer, bootstrap, "consume", way=way, records=RECORDS, verify=verify)
+    assert figures.records == RECORDS
+    assert figures.checksum == (payload.expected(RECORDS, 100) if verify else None)
+
+
+@pytest.mark.parametrize(
+    ("peer", "kind"),
+    [
+        *product(["ours"], ["round_trip", "end_to_end"]),
+        *slow(*product(OTHERS, ["round_trip", "end_to_end"]), ("raw_socket", "round_trip")),
+    ],
+)
+@pytest.mark.parametrize("rate", [0.0, 1_000.0])
+def test_peer_measures_latency_of_single_records(
+    peer: str, kind: str, rate: float, bootstrap: str
+) -> None:
+    task, figures = run(peer, bootstrap, kind, records=50, rate=rate)
+    assert figures.latency_us is not None
+    assert 0 < figures.latency_us["p50"] <= figures.latency_us["p99"]
+    assert figures.records == asyncio.run(topics.tally(bootstrap, task.topic)).records == 50
+    assert figures.seconds > (49 / rate if rate else 0)
+
+
+@pytest.mark.parametrize("tuned", [True, False])
+def test_figures_have_options_of_client(tuned: bool, bootstrap: str) -> None:
+    options: dict[str, Any] = {"way": "enqueue", "compression": "lz4", "records": RECORDS}
+    _, figures = run("ours", bootstrap, "produce", tuned=tuned, **options)
+    fast = {"linger_ms": 5, "batch_size": 131_072, "enable_idempotence": True}
+    assert figures.settings == {"acks": "all", "compression_type": "lz4", **(fast if tuned else {})}
+
+
+# -- Kafka's tools --------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_java_tools_report_number_of_records(java: None, bootstrap: str) -> None:
+    task, sent = run("java", bootstrap, "produce", way="enqueue", records=200_000)
+    assert asyncio.run(topics.tally(bootstrap, task.topic)).records == 200_000
+    read = launch("java", replace(task, kind="consume", way="poll"))
+    assert (sent.records, read.records) == (100_000, 200_000)
+    assert min(sent.cpu_seconds, read.cpu_seconds, sent.peak_mb, read.peak_mb) > 0
+
+
+PRODUCER = [
+    Line(0.48, "Warmup first 300000 records. Steady state results will print after the complete "),
+    Line(1.7, "27013 records sent, 227000.0 records/sec (21.65 MB/sec), 13.5 ms avg latency"),
+    Line(1.75, "In steady state."),
+    Line(1.76, "100000 records sent, 6.5 records/sec (0.00 MB/sec), 154.0 ms avg latency"),
+    Line(2.24, "36371 records sent, 69015.2 records/sec (6.58 MB/sec), 28.4 ms avg latency"),
+    Line(2.36, "300000 steady state records sent, 194678.780013 records/sec (18.57 MB/sec)"),
+]
+CONSUMER = [
+    Line(
+        0.8,
+        "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, "
+        "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec",
+    ),
+    Line(
+        2.65,
+        "2026-11-22 00:24:55:691, 2026-11-22 00:24:57:685, 286.1023, 143.4816, 3000000, "
+        "1504513.5406, 646, 1348, 212.2421, 2225519.2878",
+    ),
+]
+
+
+def test_reads_steady_state_of_producer_tool() -> None:
+    found = read_producer_lines(PRODUCER, {})
+    assert found.records == 300_000
+    assert found.records / found.seconds == pytest.approx(194_678.780013)
+    assert found.cpu_seconds == pytest.approx(0.6 * 300 / 200)  # 0.6 s for the last 200,000
+
+
+def test_reads_fetch_time_of_consumer_tool() -> None:
+    found = read_consumer_lines(CONSUMER, {})
+    assert found.records == 3_000_000
+    assert found.records / found.seconds == pytest.approx(2_225_519.2878)
+    assert found.cpu_seconds == pytest.approx(1.85)
+
+
+@pytest.mark.parametrize("read", [read_producer_lines, read_consumer_lines])
+@pytest.mark.parametrize("printed", [[], [Line(1.0, "Exception in thread main")]])
+def test_unexpected_output_of_tool_raises(
+    read: Callable[[list[Line], dict[str, Any]], object], printed: list[Line]
+) -> None:
+    with pytest.raises(ToolError, match=r"perf-test.*: (no output|Exception)"):
+        read(printed, {})
+
+
+def test_error_without_java_names_package_to_install() -> None:
+    task = json.dumps(asdict(Task("produce", "localhost:1", "topic", "enqueue")))
+    command = [sys.executable, "-m", "benchmarks.peers.java_peer", task]
+    done = subprocess.run(command, env={"PATH": ""}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "the Java peer: install Java 17 or newer\n"

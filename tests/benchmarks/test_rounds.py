@@ -1,29 +1,30 @@
-"""Rounds of runs: order, checks of records, failures and the run log."""
+"""Rounds of runs: order, checks of records, failures, the run log and the remaining time."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from benchmarks import rounds
+from benchmarks import machine, rounds
 from benchmarks.cases import CASES, Case, Contender
-from benchmarks.clients import PEERS, PLAIN, Peer
+from benchmarks.clients import PEERS, PLAIN
+from benchmarks.payload import WrongResultError
+from benchmarks.peers.pacing import delay, paced
 from benchmarks.peers.task import Figures, Task
-from benchmarks.rounds import Run, RunLog, measure, order
-from benchmarks.topics import WrongResultError
+from benchmarks.progress import ESTIMATE_WEIGHT, Progress, Step
+from benchmarks.rounds import CaseRunner, order, remaining
+from benchmarks.runs import CHECK, Run, RunLog
 from kafka_async.embedded import run_in_thread
+from tests.benchmarks.planted_peer import planted
 
 CONTEXT = {"cores": "2"}
-PRODUCE = Case("produce-100", "produce", "produce", "produce", (Contender("planted", "enqueue"),))
-CONSUME = Case("consume-100", "consume", "consume", "consume", (Contender("planted", "poll"),))
-SCALE = 0.01
-
-Plant = Callable[[str], None]
+PRODUCE = Case("produce-100", "produce", "produce", (Contender("planted", "enqueue"),))
+CONSUME = Case("consume-100", "consume", "consume", (Contender("planted", "poll"),))
+FIGURES = Figures(2.0, 1.0, 1_000, latency_us={"p50": 3.0}, peak_mb=40.0)
 
 
 @pytest.fixture(scope="module")
@@ -33,20 +34,18 @@ def bootstrap() -> Iterator[str]:
 
 
 @pytest.fixture
-def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
-    def planted(what: str) -> None:
-        environment = {"KAFKA_ASYNC_PLANTED": what}
-        speeds = {"enqueue": 100.0, "poll": 100.0}
-        module = "tests.benchmarks.planted_peer"
-        peer = Peer("planted", "Planted", module, speeds=speeds, environment=environment)
-        monkeypatch.setitem(PEERS, "planted", peer)
-
-    return planted
-
-
-@pytest.fixture
 def run_log(tmp_path: Path) -> RunLog:
     return RunLog(tmp_path / "runs.jsonl", CONTEXT, resume=False)
+
+
+def measure(case: Case, bootstrap: str, run_log: RunLog, count: int = 1) -> None:
+    progress = Progress(remaining(case, case.contenders, count, run_log))
+    CaseRunner(case, bootstrap, run_log, progress, scale=0.01).run(case.contenders, count)
+
+
+def refuse(peer: str, task: Task) -> Figures:
+    """Stand for the process of a client that fails."""
+    raise rounds.FailedError(f"{peer} was started")
 
 
 def test_every_second_round_has_reversed_order() -> None:
@@ -55,33 +54,36 @@ def test_every_second_round_has_reversed_order() -> None:
     assert (first, second, third) == (contenders, contenders[::-1], contenders)
 
 
-@pytest.mark.parametrize("what", ["loses a record", "invents values"])
-def test_wrong_producer_ends_benchmark(
-    what: str, bootstrap: str, plant: Plant, run_log: RunLog
+@pytest.mark.parametrize(
+    ("what", "case", "message"),
+    [
+        ("loses a record", PRODUCE, r"produce-100: planted \(enqueue\) sent 1000 records"),
+        ("invents values", PRODUCE, r"produce-100: planted \(enqueue\) sent 1000 records"),
+        ("reads too few", CONSUME, r"consume-100: planted \(poll\) read 999 records"),
+        ("reads other values", CONSUME, r"consume-100: planted \(poll\) read 1000 records"),
+    ],
+)
+def test_wrong_client_ends_benchmark(
+    what: str,
+    case: Case,
+    message: str,
+    bootstrap: str,
+    run_log: RunLog,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plant(what)
-    with pytest.raises(WrongResultError, match=r"produce-100: planted \(enqueue\) sent 1000 rec"):
-        measure(PRODUCE, PRODUCE.contenders, bootstrap, 1, run_log, scale=SCALE)
-    assert run_log.runs == []
-
-
-@pytest.mark.parametrize("what", ["reads too few", "reads other values"])
-def test_wrong_consumer_ends_benchmark(
-    what: str, bootstrap: str, plant: Plant, run_log: RunLog
-) -> None:
-    plant(what)
-    with pytest.raises(WrongResultError, match=r"consume-100: planted \(poll\) read"):
-        measure(CONSUME, CONSUME.contenders, bootstrap, 1, run_log, scale=SCALE)
+    monkeypatch.setitem(PEERS, "planted", planted(what))
+    with pytest.raises(WrongResultError, match=message):
+        measure(case, bootstrap, run_log)
     assert run_log.runs == []
 
 
 def test_peer_that_only_counts_needs_no_checksum(
-    bootstrap: str, plant: Plant, run_log: RunLog, monkeypatch: pytest.MonkeyPatch
+    bootstrap: str, run_log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant("reads other values")
-    monkeypatch.setitem(PEERS, "planted", replace(PEERS["planted"], counts_only=True))
-    measure(CONSUME, CONSUME.contenders, bootstrap, 1, run_log, scale=SCALE)
-    assert [run.number for run in run_log.runs] == [rounds.CHECK, 1]
+    peer = replace(planted("reads other values"), counts_only=True)
+    monkeypatch.setitem(PEERS, "planted", peer)
+    measure(CONSUME, bootstrap, run_log)
+    assert [run.number for run in run_log.runs] == [CHECK, 1]
 
 
 @pytest.mark.parametrize(
@@ -89,20 +91,17 @@ def test_peer_that_only_counts_needs_no_checksum(
     [("crashes", "exit code 1: it broke"), ("hangs", "it took longer than 2 s")],
 )
 def test_failing_client_is_excluded_from_rest_of_case(
-    what: str,
-    error: str,
-    bootstrap: str,
-    plant: Plant,
-    run_log: RunLog,
-    monkeypatch: pytest.MonkeyPatch,
+    what: str, error: str, bootstrap: str, run_log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(what)
-    if what == "hangs":
-        monkeypatch.setattr(
-            rounds.child_processes, "run", shorter_for_planted(rounds.child_processes.run)
-        )
-    contenders = (*PRODUCE.contenders, Contender(PLAIN, "enqueue"))
-    measure(PRODUCE, contenders, bootstrap, 2, run_log, scale=SCALE)
+    monkeypatch.setitem(PEERS, "planted", planted(what))
+    launch = rounds.launch
+
+    def launch_briefly(peer: str, task: Task) -> Figures:
+        return launch(peer, task, 2.0 if what == "hangs" and peer == "planted" else 60.0)
+
+    monkeypatch.setattr(rounds, "launch", launch_briefly)
+    case = replace(PRODUCE, contenders=(*PRODUCE.contenders, Contender(PLAIN, "enqueue")))
+    measure(case, bootstrap, run_log, 2)
     assert [(run.peer, run.number, run.error) for run in run_log.runs] == [
         ("planted", 1, error),
         (PLAIN, 1, None),
@@ -110,29 +109,18 @@ def test_failing_client_is_excluded_from_rest_of_case(
     ]
 
 
-def shorter_for_planted(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `run` with a time limit of 2 s for the planted client only."""
-
-    def limited(command: list[str], limit: float, environment: Mapping[str, str]) -> Any:
-        planted = "KAFKA_ASYNC_PLANTED" in environment
-        return run(command, 2.0 if planted else limit, environment)
-
-    return limited
-
-
 def test_spreads_start_times_of_parallel_clients(
-    run_log: RunLog, monkeypatch: pytest.MonkeyPatch
+    bootstrap: str, run_log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts: list[float] = []
 
-    def launch(contender: Contender, task: Task) -> Figures:
+    def launch(peer: str, task: Task) -> Figures:
         starts.append(task.start)
-        raise rounds.FailedError("it broke")
+        return refuse(peer, task)
 
     monkeypatch.setattr(rounds, "launch", launch)
     case = CASES["round-trip-1"]
-    with run_in_thread(brokers=1) as cluster:
-        measure(case, case.contenders, cluster.bootstrap_servers, 1, run_log, scale=SCALE)
+    measure(case, bootstrap, run_log)
     first, *_ = starts = sorted(starts)
     count = len(case.contenders)
     assert [start - first for start in starts] == [
@@ -141,58 +129,46 @@ def test_spreads_start_times_of_parallel_clients(
 
 
 def test_wrong_parallel_client_ends_others_at_once(
-    run_log: RunLog, plant: Plant, bootstrap: str
+    bootstrap: str, run_log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant("hangs")
-    case = replace(PRODUCE, contenders=(), together=True, rate=1.0)
-    wrong = Contender("wrong", "enqueue")
-    with pytest.MonkeyPatch.context() as patch:
-        environment = {"KAFKA_ASYNC_PLANTED": "invents values"}
-        patch.setitem(PEERS, "wrong", replace(PEERS["planted"], environment=environment))
-        patch.setattr(rounds, "TIME_LIMIT", 600.0)
-        with pytest.raises(WrongResultError, match="wrong"):
-            measure(case, (*PRODUCE.contenders, wrong), bootstrap, 1, run_log, scale=SCALE)
+    monkeypatch.setitem(PEERS, "planted", planted("hangs"))
+    monkeypatch.setitem(PEERS, "wrong", planted("invents values"))
+    contenders = (*PRODUCE.contenders, Contender("wrong", "enqueue"))
+    case = replace(PRODUCE, contenders=contenders, together=True, rate=1.0)
+    with pytest.raises(WrongResultError, match="wrong"):
+        measure(case, bootstrap, run_log)
+
+
+# -- the run log ----------------------------------------------------------------------------------
 
 
 def test_resume_repeats_only_failed_and_missing_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bootstrap: str
 ) -> None:
     path = tmp_path / "runs.jsonl"
-    figures = Figures(2.0, 1.0, 1_000, latency_us={"p50": 3.0}, peak_mb=40.0)
-    good = Run("produce-100", "planted", "enqueue", 1, figures)
-    bad = Run("produce-100", PLAIN, "enqueue", 1, error="it broke")
+    good = Run("produce-100", "planted", "enqueue", 1, FIGURES)
     before = RunLog(path, CONTEXT, resume=False)
     before.add(good)
-    before.add(bad)
+    before.add(Run("produce-100", PLAIN, "enqueue", 1, error="it broke"))
     before.add_special("idle", {"rows": []})
     before.add_special("memory", {"error": "it broke"})
     with path.open("a") as file:
         file.write('{"run": {"case": "produ')  # truncated by an interruption
     after = RunLog(path, CONTEXT, resume=True)
     assert (after.runs, after.specials) == ([good], {"idle": {"rows": []}})
-
-    def launch(contender: Contender, *_: object) -> Figures:
-        raise rounds.FailedError(f"{contender.peer} was started")
-
-    monkeypatch.setattr(rounds, "launch", launch)
-    contenders = (*PRODUCE.contenders, Contender(PLAIN, "enqueue"))
-    measure(PRODUCE, contenders, bootstrap, 1, after)
+    monkeypatch.setattr(rounds, "launch", refuse)
+    case = replace(PRODUCE, contenders=(*PRODUCE.contenders, Contender(PLAIN, "enqueue")))
+    measure(case, bootstrap, after)
     assert [run.error for run in after.runs] == [None, f"{PLAIN} was started"]
-    after.add(later := Run("produce-100", PLAIN, "enqueue", 1, figures))
-    again = RunLog(path, CONTEXT, resume=True)
-    assert again.runs == [good, later]
+    after.add(later := Run("produce-100", PLAIN, "enqueue", 1, FIGURES))
+    assert RunLog(path, CONTEXT, resume=True).runs == [good, later]
 
 
-def test_refuses_to_resume_runs_of_other_machine(tmp_path: Path) -> None:
-    path = tmp_path / "runs.jsonl"
-    RunLog(path, CONTEXT, resume=False)
-    with pytest.raises(SystemExit, match=r"differs in its machine or versions \(cores\)"):
-        RunLog(path, {"cores": "64"}, resume=True)
-
-
-def test_resumed_run_keeps_its_date(tmp_path: Path) -> None:
+def test_resumes_only_runs_of_same_machine_and_keeps_their_date(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     RunLog(path, {**CONTEXT, "date": "2026-11-21"}, resume=False)
+    with pytest.raises(SystemExit, match=r"differs in its machine or versions \(cores\)"):
+        RunLog(path, {"cores": "64"}, resume=True)
     again = RunLog(path, {**CONTEXT, "date": "2026-11-22"}, resume=True)
     assert again.context["date"] == "2026-11-21"
 
@@ -202,3 +178,65 @@ def test_drops_earlier_runs_without_resume(tmp_path: Path, run_log: RunLog) -> N
     RunLog(tmp_path / "runs.jsonl", CONTEXT, resume=False)
     lines = (tmp_path / "runs.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [{"context": CONTEXT}]
+
+
+@pytest.mark.parametrize(("changed", "revision"), [("", "abc1"), ("M a.py", "abc1 with changes")])
+def test_revision_mentions_uncommitted_changes(
+    changed: str, revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(command: str, *_: str) -> str:
+        return "abc1" if command == "rev-parse" else changed
+
+    monkeypatch.setattr(machine, "_git", git)
+    assert machine.describe("embedded")["revision"] == revision
+
+
+# -- time -----------------------------------------------------------------------------------------
+
+
+def test_estimates_remaining_time_by_steps_and_pace() -> None:
+    seconds = 0.0
+    steps = [
+        *(Step("produce-100", number, 60.0) for number in (1, 2)),
+        *(Step("consume-100", 0, 40.0), Step("consume-100", 1, 80.0)),
+        Step("idle", 0, 120.0),
+    ]
+    progress = Progress(steps, lambda: seconds)
+    assert progress.line("produce-100", 1) == "[case 1 of 3, round 1 of 2, about 6 minutes left]"
+    seconds = 120.0
+    assert progress.line("consume-100", 0) == "[case 2 of 3, check, about 4 minutes left]"
+    seconds = 240.0
+    assert progress.line("idle") == "[case 3 of 3, about 2 minutes left]"
+    seconds = 2 * 240.0 + ESTIMATE_WEIGHT  # twice as long as estimated
+    assert progress.line("idle") == "[case 3 of 3, about 4 minutes left]"
+
+
+def test_remaining_steps_exclude_runs_in_log(run_log: RunLog) -> None:
+    case = CASES["consume-100"]
+    contenders = case.contenders[:2]
+    assert [step.number for step in remaining(case, contenders, 2, run_log)] == [0, 1, 2]
+    for contender in contenders:
+        run_log.add(Run(case.name, contender.peer, contender.way, 1, error="it broke"))
+    assert [step.number for step in remaining(case, contenders, 2, run_log)] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("start", "rate", "now", "expected"),
+    [
+        (0.0, 1.0, 92.25, 0.0),
+        (100.125, 1.0, 92.25, 7.875),
+        (100.125, 1.0, 102.25, 0.875),  # late: the same fraction of the next second
+        (100.125, 4.0, 102.25, 0.125),
+    ],
+)
+def test_late_client_starts_at_next_multiple_of_interval(
+    start: float, rate: float, now: float, expected: float
+) -> None:
+    assert delay(start, rate, lambda: now) == expected
+
+
+def test_late_operation_does_not_delay_later_ones() -> None:
+    clock = iter([0.0, 0.0, 0.25, 0.25, 0.25])
+    waits: list[float] = []
+    assert len(list(paced([b""] * 4, 10.0, 0.0, lambda: next(clock), waits.append))) == 4
+    assert waits == [pytest.approx(0.05)]  # the last one, due at 0.3; two were late

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import json
+import pkgutil
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from benchmarks import payload, wire_cases
-from benchmarks.special import assignor, idle, idle_client, many_topics, memory, metadata
-from benchmarks.special.results import Goal, Result, median_goal, ratio_goal, row
-from benchmarks.special.topics_client import SIZE
-from benchmarks.wire_cases import WrongResultError
-from benchmarks.wire_cases import measure as measure_case
+from benchmarks import special
+from benchmarks.payload import WrongResultError
+from benchmarks.peers.task import Figures
+from benchmarks.special import assignor, fairness, idle, many_topics, memory, metadata
+from benchmarks.special.metadata import Shape
+from benchmarks.special.results import timed_result
+from benchmarks.topics import Tally
+from benchmarks.wire import timing
 from kafka_async.embedded import run_in_thread
 
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")  # by kafka-python
 
-SMALL = metadata.Shape(6, 3)
+SMALL = Shape(6, 3)
 MEMBERS = ["a", "b", "c"]
 ASSIGNMENT = {
     member: [(topic, number) for topic in SMALL.names] for number, member in enumerate(MEMBERS)
@@ -29,39 +32,46 @@ ASSIGNMENT = {
 
 @pytest.fixture(autouse=True)
 def short_samples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(wire_cases, "SAMPLE_SECONDS", 1e-6)
+    monkeypatch.setattr(timing, "SAMPLE_SECONDS", 1e-6)
     yield
     gc.unfreeze()
 
 
+def test_every_module_with_measure_is_a_special_case() -> None:
+    names = {module.name for module in pkgutil.iter_modules(special.__path__)}
+    measured = {
+        name
+        for name in names
+        if hasattr(importlib.import_module(f"benchmarks.special.{name}"), "measure")
+    }
+    assert set(special.SPECIAL) == measured
+
+
 def test_measures_metadata_of_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "SHAPES", (SMALL,))
-    result = metadata.measure(None, 1)
-    assert [row["client"] for row in result["rows"]] == [
-        *(client.name for client in metadata.clients()),
-    ] * 2
-    assert {row["what"] for row in result["rows"]} == {
-        "6 topics x 3 partitions, first answer",
-        "6 topics x 3 partitions, next answer",
-    }
-    assert [goal["limit"] for goal in result["goals"]] == [2]
-    json.dumps(result)
+    result = json.loads(json.dumps(metadata.measure("", 1).plain()))
+    assert [(row["what"], row["client"]) for row in result["rows"]] == [
+        (f"6 topics x 3 partitions, {kind} answer", client.name)
+        for kind in ("first", "next")
+        for client in metadata.clients()
+    ]
+    [goal] = result["goals"]
+    assert (goal["limit"], goal["met"]) == (2, goal["figure"] >= 2)
 
 
 @pytest.mark.parametrize("place", range(4))
 def test_missing_leader_raises(place: int) -> None:
-    case, less = (metadata.cases(metadata.Shape(topics, 2))[0] for topics in (3, 2))
+    case, less = (metadata.cases(Shape(topics, 2))[0] for topics in (3, 2))
     contenders = list(case.contenders)
     contenders[place] = replace(contenders[place], run=less.contenders[place].run)
     with pytest.raises(WrongResultError, match=contenders[place].client):
-        measure_case(replace(case, contenders=tuple(contenders)), 1)
+        timing.measure(replace(case, contenders=tuple(contenders)), 1)
 
 
 def test_measures_assignors_of_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assignor, "SHAPE", SMALL)
     monkeypatch.setattr(assignor, "MEMBERS", 4)
-    result = assignor.measure(None, 1)
-    named = [(row["what"], row["client"]) for row in result["rows"]]
+    named = [(row.what, row.client) for row in assignor.measure("", 1).rows]
     assert len(named) == len(set(named)) == 2 * len(assignor.strategies(SMALL))
     assert ("sticky, one leaves", "kafka_async cooperative-sticky") in named
 
@@ -85,37 +95,50 @@ def test_valid_assignment_has_one_owner_per_partition(
     assert assignor.is_valid(assignment, SMALL, MEMBERS, even=even) == valid
 
 
+def test_goal_is_ratio_to_fastest_other_client() -> None:
+    ours = timing.Row("first answer", "kafka_async", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+    plain = replace(ours, client="kafka_async in plain Python", ratio=1.1)
+    near = replace(ours, client="kafka-python", ratio=2.5, ratio_low=1.9, ratio_high=2.6)
+    far = replace(ours, client="aiokafka", ratio=4.0)
+    [goal] = timed_result("case", "A case", "", [ours, plain, far, near], 2).goals
+    assert goal.what == "kafka-python, first answer: its time in ours"
+    assert (goal.figure, goal.low, goal.high, goal.met) == (2.5, 1.9, 2.6, True)
+
+
+def test_measures_longest_iteration_of_each_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = {name: fairness.CASES[name] for name in ("a record a call", "record by record")}
+    monkeypatch.setattr(fairness, "RECORDS", 1000)
+    monkeypatch.setattr(fairness, "CASES", cases)
+    monkeypatch.setattr(fairness, "CLIENTS", ("kafka_async",))
+    with run_in_thread() as cluster:
+        result = fairness.measure(cluster.bootstrap_servers, 1)
+    assert [row.what for row in result.rows] == list(cases)
+    assert all(row.median > 0 for row in result.rows)
+    assert [goal.figure for goal in result.goals] == [max(row.median for row in result.rows)]
+
+
+def test_refuses_iteration_time_of_too_few_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    def launch(*_: object) -> Figures:
+        return Figures(1.0, 1.0, 999, longest_iteration_ms=1.0)
+
+    monkeypatch.setattr(fairness, "launch", launch)
+    with run_in_thread() as cluster, pytest.raises(WrongResultError, match="999 of 100000 records"):
+        fairness.run_client("kafka_async", cluster.bootstrap_servers, "a record a call")
+
+
 @pytest.mark.parametrize("wrong", [{"records": 9}, {"checksum": 1}])
 def test_compares_records_read_from_many_topics(wrong: dict[str, int]) -> None:
-    found = {"records": 10, "checksum": payload.expected(10, SIZE)}
+    found = Tally.expected(10, many_topics.SIZE)
     many_topics.check(found, 10)
     with pytest.raises(WrongResultError, match="10"):
-        many_topics.check({**found, **wrong}, 10)
+        many_topics.check(replace(found, **wrong), 10)
 
 
-def test_goal_is_met_in_its_direction() -> None:
-    assert Goal("time", 1, 2, "s").met
-    assert not Goal("time", 3, 2, "s").met
-    assert Goal("speed", 3, 2, "x", more_is_better=True).met
-    assert not Goal("speed", 1, 2, "x", more_is_better=True).met
-
-
-def test_result_converts_to_json() -> None:
-    lines = [row("ours", [3.0, 1.0, 2.0], "ms", ratio=1.0, what="it", settings={"linger_ms": 5})]
-    result: dict[str, Any] = json.loads(
-        json.dumps(Result("case", "A case", "nothing", lines, [Goal("g", 1, 2, "s")]).plain())
-    )
-    assert result["rows"][0] == {
-        "client": "ours",
-        "median": 2.0,
-        "low": 1.0,
-        "high": 3.0,
-        "unit": "ms",
-        "ratio": 1.0,
-        "settings": {"linger_ms": 5},
-        "what": "it",
-    }
-    assert result["goals"][0]["met"] is True
+def test_writes_and_reads_many_topics() -> None:
+    with run_in_thread(brokers=1) as cluster:
+        figures = many_topics.write(cluster.bootstrap_servers, 20, 1, 2_000)
+    assert figures.seconds > 0
+    assert figures.peak_mb > 10
 
 
 def test_memory_limit_is_sum_of_base_and_options() -> None:
@@ -124,18 +147,10 @@ def test_memory_limit_is_sum_of_base_and_options() -> None:
 
 
 @pytest.mark.slow
-def test_writes_and_reads_many_topics() -> None:
-    with run_in_thread(brokers=1) as cluster:
-        figures = many_topics.write(cluster.bootstrap_servers, many_topics.MANY, 20, 2_000)
-    assert figures["seconds"] > 0
-    assert figures["peak_mb"] > 10
-
-
-@pytest.mark.slow
 def test_measures_every_idle_client() -> None:
-    with run_in_thread(brokers=idle.NEEDS_BROKERS) as cluster:
+    with run_in_thread(brokers=3) as cluster:
         spent = idle.spend(cluster.bootstrap_servers, 0.5)
-    assert list(spent) == list(idle_client.CLIENTS)
+    assert set(spent) == {(role, client) for role in idle.ROLES for client in idle.CLIENTS}
     assert min(spent.values()) > 0
 
 
@@ -156,19 +171,3 @@ def test_measures_memory_while_broker_is_stopped(monkeypatch: pytest.MonkeyPatch
     assert found.keys() == {"producer", "consumer"}
     assert min(found.values()) > 10
     assert calls == ["pause", "resume"] * 2
-
-
-def test_median_goal_has_extremes_of_rounds() -> None:
-    goal = median_goal("rate", [0.7, 0.4, 0.6], 0.5, "x", more_is_better=True)
-    assert (goal.figure, goal.low, goal.high, goal.met) == (0.6, 0.4, 0.7, True)
-    assert not median_goal("time", [0.7, 0.4, 0.6], 0.5, "s").met
-
-
-def test_ratio_goal_is_about_fastest_other_client() -> None:
-    ours = wire_cases.Row("first answer", "kafka_async", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
-    plain = replace(ours, client="kafka_async in plain Python", ratio=1.1)
-    near = replace(ours, client="kafka-python", ratio=2.5, ratio_low=1.9, ratio_high=2.6)
-    far = replace(ours, client="aiokafka", ratio=4.0)
-    goal = ratio_goal([ours, plain, far, near], 2)
-    assert goal.what == "kafka-python, first answer: its time in ours"
-    assert (goal.figure, goal.low, goal.high, goal.met) == (2.5, 1.9, 2.6, True)

@@ -1,37 +1,47 @@
-"""The wire benchmark: checks of results, and ratios per round."""
+"""The wire benchmark: clients do the same work, wrong results end it, ratios are per round."""
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import json
-import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks import wire_cases, wire_first_use
-from benchmarks.wire import first_use_table, message_cases, summary, sweep_line
-from benchmarks.wire_cases import Case, Contender, Row, WrongResultError, markdown, measure
-from benchmarks.wire_codecs import CLIENTS, NEWEST, OURS, codec, modules
-from benchmarks.wire_first_use import FirstUse, Task
-from benchmarks.wire_messages import SUBJECTS
+from benchmarks.payload import WrongResultError
+from benchmarks.wire import batches, first_use, timing
+from benchmarks.wire.__main__ import first_use_table, message_cases, summary, sweep_line
+from benchmarks.wire.batch_clients import (
+    BatchClient,
+    RecordFields,
+    aiokafka,
+    kafka_python,
+    ours,
+    plain_aiokafka,
+)
+from benchmarks.wire.batches import cases, compiled_cases, kernel, plain_cases, subjects
+from benchmarks.wire.codecs import CLIENTS, NEWEST, codec, modules
+from benchmarks.wire.first_use import FirstUse
+from benchmarks.wire.messages import SUBJECTS
+from benchmarks.wire.timing import Case, Contender, Row, markdown, measure
 
-ROWS = [
-    Row("decode A", "kafka_async", 2.0, 1.0, 3.0, 1.0, 1.0, 1.0),
-    Row("decode A", "kio", 4.0, 3.0, 5.0, 2.0, 1.5, 2.5),
-    Row("decode A", "kafka-python", 12.0, 9.0, 15.0, 6.0, 5.0, 7.0),
-    Row("encode B", "kafka_async", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
-    Row("encode B", "kio", 5.0, 5.0, 5.0, 5.0, 5.0, 5.0),
-]
-
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+BATCH_CLIENTS: dict[str, Callable[[], BatchClient]] = {
+    "ours": lambda: ours("ours", kernel("python")),
+    "aiokafka": lambda: aiokafka("aiokafka"),
+    "aiokafka in plain Python": lambda: plain_aiokafka("aiokafka in plain Python"),
+    "kafka-python": kafka_python,
+}
 
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")  # by kafka-python
 
 
 @pytest.fixture(autouse=True)
 def short_samples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(wire_cases, "SAMPLE_SECONDS", 1e-6)
+    monkeypatch.setattr(timing, "SAMPLE_SECONDS", 1e-6)
     yield
     gc.unfreeze()
 
@@ -57,20 +67,14 @@ def test_ratios_compare_times_of_same_round() -> None:
     assert ours.ratio == 1
 
 
-def test_table_has_line_per_case_and_dash_for_missing_client() -> None:
-    assert markdown(ROWS, "message").splitlines() == [
-        "| case | kafka_async, us a message | kio | kafka-python |",
-        "|---|---:|---:|---:|",
-        "| decode A | 2.00 (1.00 - 3.00) | x2.00 (1.50 - 2.50) | x6.00 (5.00 - 7.00) |",
-        "| encode B | 1.00 (1.00 - 1.00) | x5.00 (5.00 - 5.00) | - |",
-    ]
-
-
-def test_summary_counts_only_readers_of_kio_as_rust() -> None:
-    assert summary(ROWS).splitlines() == [
-        "- The closest of the codecs in Python: kio, x5.00 (encode B).",
-        "- The closest of the readers in Rust: kio, x2.00 (decode A).",
-    ]
+def test_checked_in_results_have_their_tables() -> None:
+    document = json.loads((RESULTS / "wire.json").read_text())
+    page = (RESULTS / "wire.md").read_text()
+    rows = [Row(**row) for row in document["rows"]]
+    uses = [FirstUse(**use) for use in document["first_use"]]
+    assert f"\n{markdown(rows, 'message')}\n{summary(rows)}\n" in page
+    assert f"\n{first_use_table(uses)}\n" in page
+    assert page.endswith("".join(sweep_line(*sweep) for sweep in document["codecs_ms"].items()))
 
 
 @pytest.mark.parametrize("api", SUBJECTS)
@@ -78,35 +82,73 @@ def test_clients_decode_and_encode_same_message(api: str) -> None:
     cases = message_cases([api])
     assert [len(case.contenders) for case in cases] == [len(NEWEST)] * 2 + [len(CLIENTS)] * 2
     for case in cases:
-        assert [each.client for each in case.contenders if each.is_correct(each.run())] == [
-            each.client for each in case.contenders
-        ]
+        for each in case.contenders:
+            assert each.is_correct(each.run()), (case.name, each.client)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_other_message_has_other_values(client: str) -> None:
+def test_client_that_decodes_or_encodes_other_values_is_wrong(client: str) -> None:
+    place = CLIENTS.index(client)
     subject = SUBJECTS["offset_commit"]
-    some, others = subject.make(10, subject.classic), subject.make(20, subject.classic)
-    theirs = codec(client, "offset_commit", "OffsetCommitRequest", subject.classic)
-    ours = codec(OURS, "offset_commit", "OffsetCommitRequest", subject.classic)
-    read = theirs.plain(theirs.decode(some.encode(subject.classic)))
-    assert read == ours.plain(some)
-    assert read != ours.plain(others)
+    some = message_cases(["offset_commit"])[2:]
+    less = codec(client, "offset_commit", "OffsetCommitRequest", subject.classic)
+    value = less.decode(subject.make(10).encode(subject.classic))
+    decoding, encoding = (case.contenders[place] for case in some)
+    assert not decoding.is_correct(value)
+    assert not encoding.is_correct(less.encode(value))
 
 
 @pytest.mark.parametrize("client", NEWEST)
 def test_measures_first_use_in_new_process(client: str) -> None:
-    frame = SUBJECTS["join_group"].make(1, 9).encode(9)
-    needed = modules(client, "join_group", "JoinGroupResponse", 9)
-    task = Task(client, needed, "join_group", "JoinGroupResponse", 9, frame.hex())
-    found = wire_first_use.measure("case", task, processes=1)
-    assert (found.case, found.client) == ("case", client)
+    frame = SUBJECTS["join_group"].make(1).encode(9)
+    codec = (client, "join_group", "JoinGroupResponse", 9)
+    found = first_use.measure(codec, modules(*codec), frame, processes=1)
+    assert (found.case, found.client) == ("JoinGroupResponse v9", client)
     assert min(found.load, found.use) > 0
-    assert json.loads(json.dumps(dataclasses.asdict(found)))["use"] == found.use
 
 
-def test_formats_first_uses_and_sweep() -> None:
-    uses = [FirstUse("A", "ours", 30.4, 0.1, 0.1, 0.1), FirstUse("A", "kio", 100, 2, 2, 2)]
-    assert first_use_table(uses).splitlines()[2] == "| A | 0.10 (30) | 2.00 (100) |"
-    line = sweep_line("c", {"decoder of A v0": 1.0, "encoder of A v0": 2.0})
-    assert re.search(r"2 codecs.* median 1\.50 ms, worst 2\.00 ms \(encoder of A v0\)", line)
+# -- batches --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("client", BATCH_CLIENTS)
+def test_clients_encode_same_batches_and_decode_same_records(client: str) -> None:
+    mine = [(case.name, *case.contenders) for case in cases([BATCH_CLIENTS[client]()])]
+    assert [name for name, each in mine if not each.is_correct(each.run())] == []
+    assert len(mine) == 3 * len(subjects())
+
+
+@pytest.mark.parametrize("kind", ["encode", "decode", "consume"])
+def test_wrong_batch_raises(kind: str) -> None:
+    correct = ours("ours", kernel("python"))
+
+    def encode(records: Sequence[RecordFields]) -> object:
+        return correct.encode(records[:-1])
+
+    def decode(data: bytes) -> list[Any]:
+        return list(correct.decode(data))[1:]
+
+    case = next(
+        each for each in cases([BatchClient("ours", encode, decode, decode)]) if kind in each.name
+    )
+    with pytest.raises(WrongResultError, match=f"{kind} .*: ours has a wrong result"):
+        measure(case, rounds=1)
+
+
+def test_each_kernel_is_compared_with_peers_of_its_kind() -> None:
+    assert [each.client for each in compiled_cases()[0].contenders] == [
+        *("kafka_async", "aiokafka in Cython", "kafka-python")
+    ]
+    assert [each.client for each in plain_cases()[0].contenders] == [
+        *("kafka_async in plain Python", "kafka-python", "aiokafka in plain Python")
+    ]
+    assert [case.units for case in compiled_cases()] == [len(s.records) for s in subjects()] * 3
+    assert [round(len(each.data) / batches.BATCH, 1) for each in subjects()] == [1.0] * 4
+
+
+def test_aiokafka_runs_with_and_without_extensions() -> None:
+    data = subjects()[0].data
+    fast = {type(record).__name__ for record in aiokafka("fast").decode(data)}
+    before = sys.modules["aiokafka.record.default_records"]
+    plain = {type(record).__name__ for record in plain_aiokafka("plain").decode(data)}
+    assert (fast, plain) == ({"DefaultRecord"}, {"_DefaultRecordPy"})
+    assert sys.modules["aiokafka.record.default_records"] is before

@@ -27,9 +27,11 @@ class Ended:
     err: str
 
     @property
-    def line(self) -> str:
-        """Only line of standard error."""
+    def error(self) -> str:
+        """Error of a command that failed, in one line, and wrote nothing to standard output."""
         (line,) = self.err.splitlines()
+        assert (self.status, self.out) == (1, "")
+        assert line.startswith("error: ")
         return line
 
 
@@ -54,8 +56,3 @@ def call(*arguments: str, **options: Any) -> Ended:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Ended(result.exit_code, result.stdout, result.stderr)
-
-
-@pytest.fixture(name="call")
-def call_fixture() -> Any:
-    return call

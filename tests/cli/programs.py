@@ -58,6 +58,17 @@ class Program:
             output += data.decode()
         return output
 
+    def write(self, data: bytes) -> None:
+        """Write to standard input, and leave it open."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def read_line(self) -> bytes:
+        """Read a line of standard output."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
     def signal(self, number: int) -> None:
         """Send a signal to the process group, as Ctrl-C does to that in the foreground."""
         os.killpg(self.process.pid, number)

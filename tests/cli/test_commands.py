@@ -8,16 +8,13 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kafka_async import Producer
-from tests.cli.conftest import Command, Ended
+from tests.cli.conftest import Command, call
 from tests.cli.programs import Program, run
-
-Call = Callable[..., Ended]
 
 
 def fill(servers: str, topic: str, values: list[bytes]) -> None:
@@ -68,13 +65,8 @@ def test_produces_lines_of_standard_input_before_its_end(servers: str, topic: st
     ) as program, Program(
         "consume", topic, "--bootstrap", servers, "--offset", "beginning", "-n", "1"
     ) as reader:  # fmt: skip
-        stdin = program.process.stdin
-        assert stdin is not None
-        stdin.write(b"now\n")
-        stdin.flush()
+        program.write(b"now\n")
         assert reader.end() == (0, "now\n", "1 record\n")  # The writer's input is still open.
-        stdin.close()
-        program.process.stdin = None
         assert program.end() == (0, "", f"1 record produced to {topic}\n")
 
 
@@ -130,20 +122,13 @@ def test_error_names_a_missing_topic(command: Command, verb: str, tmp_path: Path
     text = tmp_path / "text"
     text.write_text("a line\n")
     ended = command(verb, "nowhere", *([str(text)] if verb == "produce" else []), timeout=1)
-    assert ended.status == 1
-    assert ended.out == ""
-    assert ended.line.startswith("error: ")
-    assert "nowhere" in ended.line
+    assert "nowhere" in ended.error
 
 
 def test_error_names_a_topic_created_or_deleted_twice(command: Command, topic: str) -> None:
-    again = command("topics", "create", topic)
-    assert again.status == 1
-    assert topic in again.line
+    assert topic in command("topics", "create", topic).error
     command("topics", "delete", topic)
-    gone = command("topics", "delete", topic)
-    assert gone.status == 1
-    assert topic in gone.line
+    assert topic in command("topics", "delete", topic).error
 
 
 def test_error_has_the_number_of_a_line_over_the_limit(
@@ -151,10 +136,9 @@ def test_error_has_the_number_of_a_line_over_the_limit(
 ) -> None:
     text = tmp_path / "text"
     text.write_bytes(b"short\n" + b"x" * 1_048_500 + b"\n")
-    ended = command("produce", topic, str(text))
-    assert ended.status == 1
-    assert ended.line.startswith("error: line 2: ")
-    assert "max_request_size" in ended.line
+    error = command("produce", topic, str(text)).error
+    assert error.startswith("error: line 2: ")
+    assert "max_request_size" in error
 
 
 def test_reading_stops_at_a_line_over_the_limit(
@@ -162,17 +146,15 @@ def test_reading_stops_at_a_line_over_the_limit(
 ) -> None:
     text = tmp_path / "text"
     text.write_bytes(b"x" * 3_000_000)
-    ended = command("produce", topic, str(text))
-    assert ended.status == 1
-    assert ended.line.startswith(f"error: {text}: a line is longer than 1,048,576 bytes")
+    error = command("produce", topic, str(text)).error
+    assert error.startswith(f"error: {text}: a line is longer than 1,048,576 bytes")
 
 
 def test_error_names_files_that_cannot_be_read(command: Command, tmp_path: Path) -> None:
-    missing = command("produce", "t", str(tmp_path / "missing"))
-    assert missing.line == f"error: {tmp_path / 'missing'}: no such file"
-    directory = command("produce", "t", str(tmp_path))
-    assert directory.line == f"error: {tmp_path} is a directory: name files"
-    assert missing.status == directory.status == 1
+    missing = tmp_path / "missing"
+    assert command("produce", "t", str(missing)).error == f"error: {missing}: no such file"
+    error = command("produce", "t", str(tmp_path)).error
+    assert error == f"error: {tmp_path} is a directory: name files"
 
 
 @pytest.mark.parametrize(
@@ -187,27 +169,22 @@ def test_error_names_files_that_cannot_be_read(command: Command, tmp_path: Path)
 def test_error_names_an_invalid_option(
     command: Command, arguments: tuple[str, ...], message: str
 ) -> None:
-    ended = command(*arguments)
-    assert ended.status == 1
-    assert message in ended.line
+    assert message in command(*arguments).error
 
 
-def test_error_names_a_port_in_use(servers: str, call: Call) -> None:
+def test_error_names_a_port_in_use(servers: str) -> None:
     port = servers.rpartition(":")[2]
-    ended = call("broker", "--port", port)
-    assert ended.status == 1
-    assert ended.line == (
-        f"error: port {port}: in use by another program: choose another --port, or 0"
-    )
+    error = call("broker", "--port", port).error
+    assert error == f"error: port {port}: in use by another program: choose another --port, or 0"
 
 
-def test_prints_the_version(call: Call) -> None:
+def test_prints_the_version() -> None:
     ended = call("--version")
     assert ended.status == 0
     assert ended.out.startswith("kafka-async ")
 
 
-def test_help_lists_all_commands(call: Call) -> None:
+def test_help_lists_all_commands() -> None:
     ended = call("--help", terminal_width=80)
     for name in ("demo", "broker", "topics", "produce", "consume"):
         assert f" {name} " in ended.out
@@ -219,10 +196,9 @@ def test_ends_quietly_when_the_reader_closes_the_pipe(servers: str, command: Com
     with Program(
         "consume", "much", "--bootstrap", servers, "--offset", "beginning", "--exit"
     ) as program:
-        stdout = program.process.stdout
-        assert stdout is not None
-        assert stdout.readline() == b"x" * 1000 + b"\n"
-        stdout.close()
+        assert program.read_line() == b"x" * 1000 + b"\n"
+        assert program.process.stdout is not None
+        program.process.stdout.close()
         program.process.stdout = None
         status, _, err = program.end()
     assert (status, err) == (1, "")
@@ -233,9 +209,7 @@ def test_ctrl_c_ends_consume(servers: str, topic: str) -> None:
     with Program(
         "consume", topic, "--bootstrap", servers, "--offset", "beginning"
     ) as program:  # fmt: skip
-        stdout = program.process.stdout
-        assert stdout is not None
-        assert stdout.readline() == b"one\n"
+        assert program.read_line() == b"one\n"
         program.signal(signal.SIGINT)
         assert program.end() == (130, "", "interrupted\n")
         assert program.left() == []
@@ -245,10 +219,7 @@ def test_ctrl_c_ends_produce_after_sending_complete_lines(
     command: Command, servers: str, topic: str
 ) -> None:
     with Program("produce", topic, "--bootstrap", servers, stdin=subprocess.PIPE) as program:
-        stdin = program.process.stdin
-        assert stdin is not None
-        stdin.write(b"one\n")
-        stdin.flush()
+        program.write(b"one\n")
         read = command("consume", topic, "--offset", "beginning", "--count", "1")
         program.signal(signal.SIGINT)
         assert program.process.wait(20) == 130

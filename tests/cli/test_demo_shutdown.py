@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kafka_async.cli.demo import run as demo_run
-from tests.cli.conftest import Ended
+from tests.cli.conftest import call
 from tests.cli.programs import Program, command_of
 
 # Each test waits some seconds for real sessions and processes.
 pytestmark = pytest.mark.slow
-
-Call = Callable[..., Ended]
 
 
 @pytest.mark.parametrize("moment", ["1. start", "3. count", "and start", "is killed"])
@@ -61,7 +58,7 @@ def test_stops_when_the_cluster_dies() -> None:
     assert err.splitlines()[-1].startswith("error: the embedded cluster has ended with status -9")
 
 
-def test_checks_files_before_it_starts(tmp_path: Path, call: Call) -> None:
+def test_checks_files_before_it_starts(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for arguments, message in [
         (["--json", str(tmp_path)], f"{tmp_path} is a directory: name a file"),
@@ -71,20 +68,16 @@ def test_checks_files_before_it_starts(tmp_path: Path, call: Call) -> None:
         ([str(tmp_path / "missing.txt")], "no such file"),
         (["--keep"], "--keep needs --bootstrap"),
     ]:
-        ended = call("demo", *arguments)
-        assert ended.status == 1
-        assert message in ended.line
+        assert message in call("demo", *arguments).error
 
 
-def test_refuses_a_text_without_lines(tmp_path: Path, call: Call) -> None:
+def test_refuses_a_text_without_lines(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n \n")
-    ended = call("demo", str(tmp_path / "empty"))
-    assert (ended.status, ended.line) == (
-        1, "error: the text is empty: name files that hold words"
-    )  # fmt: skip
+    error = call("demo", str(tmp_path / "empty")).error
+    assert error == "error: the text is empty: name files that hold words"
 
 
-def test_reports_a_cluster_that_does_not_start(monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
+def test_reports_a_cluster_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_run, "BROKERS", -1)
     ended = call("demo", "--no-spark")
     assert ended.status == 1

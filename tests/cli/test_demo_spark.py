@@ -5,38 +5,17 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import call, create_autospec
 
 import pytest
 
 from kafka_async.cli.demo import spark
+from kafka_async.cli.demo.report import Report
 from kafka_async.cli.demo.result import Result
 from kafka_async.testing.backends import jvm
 from kafka_async.testing.backends.base import BackendUnavailableError
-
-
-class Listener:
-    """Records its calls."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def start_stage(self, title: str, total: int | None) -> None:
-        self.calls.append(title)
-
-    def advance(self, done: int) -> None:
-        self.calls.append(str(done))
-
-    def show(self, message: str) -> None:
-        self.calls.append(message)
-
-    @contextmanager
-    def suspend(self) -> Generator[None]:
-        self.calls.append("suspended")
-        yield
-        self.calls.append("resumed")
 
 
 def make_result() -> Result:
@@ -99,13 +78,16 @@ def test_installs_pyspark_if_the_environment_has_a_command(
     with_java(monkeypatch)
     without_pyspark(monkeypatch)
     monkeypatch.setenv(spark.INSTALL_COMMAND, "echo from the installer")
-    listener = Listener()
+    report: Any = create_autospec(Report, instance=True)
     result = make_result()
-    missing = asyncio.run(spark.install_if_missing(listener, result))
+    missing = asyncio.run(spark.install_if_missing(report, result))
     assert missing is not None  # The command has installed nothing.
-    assert listener.calls == [
-        "install pyspark", "a download of about 450 MB, once", "suspended", "resumed"
-    ]  # fmt: skip
+    assert report.mock_calls[:3] == [
+        call.start_stage("install pyspark", None),
+        call.show("a download of about 450 MB, once"),
+        call.suspend(),
+    ]
+    report.suspend.return_value.__exit__.assert_called_once()
     assert capfd.readouterr() == ("", "from the installer\n")
     assert [stage.name for stage in result.stages] == ["install pyspark"]
 
@@ -117,11 +99,11 @@ def test_does_not_install_pyspark_without_java(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(jvm, "find_java", find)
     without_pyspark(monkeypatch)
     monkeypatch.setenv(spark.INSTALL_COMMAND, "exit 1")
-    listener = Listener()
-    missing = asyncio.run(spark.install_if_missing(listener, make_result()))
+    report: Any = create_autospec(Report, instance=True)
+    missing = asyncio.run(spark.install_if_missing(report, make_result()))
     assert missing is not None
     assert missing.startswith("install Java 17 or newer")
-    assert listener.calls == []
+    assert report.mock_calls == []
 
 
 def test_cancelling_the_installation_terminates_it(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """A small scripted cluster, on connections in memory and virtual time.
 
 It is for responses that the embedded cluster cannot send: malformed, contradictory, or at an exact
-moment. `World` has brokers and topics and responds to ApiVersions and Metadata. A test changes its
-behaviour with `handlers`, `held` and `greeting`.
+moment. `World` has brokers and topics, checks requests as a broker does, and responds to
+ApiVersions and Metadata. A test changes its behaviour with `handlers`, `held` and `greeting`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from uuid import UUID
 
 from kafka_async.clock import MemoryNetwork
 from kafka_async.cluster.client import Client
+from kafka_async.embedded.network import RequestFrameReader
+from kafka_async.errors import DecodeError
 from kafka_async.protocol.api import APIS, lookup
-from kafka_async.protocol.header import (
-    RequestHeader,
-    decode_request,
-    encode_response,
-)
+from kafka_async.protocol.header import RequestHeader, encode_response
 from kafka_async.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
@@ -36,7 +34,10 @@ from tests import request_checks
 
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Request, Response
+    from kafka_async.protocol.wire import BytesLike
 
+MAX_REQUEST_BYTES = 100 * 2**20
+"""Kafka's default of socket.request.max.bytes."""
 API_VERSIONS, METADATA = 18, 3
 UNKNOWN_TOPIC, UNKNOWN_ID = 3, 100
 
@@ -52,15 +53,19 @@ def always(response: Response) -> Handler:
     return handle
 
 
-class Peer(asyncio.Protocol):
-    """The broker's end of one connection."""
+class Peer(asyncio.BufferedProtocol):
+    """The broker's end of one connection.
+
+    A request that every broker refuses fails the test; one that a broker cannot read closes the
+    connection.
+    """
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.broker = broker
         self.seen: list[tuple[RequestHeader, Request[Any]]] = []
         self.transport: asyncio.Transport
         self.open = False
-        self._data = b""
+        self._reader = RequestFrameReader(MAX_REQUEST_BYTES)
         self._blocked = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,19 +78,29 @@ class Peer(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
 
-    def data_received(self, data: bytes) -> None:
-        self._data += data
-        while len(self._data) >= 4:
-            size = int.from_bytes(self._data[:4], "big")
-            if len(self._data) < 4 + size:
-                break
-            frame, self._data = self._data[4 : 4 + size], self._data[4 + size :]
-            self._handle(*decode_request(frame))
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.room()
 
-    def _handle(self, header: RequestHeader, request: Request[Any]) -> None:
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            frames = self._reader.received(nbytes)
+        except DecodeError as error:
+            request_checks.REFUSED.append(str(error))
+            self.transport.abort()
+            return
+        for frame in frames:
+            self._handle(frame)
+
+    def _handle(self, frame: BytesLike) -> None:
+        received = request_checks.receive(frame)
+        if received is None:
+            self.transport.abort()
+            return
+        header, request = received
+        if self.seen and header.correlation_id <= self.seen[-1][0].correlation_id:
+            request_checks.REFUSED.append(f"correlation id {header.correlation_id} again")
         self.seen.append((header, request))
         self.broker.seen.append((header, request))
-        request_checks.receive(request, header.api_version)
         self._blocked = self._blocked or header.api_key in self.broker.held
         if self._blocked:  # a broker responds in order
             return
@@ -136,23 +151,20 @@ class ScriptedBroker:
 
 
 class World:
-    """A cluster of scripted brokers; `topics` has the leaders of each topic's partitions."""
+    """A cluster of one scripted broker; `topics` has the leaders of each topic's partitions."""
 
-    def __init__(self, brokers: int = 1) -> None:
+    servers = "b1:9092"
+
+    def __init__(self) -> None:
         self.network = MemoryNetwork()
-        self.brokers = {n: ScriptedBroker(self, n, f"b{n}", 9092) for n in range(1, brokers + 1)}
+        self.brokers = {1: ScriptedBroker(self, 1, "b1", 9092)}
         self.topics: dict[str, list[int]] = {}
         self.ids: dict[str, UUID] = {}
         self.handlers: dict[int, Handler] = {}
 
-    @property
-    def servers(self) -> str:
-        """Bootstrap servers."""
-        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers.values())
-
-    def client(self, servers: str | None = None, **options: Any) -> Client:
+    def client(self, **options: Any) -> Client:
         """Return a client of this cluster."""
-        return Client(servers or self.servers, dialer=self.network, **options)
+        return Client(self.servers, dialer=self.network, **options)
 
     def add(self, topic: str, *leaders: int) -> None:
         """Add a topic whose partitions have these leaders."""

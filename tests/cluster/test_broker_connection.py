@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from kafka_async.cluster import pending_response
-from kafka_async.cluster.broker_connection import BrokerConnection, ConnectionKind
-from kafka_async.cluster.request_destinations import Broker
+from kafka_async.cluster import in_flight_requests, pending_response
+from kafka_async.cluster.broker_connection import (
+    CLIENT_WAITS_FROM,
+    BrokerConnection,
+    ConnectionKind,
+)
+from kafka_async.cluster.client import services_of
+from kafka_async.cluster.request_router import Broker
 from kafka_async.errors import (
     ClientClosedError,
     DecodeError,
@@ -29,6 +34,8 @@ from kafka_async.hooks import (
     ResponseReceived,
     Throttled,
 )
+from kafka_async.protocol.api import lookup
+from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafka_async.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -36,17 +43,13 @@ from kafka_async.protocol.messages.find_coordinator import (
 from kafka_async.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafka_async.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kafka_async.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
-from tests.embedded_client import InMemory, until
+from kafka_async.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.embedded_client import InMemory, now, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from kafka_async.cluster.client import Client
-    from kafka_async.embedded.faults import Fault
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -82,7 +85,9 @@ class Setting:
         self.sent: list[float] = []
         """Times at which requests of `LIST_GROUPS` were written, in seconds of the event loop."""
         client.hooks.listen(ClientEvent, self._note)
-        self.connection: BrokerConnection = client.connection(1, ConnectionKind.COORDINATOR, self)
+        self.connection: BrokerConnection = services_of(client).brokers.connection(
+            1, ConnectionKind.COORDINATOR, self
+        )
 
     def _note(self, event: ClientEvent) -> None:
         self.events.append(event)
@@ -91,14 +96,6 @@ class Setting:
 
     def events_of(self, kind: type[ClientEvent]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
-
-    def hang(self, api: str) -> Fault:
-        """Let requests of one API wait for their response until the fault is removed."""
-        return self.memory.cluster.faults.add(api=api, hang=True, count=None)
-
-    def freeze(self) -> Fault:
-        """Let the broker accept connections and requests, and respond to none."""
-        return self.memory.cluster.faults.add(hang=True, count=None)
 
     @property
     def connections(self) -> int:
@@ -129,8 +126,11 @@ async def setting() -> AsyncIterator[Setting]:
         yield made
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
+@pytest_asyncio.fixture
+async def connection(setting: Setting) -> BrokerConnection:
+    """Return the connection of `setting`, connected."""
+    await setting.connection.connect(1.0)
+    return setting.connection
 
 
 # -- requests -------------------------------------------------------------------------------------
@@ -150,53 +150,66 @@ async def test_concurrent_requests_share_one_connection_attempt(setting: Setting
     assert len(setting.memory.requests(ListGroupsRequest)) == 10
 
 
-async def test_pipelines_requests_in_call_order(setting: Setting) -> None:
-    await setting.connection.connect(1.0)
-    held = setting.hang("FindCoordinator")
-    futures = [setting.connection.submit(numbered(n), timeout=5.0) for n in range(5)]
+async def test_pipelines_requests_in_call_order(
+    setting: Setting, connection: BrokerConnection
+) -> None:
+    held = setting.memory.hang("FindCoordinator")
+    futures = [connection.submit(numbered(n), timeout=5.0) for n in range(5)]
     await held.wait()
     sent = [event for event in setting.events_of(RequestSent) if event.api_key == FIND_COORDINATOR]
     assert len(sent) == 5  # before the first response
-    assert setting.connection.in_flight == 5
+    assert connection.in_flight == 5
     held.remove()
     found = await asyncio.gather(*futures)
     assert list(map(number_of, found)) == [0, 1, 2, 3, 4]
     received = setting.memory.requests(FindCoordinatorRequest)
     assert [request.coordinator_keys for request in received] == [[str(n)] for n in range(5)]
-    assert setting.connection.in_flight == 0
+    assert connection.in_flight == 0
 
 
-async def test_cancelled_request_does_not_affect_others(setting: Setting) -> None:
-    await setting.connection.connect(1.0)
-    held = setting.hang("FindCoordinator")
-    first, second = (setting.connection.submit(numbered(n), timeout=5.0) for n in (1, 2))
+async def test_cancelled_request_does_not_affect_others(
+    setting: Setting, connection: BrokerConnection
+) -> None:
+    held = setting.memory.hang("FindCoordinator")
+    first, second = (connection.submit(numbered(n), timeout=5.0) for n in (1, 2))
     await held.wait()
     first.cancel()
     held.remove()
     assert number_of(await second) == 2
-    assert setting.connection.connected
+    assert connection.connected
 
 
-async def test_request_without_response_is_done_when_sent(setting: Setting) -> None:
-    await setting.connection.connect(1.0)
-    future = setting.connection.submit(ProduceRequest(acks=0), timeout=1.0, expect_response=False)
+async def test_correlation_ids_wrap_around(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_flight_requests, "_MAX_CORRELATION_ID", 1)
+    for _ in range(2):
+        await setting.connection.send(REQUEST, timeout=1.0)
+    assert [event.correlation_id for event in setting.events_of(RequestSent)] == [0, 1, 0]
+
+
+async def test_request_without_response_is_done_when_sent(
+    setting: Setting, connection: BrokerConnection
+) -> None:
+    future = connection.submit(ProduceRequest(acks=0), timeout=1.0, expect_response=False)
     assert future.result() == ProduceResponse()
     await until(lambda: len(setting.memory.requests(ProduceRequest)) == 1)
-    await setting.connection.send(REQUEST, timeout=1.0)
+    await connection.send(REQUEST, timeout=1.0)
 
 
-async def test_submit_raises_without_a_connection(setting: Setting) -> None:
-    with pytest.raises(
-        KafkaConnectionError, match="the coordinator connection to broker 1 is not open"
-    ):
+async def test_requests_without_a_connection_raise(setting: Setting) -> None:
+    results: list[object] = []
+    closed = "the coordinator connection to broker 1 is not open"
+    with pytest.raises(KafkaConnectionError, match=closed):
         setting.connection.submit(REQUEST, timeout=1.0)
-    with pytest.raises(KafkaConnectionError):
+    with pytest.raises(KafkaConnectionError, match=closed):
+        setting.connection.submit_with_callback(REQUEST, results.append, timeout=1.0)
+    with pytest.raises(KafkaConnectionError, match=closed):
         setting.connection.version(LIST_GROUPS)
+    assert results == []
 
 
-async def test_encode_error_leaves_the_connection_usable(
-    setting: Setting,
-) -> None:
+async def test_encode_error_leaves_the_connection_usable(setting: Setting) -> None:
     with pytest.raises(EncodeError):
         await setting.connection.send(ListGroupsRequest(states_filter=5), timeout=1.0)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UnsupportedVersionError):
@@ -242,25 +255,23 @@ async def test_receives_large_response(setting: Setting) -> None:
 # -- callbacks ------------------------------------------------------------------------------------
 
 
-async def test_callback_can_send_next_request(setting: Setting) -> None:
-    await setting.connection.connect(1.0)
+async def test_callback_can_send_next_request(connection: BrokerConnection) -> None:
     results: list[object] = []
 
     def again(result: object) -> None:
         results.append(result)
         if len(results) < 3:
-            setting.connection.submit_with_callback(REQUEST, again, timeout=5.0)
+            connection.submit_with_callback(REQUEST, again, timeout=5.0)
 
     again("begin")
     await until(lambda: len(results) == 3)
     assert results[1:] == [ListGroupsResponse()] * 2
-    assert setting.connection.in_flight == 0
+    assert connection.in_flight == 0
 
 
 async def test_unexpected_exception_while_decoding_is_passed_to_callback(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
+    connection: BrokerConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await setting.connection.connect(1.0)
     fault = RuntimeError("no error of ours")
 
     def broken(*_: object) -> None:
@@ -268,119 +279,111 @@ async def test_unexpected_exception_while_decoding_is_passed_to_callback(
 
     monkeypatch.setattr(pending_response, "decode_response_body", broken)
     results: list[Any] = []
-    setting.connection.submit_with_callback(REQUEST, results.append, timeout=5.0)
+    connection.submit_with_callback(REQUEST, results.append, timeout=5.0)
     async with asyncio.timeout(5):
         await until(lambda: len(results) == 1)
     assert isinstance(results[0], DecodeError)
     assert results[0].__cause__ is fault
-    assert setting.connection.in_flight == 0
+    assert connection.in_flight == 0
 
 
 async def test_each_callback_gets_one_error_after_the_connection_is_lost(
-    setting: Setting,
+    setting: Setting, connection: BrokerConnection
 ) -> None:
-    await setting.connection.connect(1.0)
-    held = setting.hang("ListGroups")
-    results: list[tuple[bool, Any]] = []
-    for _ in range(3):
-        setting.connection.submit_with_callback(
-            REQUEST,
-            lambda error: results.append((setting.connection.connected, error)),
-            timeout=5.0,
-        )
-    setting.connection.disconnect(KafkaConnectionError("enough"))
+    held = setting.memory.hang("ListGroups")
+    results: list[tuple[int, bool, Any]] = []
+
+    def callback(number: int) -> Callable[[object], None]:
+        return lambda error: results.append((number, connection.connected, error))
+
+    for number in range(3):
+        connection.submit_with_callback(REQUEST, callback(number), timeout=5.0)
+    connection.disconnect(KafkaConnectionError("enough"))
     assert results == []
     await until(lambda: len(results) == 3)
-    assert [(connected, str(error)) for connected, error in results] == [(False, "enough")] * 3
-    assert len({id(error) for _, error in results}) == 3
+    assert [row[:2] for row in results] == [(number, False) for number in range(3)]
+    assert [str(error) for _, _, error in results] == ["enough"] * 3
+    assert len({id(error) for _, _, error in results}) == 3
     held.remove()
     await asyncio.sleep(20)
     assert len(results) == 3
 
 
-async def test_discards_response_after_deadline(setting: Setting) -> None:
-    await setting.connection.connect(1.0)
-    held = setting.hang("ListGroups")
+async def test_discards_response_after_deadline(
+    setting: Setting, connection: BrokerConnection
+) -> None:
+    held = setting.memory.hang("ListGroups")
     results: list[Any] = []
-    setting.connection.submit_with_callback(REQUEST, results.append, timeout=2.0)
+    connection.submit_with_callback(REQUEST, results.append, timeout=2.0)
     await until(lambda: len(results) == 1)
     assert isinstance(results[0], KafkaTimeoutError)
-    assert setting.connection.in_flight == 1
+    assert connection.in_flight == 1
     held.remove()
-    await until(lambda: setting.connection.in_flight == 0)
-    assert setting.connection.connected
+    await until(lambda: connection.in_flight == 0)
+    assert connection.connected
     assert len(results) == 1
 
 
 async def test_callback_without_response_runs_in_next_iteration(
-    setting: Setting,
+    connection: BrokerConnection,
 ) -> None:
-    await setting.connection.connect(1.0)
     results: list[object] = []
-    setting.connection.submit_with_callback(
+    connection.submit_with_callback(
         ProduceRequest(acks=0), results.append, timeout=1.0, expect_response=False
     )
     assert results == []
     await asyncio.sleep(0)
     assert results == [ProduceResponse()]
-    assert setting.connection.in_flight == 0
-
-
-async def test_submit_with_callback_raises_without_a_connection(setting: Setting) -> None:
-    results: list[object] = []
-    with pytest.raises(KafkaConnectionError, match="not open"):
-        setting.connection.submit_with_callback(REQUEST, results.append, timeout=1.0)
-    assert results == []
+    assert connection.in_flight == 0
 
 
 # -- deadlines ------------------------------------------------------------------------------------
 
 
-async def test_overdue_request_fails_alone(setting: Setting) -> None:
-    await setting.connection.connect(1.0)
-    held = setting.hang("ListGroups")
+async def test_overdue_request_fails_alone(setting: Setting, connection: BrokerConnection) -> None:
+    held = setting.memory.hang("ListGroups")
     start = now()
-    short = setting.connection.submit(REQUEST, timeout=2.0)
-    long = setting.connection.submit(REQUEST, timeout=8.0)
+    short = connection.submit(REQUEST, timeout=2.0)
+    long = connection.submit(REQUEST, timeout=8.0)
     with pytest.raises(
         KafkaTimeoutError, match="coordinator connection: no response to ListGroups for 2 "
     ):
         await short
     assert now() - start == pytest.approx(2.0)
-    assert setting.connection.connected
+    assert connection.connected
     assert not long.done()
     held.remove()
     assert await long == ListGroupsResponse()
 
 
 async def test_connection_without_response_for_request_timeout_is_closed(
-    setting: Setting,
+    setting: Setting, connection: BrokerConnection
 ) -> None:
-    await setting.connection.connect(1.0)
-    setting.hang("ListGroups")
+    setting.memory.hang("ListGroups")
     start = now()
-    first = setting.connection.submit(REQUEST, timeout=3.0)
+    first = connection.submit(REQUEST, timeout=3.0)
     await asyncio.sleep(1)
-    second = setting.connection.submit(REQUEST, timeout=60.0)
+    second = connection.submit(REQUEST, timeout=60.0)
     with pytest.raises(KafkaTimeoutError):
         await first
     with pytest.raises(KafkaConnectionError, match="no response to ListGroups for 10 s"):
         await second
     assert now() - start == pytest.approx(10.0)
-    assert not setting.connection.connected
+    assert not connection.connected
 
 
-async def test_request_may_wait_longer_than_request_timeout(setting: Setting) -> None:
-    await setting.connection.connect(1.0)
-    setting.hang("ListGroups")
+async def test_request_may_wait_longer_than_request_timeout(
+    setting: Setting, connection: BrokerConnection
+) -> None:
+    setting.memory.hang("ListGroups")
     start = now()
     with pytest.raises(KafkaTimeoutError):
-        await setting.connection.send(REQUEST, timeout=300.0)
+        await connection.send(REQUEST, timeout=300.0)
     assert now() - start == pytest.approx(300.0)
 
 
 async def test_connection_attempt_continues_after_deadline_of_one_caller(setting: Setting) -> None:
-    frozen = setting.freeze()
+    frozen = setting.memory.hang()
     with pytest.raises(KafkaTimeoutError, match="accepts connections but does not answer"):
         await setting.connection.connect(3.0)
     connections = setting.memory.cluster.brokers[1].connections
@@ -407,7 +410,7 @@ async def test_closes_idle_connection(setting: Setting) -> None:
 
 
 async def test_connection_with_request_in_flight_is_not_idle(setting: Setting) -> None:
-    setting.hang("ListGroups")
+    setting.memory.hang("ListGroups")
     start = now()
     with pytest.raises(KafkaTimeoutError):
         await setting.connection.send(REQUEST, timeout=2000.0)
@@ -417,10 +420,11 @@ async def test_connection_with_request_in_flight_is_not_idle(setting: Setting) -
 # -- losing and opening connections ---------------------------------------------------------------
 
 
-async def test_lost_connection_fails_all_requests_in_flight_at_once(setting: Setting) -> None:
-    await setting.connection.connect(1.0)
-    held = setting.hang("ListGroups")
-    futures = [setting.connection.submit(REQUEST, timeout=5.0) for _ in range(3)]
+async def test_lost_connection_fails_all_requests_in_flight_at_once(
+    setting: Setting, connection: BrokerConnection
+) -> None:
+    held = setting.memory.hang("ListGroups")
+    futures = [connection.submit(REQUEST, timeout=5.0) for _ in range(3)]
     await held.wait()
     start = now()
     await setting.disconnect()
@@ -433,13 +437,12 @@ async def test_lost_connection_fails_all_requests_in_flight_at_once(setting: Set
         assert place in str(error)
 
 
-async def test_reconnects_after_backoff(setting: Setting) -> None:
-    await setting.connection.connect(1.0)
+async def test_reconnects_after_backoff(setting: Setting, connection: BrokerConnection) -> None:
     await setting.disconnect()
-    await until(lambda: not setting.connection.connected)
+    await until(lambda: not connection.connected)
     start = now()
-    assert setting.connection.retry_at > start
-    await setting.connection.send(REQUEST, timeout=1.0)
+    assert connection.retry_at > start
+    await connection.send(REQUEST, timeout=1.0)
     assert 0.03 <= now() - start <= 0.07
 
 
@@ -490,7 +493,7 @@ async def test_cancelling_one_caller_does_not_cancel_the_connection_attempt(
 
 
 async def test_connect_raises_for_broker_that_is_not_in_metadata(setting: Setting) -> None:
-    unknown = setting.client.connection(9, ConnectionKind.FETCH, setting)
+    unknown = services_of(setting.client).brokers.connection(9, ConnectionKind.FETCH, setting)
     with pytest.raises(KafkaConnectionError, match="broker 9 is not in the cluster's metadata"):
         await unknown.connect(1.0)
 
@@ -510,9 +513,7 @@ async def test_throttle_time_mutes_only_its_connection(setting: Setting) -> None
     assert [event.seconds for event in setting.events_of(Throttled)] == [3.0] * 3
 
 
-async def test_throttle_time_beyond_deadline_fails_request_at_once(
-    setting: Setting,
-) -> None:
+async def test_throttle_time_beyond_deadline_fails_request_at_once(setting: Setting) -> None:
     setting.memory.cluster.faults.add(api="ListGroups", throttle=9.0)
     await setting.connection.send(REQUEST, timeout=1.0)
     start = now()
@@ -521,41 +522,55 @@ async def test_throttle_time_beyond_deadline_fails_request_at_once(
     assert now() == start
 
 
-async def test_ignores_throttle_time_of_version_before_kip_219() -> None:
-    async with settings(api_versions={LIST_GROUPS: (0, 1)}) as setting:
-        setting.memory.cluster.faults.add(api="ListGroups", throttle=3.0)
-        response = await setting.connection.send(REQUEST, timeout=1.0)
-        assert response.throttle_time_ms == 3000
-        assert setting.connection.muted_until == 0.0
+@pytest.mark.parametrize(
+    ("request_class", "version", "mutes"),
+    [
+        (ListGroupsRequest, 1, False),
+        (ListGroupsRequest, 2, True),
+        (DescribeClusterRequest, 0, True),
+    ],
+)
+async def test_ignores_throttle_time_of_versions_before_kip_219(
+    setting: Setting, request_class: type[Any], version: int, mutes: bool
+) -> None:
+    setting.memory.cluster.faults.add(api=request_class.API_KEY, throttle=3.0)
+    response = await setting.connection.send(request_class(), timeout=1.0, version=version)
+    assert response.throttle_time_ms == 3000
+    assert setting.connection.muted_until == pytest.approx(now() + 3.0 if mutes else 0.0)
+
+
+async def test_client_waits_from_versions_that_exist() -> None:
+    for key, version in CLIENT_WAITS_FROM.items():
+        assert version <= lookup(key).versions.max
 
 
 # -- writing --------------------------------------------------------------------------------------
 
 
-async def test_large_and_small_requests_arrive_in_order(setting: Setting) -> None:
-    await setting.connection.connect(1.0)
+async def test_large_and_small_requests_arrive_in_order(
+    setting: Setting, connection: BrokerConnection
+) -> None:
     sizes = [10, 300_000, 20, 70_000, 30, 2_000_000, 5]
     names = ["x" * (size % 30_000) for size in sizes]
-    futures = [
-        setting.connection.submit(sync_group(protocol_name=name), timeout=9.0) for name in names
-    ]
+    futures = [connection.submit(sync_group(protocol_name=name), timeout=9.0) for name in names]
     await asyncio.gather(*futures)
     received = setting.memory.requests(SyncGroupRequest)
     assert [request.protocol_name for request in received] == names
 
 
-async def test_requests_wait_while_the_broker_does_not_read(setting: Setting) -> None:
-    await setting.connection.connect(1.0)
-    held = setting.hang("SyncGroup")
-    futures = [setting.connection.submit(sync_group(), timeout=9.0) for _ in range(3)]
+async def test_requests_wait_while_the_broker_does_not_read(
+    setting: Setting, connection: BrokerConnection
+) -> None:
+    held = setting.memory.hang("SyncGroup")
+    futures = [connection.submit(sync_group(), timeout=9.0) for _ in range(3)]
     await held.wait()  # with requests that wait for the first, the broker stops reading
     bulk = sync_group(group_id="x" * 30_000)
-    futures += [setting.connection.submit(bulk, timeout=9.0) for _ in range(40)]
-    sending = asyncio.create_task(setting.connection.send(REQUEST, timeout=9.0))
+    futures += [connection.submit(bulk, timeout=9.0) for _ in range(40)]
+    sending = asyncio.create_task(connection.send(REQUEST, timeout=9.0))
     await asyncio.sleep(1)
     assert not sending.done()
     assert setting.sent == []
-    assert setting.connection.in_flight == len(futures)
+    assert connection.in_flight == len(futures)
     held.remove()
     await sending
     await asyncio.gather(*futures)
@@ -565,28 +580,27 @@ async def test_requests_wait_while_the_broker_does_not_read(setting: Setting) ->
 
 
 async def test_close_fails_requests_in_flight_and_closes_the_transport(
-    setting: Setting,
+    setting: Setting, connection: BrokerConnection
 ) -> None:
-    await setting.connection.connect(1.0)
-    held = setting.hang("ListGroups")
-    future = setting.connection.submit(REQUEST, timeout=5.0)
+    held = setting.memory.hang("ListGroups")
+    future = connection.submit(REQUEST, timeout=5.0)
     await held.wait()
-    await setting.connection.close()
+    await connection.close()
     with pytest.raises(
         ClientClosedError, match="the coordinator connection to broker 1 was closed"
     ):
         await future
     with pytest.raises(ClientClosedError):
-        await setting.connection.send(REQUEST, timeout=1.0)
+        await connection.send(REQUEST, timeout=1.0)
     with pytest.raises(ClientClosedError):
-        setting.connection.submit(REQUEST, timeout=1.0)
-    await setting.connection.close()
+        connection.submit(REQUEST, timeout=1.0)
+    await connection.close()
     held.release()
     await until(lambda: setting.connections == 0)
 
 
 async def test_close_cancels_connection_attempt(setting: Setting) -> None:
-    frozen = setting.freeze()
+    frozen = setting.memory.hang()
     connecting = asyncio.create_task(setting.connection.connect(50.0))
     await frozen.wait()
     await setting.connection.close()

@@ -6,23 +6,22 @@ import asyncio
 import gc
 import itertools
 import logging
-import os
 import socket
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafka_async.clock import MemoryNetwork
 from kafka_async.cluster.broker_connection import ConnectionKind
-from kafka_async.cluster.client import Client
+from kafka_async.cluster.client import Client, services_of
+from kafka_async.cluster.coordinator_lookup import CoordinatorKind, CoordinatorLookup
 from kafka_async.cluster.metadata import ClusterMetadata, LeaderHint
-from kafka_async.cluster.request_destinations import (
+from kafka_async.cluster.request_router import (
     AnyBroker,
     Broker,
     Controller,
-    CoordinatorKind,
     CoordinatorOfGroup,
     CoordinatorOfTransactionalId,
     Destination,
@@ -34,7 +33,6 @@ from kafka_async.errors import (
     BrokerNotAvailableError,
     ClientClosedError,
     CoordinatorNotAvailableError,
-    IllegalStateError,
     InvalidConfigurationError,
     InvalidTopicError,
     KafkaConnectionError,
@@ -45,19 +43,20 @@ from kafka_async.errors import (
     TaskDiedError,
     UnknownTopicOrPartitionError,
 )
-from kafka_async.hooks import Hooks, Rebootstrapped, RequestSent
+from kafka_async.hooks import Rebootstrapped
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
 from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
 from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kafka_async.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kafka_async.protocol.messages.list_groups import ListGroupsRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.supervisor import Supervisor
 from kafka_async.types import TopicPartition
-from tests.embedded_client import InMemory, until
+from tests.cluster.scripted import World
+from tests.embedded_client import InMemory, now, until
 
 if TYPE_CHECKING:
-    from kafka_async.embedded.faults import Fault
+    from kafka_async.cluster.metadata_updater import MetadataUpdater
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -69,31 +68,28 @@ HEARTBEAT = HeartbeatRequest(group_id="g", member_id="m")
 """A request that the coordinator of group g rejects with UNKNOWN_MEMBER_ID."""
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def freeze(memory: InMemory, *brokers: int) -> list[Fault]:
-    """Let brokers accept connections and requests, and respond to none."""
-    chosen = brokers or tuple(memory.cluster.brokers)
-    return [memory.cluster.faults.add(broker=each, hang=True, count=None) for each in chosen]
-
-
-def hang(memory: InMemory, api: str, broker: int | None = None) -> Fault:
-    """Let requests of one API wait for their response until the fault is removed."""
-    return memory.cluster.faults.add(api=api, broker=broker, hang=True, count=None)
-
-
-def key_at(memory: InMemory, broker: int) -> str:
-    """Return a group or transactional id that this broker coordinates."""
-    names = map(str, itertools.count())
-    return next(name for name in names if memory.cluster.coordinator_for(name) == broker)
+async def find(coordinators: CoordinatorLookup, timeout: float = 1.0) -> int:
+    """Look the coordinator of group g up."""
+    return await coordinators.find(CoordinatorKind.GROUP, "g", timeout=timeout)
 
 
 async def topic(memory: InMemory, name: str, *leaders: int) -> None:
     """Create a topic whose partitions have one replica each, at these brokers."""
-    assignments = {index: [leader] for index, leader in enumerate(leaders)}
+    assignments = {index: [leader] for index, leader in enumerate(leaders or (1,))}
     await memory.cluster.create_topic(name, assignments=assignments)
+
+
+@asynccontextmanager
+async def updater(
+    memory: InMemory, *brokers: int, track: str = "", **options: Any
+) -> AsyncGenerator[MetadataUpdater]:
+    """Start a client and yield its metadata, with the tracked topics fetched."""
+    async with memory.client(*brokers, **options) as client:
+        metadata = services_of(client).metadata
+        if track:
+            metadata.track(track.split())
+            await until(lambda: set(metadata.snapshot.topics) == set(track.split()))
+        yield metadata
 
 
 def metadata_requests(memory: InMemory, since: int = 0) -> list[list[str | None]]:
@@ -107,11 +103,12 @@ def metadata_requests(memory: InMemory, since: int = 0) -> list[list[str | None]
 
 async def test_start_fetches_brokers_and_features() -> None:
     async with InMemory(3) as memory, memory.client() as client:
-        assert sorted(client.metadata.brokers) == [1, 2, 3]
-        assert client.metadata.cluster_id == memory.cluster.settings.cluster_id
-        assert client.finalized_feature("transaction.version") == 2
-        assert client.finalized_feature("no.such") == 0
-        assert client.clock.monotonic() == now()
+        services = services_of(client)
+        assert sorted(services.metadata.snapshot.brokers) == [1, 2, 3]
+        assert services.metadata.snapshot.cluster_id == memory.cluster.settings.cluster_id
+        assert services.brokers.finalized_feature("transaction.version") == 2
+        assert services.brokers.finalized_feature("no.such") == 0
+        assert services.clock.monotonic() == now()
 
 
 async def test_stop_closes_every_connection() -> None:
@@ -122,23 +119,36 @@ async def test_stop_closes_every_connection() -> None:
         await until(lambda: memory.connections() == 0)
         await client.stop()
         with pytest.raises(ClientClosedError, match="closed"):
-            _ = client.metadata
+            services_of(client)
 
 
-async def test_metadata_raises_before_start() -> None:
+async def test_services_raise_before_start() -> None:
     with pytest.raises(ClientClosedError, match="was not started"):
-        _ = Client("a:1").metadata
+        services_of(Client("a:1"))
 
 
 async def test_start_fails_at_deadline_if_server_does_not_respond() -> None:
     async with InMemory() as memory:
-        freeze(memory)
+        memory.hang()
         start = now()
         with pytest.raises(
             BootstrapError, match=r"127\.0\.0\.1:9092: it accepts connections but does"
         ):
             await memory.client(default_api_timeout_ms=5000).start()
         assert now() - start == pytest.approx(5.0)
+
+
+async def test_start_waits_for_a_server_that_does_not_refuse_and_names_each_cause() -> None:
+    async with InMemory(2) as memory:
+        await memory.cluster.stop_broker(1)
+        memory.hang(broker=2)
+        start = now()
+        with pytest.raises(BootstrapError) as caught:
+            await memory.client(default_api_timeout_ms=20_000).start()
+        assert now() - start == pytest.approx(20.0)
+        assert f"{memory.address(1)}: connection refused" in str(caught.value)
+        silent = f"{memory.address(2)}: it accepts connections but does not answer"
+        assert silent in str(caught.value)
 
 
 async def test_start_warns_once_of_unreachable_servers_until_the_cause_changes(
@@ -160,7 +170,7 @@ async def test_start_warns_once_of_unreachable_servers_until_the_cause_changes(
         assert f"{one}: connection refused" in refused
         assert f"{two}: connection refused" in refused
         assert refused.endswith("the client keeps retrying")
-        freeze(memory, 2)
+        memory.hang(broker=2)
         await memory.cluster.start_broker(2)
         await asyncio.sleep(10)
         _, changed = warnings()
@@ -172,79 +182,62 @@ async def test_start_warns_once_of_unreachable_servers_until_the_cause_changes(
         await client.stop()
 
 
-async def test_start_does_not_warn_while_one_of_several_servers_responds(
+async def test_start_needs_one_server_that_responds_and_does_not_warn_of_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with InMemory(2) as memory:
+    async with InMemory(3) as memory:
         await memory.cluster.stop_broker(1)
-        async with memory.client():
+        await memory.cluster.stop_broker(2)
+        async with updater(memory) as metadata:
+            assert sorted(metadata.snapshot.brokers) == [3]
             await asyncio.sleep(1)
     assert not [row for row in caplog.records if row.levelno >= logging.WARNING]
 
 
-async def test_start_fails_after_refused_timeout_if_every_server_refuses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_start_fails_after_refused_timeout_if_every_server_refuses() -> None:
     async with InMemory(2) as memory:
         for broker in (1, 2):
             await memory.cluster.stop_broker(broker)
-        dials: Counter[str] = Counter()
-        dial = memory.network.dial
-
-        def counted(factory: Any, host: str, port: int, **options: Any) -> Awaitable[Any]:
-            dials[f"{host}:{port}"] += 1
-            return dial(factory, host, port, **options)
-
-        monkeypatch.setattr(memory.network, "dial", counted)
         start = now()
         with pytest.raises(BootstrapError) as caught:
             await memory.client().start()
         assert 4.0 <= now() - start < 6.0
         for broker in (1, 2):
-            address = memory.address(broker)
-            assert f"{address}: connection refused: is the broker running" in str(caught.value)
-            assert dials[address] >= 3
+            refused = f"{memory.address(broker)}: connection refused: is the broker running"
+            assert refused in str(caught.value)
+            assert memory.attempts(broker) >= 3
 
 
-async def test_start_fails_after_refused_timeout_if_no_name_can_be_resolved(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_start_fails_after_refused_timeout_if_no_name_can_be_resolved() -> None:
     """A name that cannot be resolved is retried as long as a refused connection."""
-    attempts = 0
+    attempts: list[str] = []
 
-    async def unresolved(*_: Any, **__: Any) -> Any:
-        nonlocal attempts
-        attempts += 1
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    class Unresolved(MemoryNetwork):
+        async def dial(self, protocol_factory: Any, host: str, *_: Any, **__: Any) -> Any:
+            attempts.append(host)
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    network = MemoryNetwork()
-    monkeypatch.setattr(network, "dial", unresolved)
     start = now()
     with pytest.raises(BootstrapError, match=r"kafak\.example:9092: its name cannot be resolved"):
-        await Client("kafak.example:9092", dialer=network).start()
+        await Client("kafak.example:9092", dialer=Unresolved()).start()
     assert 4.0 <= now() - start < 6.0
-    assert attempts >= 3
+    assert len(attempts) >= 3
 
 
-async def test_start_waits_for_a_server_that_does_not_refuse() -> None:
-    async with InMemory(2) as memory:
-        await memory.cluster.stop_broker(1)
-        freeze(memory, 2)
-        start = now()
-        silent = f"{memory.address(2)}: it accepts connections but does not answer"
-        with pytest.raises(BootstrapError, match=silent):
-            await memory.client(default_api_timeout_ms=20_000).start()
-        assert now() - start == pytest.approx(20.0)
-
-
-async def test_start_succeeds_when_a_refusing_server_comes_up_within_seconds() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "options"), [(3, {}), (20, {"bootstrap_refused_timeout_ms": 30_000})]
+)
+async def test_start_succeeds_when_a_refusing_server_comes_up_within_the_refused_timeout(
+    seconds: float, options: dict[str, Any]
+) -> None:
     async with InMemory() as memory:
         await memory.cluster.stop_broker(1)
-        client = memory.client()
+        client = memory.client(**options)
         starting = asyncio.create_task(client.start())
-        await asyncio.sleep(3)
+        await asyncio.sleep(seconds)
         await memory.cluster.start_broker(1)
         await starting
+        assert list(services_of(client).metadata.snapshot.brokers) == [1]
         await client.stop()
 
 
@@ -258,72 +251,18 @@ async def test_started_client_keeps_retrying_broker_that_refuses() -> None:
         assert (await requesting).error_code == 0
 
 
-async def test_stop_does_not_wait_for_silent_brokers() -> None:
-    async with InMemory(3) as memory:
-        client = memory.client()
-        await client.start()
-        for node_id in memory.cluster.brokers:
-            await client.request(REQUEST, to=Broker(node_id))
-        freeze(memory)
-        pending = [client.submit(REQUEST, to=Broker(node_id)) for node_id in memory.cluster.brokers]
-        await asyncio.sleep(1)
-        start = now()
-        await client.stop()
-        assert now() == start
-        assert all(isinstance(future.exception(), ClientClosedError) for future in pending)
-
-
-class WebServer(asyncio.Protocol):
-    """Responds to every connection in HTTP."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-
 async def test_start_fails_at_once_if_server_is_not_kafka() -> None:
-    network = MemoryNetwork()
-    network.listen(WebServer, "web", 80)
+    world = World()
+    world.brokers[1].greeting = b"HTTP/1.1 400 Bad Request\r\n\r\n"
     start = now()
     with pytest.raises(BootstrapError, match="it answers in HTTP"):
-        await Client("web:80", dialer=network).start()
+        await world.client().start()
     assert now() - start < 1.0
-
-
-async def test_failed_start_names_every_server_and_its_cause() -> None:
-    async with InMemory(2) as memory:
-        await memory.cluster.stop_broker(1)
-        freeze(memory, 2)
-        with pytest.raises(BootstrapError) as caught:
-            await memory.client(default_api_timeout_ms=3000).start()
-        assert f"{memory.address(1)}: connection refused" in str(caught.value)
-        silent = f"{memory.address(2)}: it accepts connections but does not answer"
-        assert silent in str(caught.value)
-
-
-async def test_start_needs_one_server_that_responds() -> None:
-    async with InMemory(3) as memory:
-        await memory.cluster.stop_broker(1)
-        await memory.cluster.stop_broker(2)
-        async with memory.client() as client:
-            assert sorted(client.metadata.brokers) == [3]
-
-
-async def test_start_waits_for_the_configured_time_while_servers_refuse() -> None:
-    async with InMemory() as memory:
-        await memory.cluster.stop_broker(1)
-        client = memory.client(bootstrap_refused_timeout_ms=30_000)
-        starting = asyncio.create_task(client.start())
-        await asyncio.sleep(20)
-        await memory.cluster.start_broker(1)
-        await starting
-        assert list(client.metadata.brokers) == [1]
-        await client.stop()
 
 
 async def test_cancelled_start_closes_its_connection() -> None:
     async with InMemory() as memory:
-        (frozen,) = freeze(memory)
+        frozen = memory.hang()
         starting = asyncio.create_task(memory.client().start())
         await frozen.wait()
         starting.cancel()
@@ -334,33 +273,16 @@ async def test_cancelled_start_closes_its_connection() -> None:
         await until(lambda: memory.connections() == 0)
 
 
-async def test_request_raises_in_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with InMemory() as memory, memory.client() as client:
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "getpid", lambda: -1)
-            with pytest.raises(IllegalStateError, match="fork"):
-                await client.request(REQUEST, to=AnyBroker())
-
-
 async def test_garbage_collection_of_started_client_warns() -> None:
     async with InMemory() as memory:
         client = memory.client()
         await client.start()
-        supervisor, parts = client.supervisor, client._parts  # pyright: ignore[reportPrivateUsage]
+        services = services_of(client)
         with pytest.warns(ResourceWarning, match="started and never stopped"):  # noqa: PT031
             del client
             gc.collect()
-        assert parts is not None
-        await parts.brokers.close(ClientClosedError(), timeout=1)
-        await supervisor.stop()
-
-
-async def test_creates_client_from_config_or_properties() -> None:
-    async with InMemory() as memory:
-        config = memory.client(client_id="from-config").config
-        async with Client.from_config(config, dialer=memory.network) as client:
-            assert client.config.client_id == "from-config"
-    assert Client.from_properties({"bootstrap.servers": "a:1"}).config.bootstrap_servers == ("a:1",)
+        await services.brokers.close(ClientClosedError(), timeout=1)
+        await services.supervisor.stop()
 
 
 # -- requests -------------------------------------------------------------------------------------
@@ -373,8 +295,8 @@ async def test_requests_are_sent_to_their_destination() -> None:
             (Broker(1), 1),
             (Leader(P0), 2),
             (Leader(P1), 3),
-            (CoordinatorOfGroup(key_at(memory, 3)), 3),
-            (CoordinatorOfTransactionalId(key_at(memory, 2)), 2),
+            (CoordinatorOfGroup(memory.coordinated_by(3)), 3),
+            (CoordinatorOfTransactionalId(memory.coordinated_by(2)), 2),
             (Controller(), 1),
         ]
         async with memory.client(3, 2) as client:
@@ -386,14 +308,10 @@ async def test_requests_are_sent_to_their_destination() -> None:
             await client.request(REQUEST, to=AnyBroker())
 
 
-async def test_submitted_request_may_be_awaited_later_or_dropped() -> None:
+async def test_request_to_a_broker_that_does_not_exist_fails() -> None:
     async with InMemory() as memory, memory.client() as client:
-        first = client.submit(REQUEST, to=Broker(1))
-        client.submit(REQUEST, to=Broker(9), timeout=1.0)
-        assert isinstance(await first, ListGroupsResponse)
-        last = client.submit(REQUEST, to=Broker(9), timeout=1.0)
         with pytest.raises(BrokerNotAvailableError, match="no broker 9 now; it has 1"):
-            await last
+            await client.request(REQUEST, to=Broker(9), timeout=1.0)
 
 
 async def test_retries_a_request_whose_connection_is_lost() -> None:
@@ -410,7 +328,7 @@ async def test_retries_a_request_whose_connection_is_lost() -> None:
 
 async def test_request_without_response_fails_at_deadline() -> None:
     async with InMemory() as memory, memory.client() as client:
-        hang(memory, "ListGroups")
+        memory.hang("ListGroups")
         start = now()
         with pytest.raises(KafkaTimeoutError, match="no response to ListGroups for 7 s"):
             await client.request(REQUEST, to=Broker(1), timeout=7.0)
@@ -428,31 +346,25 @@ async def test_stops_retrying_at_deadline() -> None:
 
 async def test_looks_a_coordinator_up_again_after_not_coordinator() -> None:
     async with InMemory(2) as memory:
-        owner = memory.cluster.coordinator_for("g")
-        assert owner is not None
-        other = 3 - owner
+        owner = memory.coordinator("g")
         await memory.cluster.stop_broker(owner)
         async with memory.client() as client:
-            assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == other
+            assert await find(services_of(client).coordinators) == 3 - owner
             await memory.cluster.start_broker(owner)  # and the group moves back
             response = await client.request(HEARTBEAT, to=CoordinatorOfGroup("g"), timeout=20.0)
             assert response.error_code == UNKNOWN_MEMBER_ID
-            assert [row.broker for row in memory.received if row.request == HEARTBEAT] == [
-                other,
-                owner,
-            ]
-            assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == owner
+            assert memory.receivers(HeartbeatRequest) == [3 - owner, owner]
+            assert await find(services_of(client).coordinators) == owner
 
 
 async def test_looks_a_coordinator_up_again_after_its_broker_stopped() -> None:
     async with InMemory(2) as memory, memory.client() as client:
-        owner = memory.cluster.coordinator_for("g")
-        assert owner is not None
-        assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == owner
+        owner = memory.coordinator("g")
+        assert await find(services_of(client).coordinators) == owner
         await memory.cluster.stop_broker(owner)
         response = await client.request(HEARTBEAT, to=CoordinatorOfGroup("g"), timeout=20.0)
         assert response.error_code == UNKNOWN_MEMBER_ID
-        assert [row.broker for row in memory.received if row.request == HEARTBEAT] == [3 - owner]
+        assert memory.receivers(HeartbeatRequest) == [3 - owner]
 
 
 async def test_returns_not_coordinator_when_it_persists_until_the_deadline() -> None:
@@ -460,17 +372,19 @@ async def test_returns_not_coordinator_when_it_persists_until_the_deadline() -> 
         memory.cluster.faults.add(api="Heartbeat", error="NOT_COORDINATOR", count=None)
         response = await client.request(HEARTBEAT, to=CoordinatorOfGroup("g"), timeout=3.0)
         assert response.error_code == NOT_COORDINATOR
-        once = len(memory.requests(HeartbeatRequest))
+        once = len(memory.receivers(HeartbeatRequest))
         assert once > 1
         await client.request(HEARTBEAT, to=CoordinatorOfGroup("g"), retry=False)
-        assert len(memory.requests(HeartbeatRequest)) == once + 1
+        assert len(memory.receivers(HeartbeatRequest)) == once + 1
 
 
 async def test_slow_requests_share_a_second_connection() -> None:
     async with InMemory() as memory, memory.client() as client:
         await client.request(REQUEST, to=Broker(1))
-        slowed = hang(memory, "CreateTopics")
-        slow = client.submit(CreateTopicsRequest(), to=Controller(), timeout=20.0)
+        slowed = memory.hang("CreateTopics")
+        slow = asyncio.create_task(
+            client.request(CreateTopicsRequest(), to=Controller(), timeout=20.0)
+        )
         await slowed.wait()
         start = now()
         await client.request(REQUEST, to=Broker(1))
@@ -483,30 +397,6 @@ async def test_slow_requests_share_a_second_connection() -> None:
         for _ in range(3):
             await client.request(CreateTopicsRequest(), to=Controller())
         assert memory.connections(1) == 1
-
-
-async def test_throttle_time_mutes_only_slow_connection_of_its_broker() -> None:
-    hooks = Hooks()
-    sent: list[float] = []
-
-    def note(event: RequestSent) -> None:
-        if event.api_key == CreateTopicsRequest.API_KEY:
-            sent.append(now() - start)
-
-    hooks.listen(RequestSent, note)
-    async with InMemory(2) as memory, memory.client(hooks=hooks) as client:
-        memory.cluster.faults.add(api="CreateTopics", throttle=3.0, count=None)
-        start = now()
-        for _ in range(3):
-            await client.request(CreateTopicsRequest(), to=Broker(1))
-        assert sent == pytest.approx([0.0, 3.0, 6.0])
-        await client.request(CreateTopicsRequest(), to=Broker(2))
-        assert sent[3] == pytest.approx(6.0)  # throttle times are per broker
-        before = now()
-        await client.request(REQUEST, to=Broker(1))
-        await client.request(REQUEST, to=Broker(2))
-        assert now() == before  # and per connection
-        assert memory.connections(1) == 2
 
 
 async def test_max_version_limits_negotiated_version() -> None:
@@ -547,14 +437,12 @@ async def test_requests_to_hosts_that_are_not_allowed_raise(allowed: Any) -> Non
 
 async def test_caches_coordinator_until_it_is_forgotten() -> None:
     async with InMemory(2) as memory, memory.client() as client:
-        owner = memory.cluster.coordinator_for("g")
-        assert owner is not None
-        for _ in range(3):
-            assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == owner
+        owner, coordinators = memory.coordinator("g"), services_of(client).coordinators
+        assert [await find(coordinators) for _ in range(3)] == [owner] * 3
         assert len(memory.requests(FindCoordinatorRequest)) == 1
         await memory.cluster.stop_broker(owner)
-        client.forget_coordinator(CoordinatorKind.GROUP, "g")
-        assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == 3 - owner
+        coordinators.forget(CoordinatorKind.GROUP, "g")
+        assert await find(coordinators) == 3 - owner
 
 
 @pytest.mark.parametrize(("version", "requests"), [(3, 3), (6, 1)])
@@ -562,7 +450,9 @@ async def test_looks_up_several_coordinators_in_one_request_if_supported(
     version: int, requests: int
 ) -> None:
     async with InMemory(api_versions={10: (0, version)}) as memory, memory.client() as client:
-        found = await client.coordinators(CoordinatorKind.GROUP, ["a", "b", "c"], timeout=5.0)
+        found = await services_of(client).coordinators.find_all(
+            CoordinatorKind.GROUP, ["a", "b", "c"], timeout=5.0
+        )
         assert found == {"a": 1, "b": 1, "c": 1}
         assert len(memory.requests(FindCoordinatorRequest)) == requests
 
@@ -572,9 +462,10 @@ async def test_retries_an_unavailable_coordinator_until_the_deadline() -> None:
         fault = memory.cluster.faults.add(
             api="FindCoordinator", error="COORDINATOR_NOT_AVAILABLE", count=None
         )
+        coordinators = services_of(client).coordinators
         with pytest.raises(CoordinatorNotAvailableError, match="g"):
-            await client.coordinator(CoordinatorKind.GROUP, "g", timeout=3.0)
-        finding = asyncio.create_task(client.coordinator(CoordinatorKind.GROUP, "g", timeout=9.0))
+            await find(coordinators, timeout=3.0)
+        finding = asyncio.create_task(find(coordinators, timeout=9.0))
         await asyncio.sleep(2)
         fault.remove()
         assert await finding == 1
@@ -583,109 +474,104 @@ async def test_retries_an_unavailable_coordinator_until_the_deadline() -> None:
 # -- metadata -------------------------------------------------------------------------------------
 
 
-async def test_metadata_for_waits_until_the_topic_exists() -> None:
-    async with InMemory() as memory, memory.client() as client:
-        waiting = asyncio.create_task(client.metadata_for(["t"], timeout=30.0))
+async def test_wait_for_topics_waits_until_the_topic_exists() -> None:
+    async with InMemory() as memory, updater(memory) as metadata:
+        waiting = asyncio.create_task(metadata.wait_for_topics(["t"], timeout=30.0))
         await asyncio.sleep(5)
         assert not waiting.done()
         await memory.cluster.create_topic("t", 2)
         assert (await waiting).partitions("t") == 2
 
 
-async def test_metadata_for_raises_when_the_topic_does_not_appear_in_time() -> None:
-    async with InMemory() as memory, memory.client() as client:
+async def test_wait_for_topics_raises_when_the_topic_does_not_appear_in_time() -> None:
+    async with InMemory() as memory, updater(memory) as metadata:
         start = now()
         with pytest.raises(UnknownTopicOrPartitionError, match=r"^t: "):
-            await client.metadata_for(["t"], timeout=5.0)
+            await metadata.wait_for_topics(["t"], timeout=5.0)
         assert 3.0 < now() - start <= 5.0
 
 
-async def test_metadata_for_rejects_invalid_name_at_once() -> None:
-    async with InMemory() as memory, memory.client() as client:
+async def test_wait_for_topics_rejects_invalid_name_at_once() -> None:
+    async with InMemory() as memory, updater(memory) as metadata:
         start = now()
         with pytest.raises(InvalidTopicError):
-            await client.metadata_for(["no/name"], timeout=5.0)
+            await metadata.wait_for_topics(["no/name"], timeout=5.0)
         assert now() - start < 1.0
 
 
-async def test_metadata_for_creates_a_topic_only_when_allowed() -> None:
-    async with InMemory(auto_create_topics=True) as memory, memory.client() as client:
+async def test_wait_for_topics_creates_a_topic_only_when_allowed() -> None:
+    async with InMemory(auto_create_topics=True) as memory, updater(memory) as metadata:
         with pytest.raises(UnknownTopicOrPartitionError):
-            await client.metadata_for(["t"], timeout=1.0)
-        cluster = await client.metadata_for(["t"], timeout=1.0, allow_auto_create=True)
+            await metadata.wait_for_topics(["t"], timeout=1.0)
+        cluster = await metadata.wait_for_topics(["t"], timeout=1.0, allow_auto_create=True)
         assert cluster.partitions("t") == 1
 
 
-async def test_metadata_for_names_the_cause_when_no_broker_responds() -> None:
-    async with InMemory() as memory, memory.client() as client:
+async def test_wait_for_topics_names_the_cause_when_no_broker_responds() -> None:
+    async with InMemory() as memory, updater(memory) as metadata:
         await memory.cluster.stop_broker(1)
         with pytest.raises(KafkaTimeoutError, match=r"no metadata within 5 s.*refused"):
-            await client.metadata_for(["t"], timeout=5.0)
+            await metadata.wait_for_topics(["t"], timeout=5.0)
 
 
-async def test_refresh_metadata_finds_topics_by_id() -> None:
-    async with InMemory() as memory, memory.client() as client:
+async def test_refresh_finds_topics_by_id() -> None:
+    async with InMemory() as memory, updater(memory) as metadata:
         created = await memory.cluster.create_topic("t")
-        cluster = await client.refresh_metadata(topic_ids=[created.id])
+        cluster = await metadata.refresh(topic_ids=[created.id])
         assert cluster.topic_name(created.id) == "t"
 
 
-async def test_refresh_metadata_can_fetch_all_topics() -> None:
-    async with InMemory() as memory, memory.client() as client:
-        await memory.cluster.create_topic("t")
-        await memory.cluster.create_topic("u")
-        assert client.metadata.topics == {}
-        assert sorted((await client.refresh_metadata(all_topics=True)).topics) == ["t", "u"]
+async def test_refresh_can_fetch_all_topics() -> None:
+    async with InMemory() as memory, updater(memory) as metadata:
+        await topic(memory, "t")
+        await topic(memory, "u")
+        assert metadata.snapshot.topics == {}
+        assert sorted((await metadata.refresh(all_topics=True)).topics) == ["t", "u"]
 
 
 async def test_tracked_topics_are_fetched_at_once_and_refreshed_by_age() -> None:
     async with InMemory(2) as memory:
         await topic(memory, "t", 1)
-        async with memory.client(metadata_max_age_ms=60_000) as client:
-            client.track_topics(["t"])
-            await until(lambda: client.metadata.leader(P0) == (1, 0))
+        async with updater(memory, track="t", metadata_max_age_ms=60_000) as metadata:
+            assert metadata.snapshot.leader(P0) == (1, 0)
             await memory.cluster.move_leader(P0, 2)
             await asyncio.sleep(61)
-            assert client.metadata.leader(P0) == (2, 1)
+            assert metadata.snapshot.leader(P0) == (2, 1)
 
 
 async def test_untracked_topics_are_dropped_after_some_time() -> None:
     async with InMemory() as memory:
-        await memory.cluster.create_topic("t")
-        async with memory.client(metadata_max_age_ms=60_000) as client:
-            client.track_topics(["t"])
-            client.track_topics(["t"])
-            await until(lambda: client.metadata.topic("t") is not None)
-            client.untrack_topics(["t"])
+        await topic(memory, "t")
+        async with updater(memory, track="t", metadata_max_age_ms=60_000) as metadata:
+            metadata.track(["t"])
+            metadata.untrack(["t"])
             await asyncio.sleep(200)
-            assert client.metadata.topic("t") is not None
-            client.untrack_topics(["t"])
+            assert metadata.snapshot.topic("t") is not None
+            metadata.untrack(["t"])
             await asyncio.sleep(200)
-            assert client.metadata.topic("t") is None
+            assert metadata.snapshot.topic("t") is None
 
 
 async def test_combines_update_requests_into_one_metadata_request() -> None:
     async with InMemory(2) as memory:
         await topic(memory, "t", 1)
-        async with memory.client() as client:
-            client.track_topics(["t"])
-            await until(lambda: client.metadata.leader(P0) is not None)
+        async with updater(memory, track="t") as metadata:
             before = len(metadata_requests(memory))
             await memory.cluster.move_leader(P0, 2)
             for _ in range(100):
-                client.request_metadata_update()
-            await until(lambda: client.metadata.leader(P0) == (2, 1))
+                metadata.request_update()
+            await until(lambda: metadata.snapshot.leader(P0) == (2, 1))
             await asyncio.sleep(1)
             assert len(metadata_requests(memory)) == before + 1
 
 
 async def test_update_request_during_update_of_same_topics_sends_no_second_request() -> None:
     async with InMemory() as memory:
-        await memory.cluster.create_topic("t")
-        async with memory.client() as client:
+        await topic(memory, "t")
+        async with updater(memory) as metadata:
             before = len(metadata_requests(memory))
-            client.track_topics(["t"])
-            client.request_metadata_update()
+            metadata.track(["t"])
+            metadata.request_update()
             await asyncio.sleep(10)
             assert metadata_requests(memory, before) == [["t"]]
 
@@ -694,13 +580,12 @@ async def test_refetches_tracked_topic_without_leader_at_limited_rate() -> None:
     async with InMemory(2) as memory:
         await topic(memory, "t", 2)
         await memory.cluster.stop_broker(2)
-        async with memory.client(1) as client:
-            client.track_topics(["t"])
+        async with updater(memory, 1, track="t") as metadata:
             await asyncio.sleep(10)
             assert 8 <= len(metadata_requests(memory)) <= 25
             await memory.cluster.start_broker(2)
             await asyncio.sleep(1.5)
-            leader = client.metadata.leader(P0)
+            leader = metadata.snapshot.leader(P0)
             assert leader is not None
             assert leader[0] == 2
 
@@ -712,7 +597,7 @@ async def test_request_to_leader_waits_for_election() -> None:
         async with memory.client(1) as client:
             with pytest.raises(LeaderNotAvailableError, match="t-0"):
                 await client.request(REQUEST, to=Leader(P0), timeout=2.0)
-            requesting = client.submit(REQUEST, to=Leader(P0), timeout=20.0)
+            requesting = asyncio.create_task(client.request(REQUEST, to=Leader(P0), timeout=20.0))
             await asyncio.sleep(1)
             assert not requesting.done()
             await memory.cluster.start_broker(2)
@@ -720,16 +605,14 @@ async def test_request_to_leader_waits_for_election() -> None:
             assert len(memory.requests(ListGroupsRequest, 2)) == 1
 
 
-async def test_metadata_for_does_not_fetch_tracked_topics() -> None:
+async def test_wait_for_topics_does_not_fetch_tracked_topics() -> None:
     async with InMemory() as memory:
         for name in ("t", "u", "v"):
-            await memory.cluster.create_topic(name)
-        async with memory.client() as client:
-            client.track_topics(["t", "u"])
-            await until(lambda: len(client.metadata.topics) == 2)
+            await topic(memory, name)
+        async with updater(memory, track="t u") as metadata:
             before = len(metadata_requests(memory))
-            await client.metadata_for(["v"], timeout=1.0)
-            assert sorted(client.metadata.topics) == ["t", "u", "v"]
+            await metadata.wait_for_topics(["v"], timeout=1.0)
+            assert sorted(metadata.snapshot.topics) == ["t", "u", "v"]
             assert metadata_requests(memory, before) == [["v"]]
 
 
@@ -737,21 +620,17 @@ async def test_fetches_metadata_of_125_topics_per_request() -> None:
     names = [f"topic-{number:04}" for number in range(300)]
     async with InMemory() as memory:
         for name in names:
-            await memory.cluster.create_topic(name)
-        async with memory.client() as client:
+            await topic(memory, name)
+        async with updater(memory) as metadata:
             snapshots: list[ClusterMetadata] = []
-            client.on_metadata(snapshots.append)
+            metadata.add_listener(snapshots.append)
             before = len(metadata_requests(memory))
-            client.track_topics(names)
-            await until(lambda: len(client.metadata.topics) == len(names))
+            metadata.track(names)
+            await until(lambda: len(metadata.snapshot.topics) == len(names))
             assert metadata_requests(memory, before) == [names[:125], names[125:250], names[250:]]
-            await client.refresh_metadata()
-            assert [len(topics) for topics in metadata_requests(memory, before + 3)] == [
-                125,
-                125,
-                50,
-            ]
-            assert [len(metadata.topics) for metadata in snapshots] == [len(names)] * 2
+            await metadata.refresh()
+            assert [len(each) for each in metadata_requests(memory, before + 3)] == [125, 125, 50]
+            assert [len(each.topics) for each in snapshots] == [len(names)] * 2
 
 
 async def test_only_topics_without_leader_are_refetched() -> None:
@@ -759,9 +638,7 @@ async def test_only_topics_without_leader_are_refetched() -> None:
         await topic(memory, "t", 2)
         await topic(memory, "u", 1)
         await memory.cluster.stop_broker(2)
-        async with memory.client(1) as client:
-            client.track_topics(["t", "u"])
-            await until(lambda: len(client.metadata.topics) == 2)
+        async with updater(memory, 1, track="t u"):
             before = len(metadata_requests(memory))
             await asyncio.sleep(5)
             again = metadata_requests(memory, before)
@@ -773,47 +650,31 @@ async def test_repeated_small_requests_do_not_postpone_a_requested_update() -> N
     names = list(map(str, range(100)))
     async with InMemory() as memory:
         for name in ("t", *names):
-            await memory.cluster.create_topic(name)
-        async with memory.client(retry_backoff_ms=100) as client:
-            client.track_topics(["t"])
-            await until(lambda: client.metadata.leader(P0) is not None)
+            await topic(memory, name)
+        async with updater(memory, track="t", retry_backoff_ms=100) as metadata:
             before = len(metadata_requests(memory))
-            client.request_metadata_update()
+            metadata.request_update()
             for name in names:
-                await client.metadata_for([name], timeout=1.0)
+                await metadata.wait_for_topics([name], timeout=1.0)
                 await asyncio.sleep(0.01)
             assert any("t" in topics for topics in metadata_requests(memory, before))
 
 
-async def test_update_leaders_changes_metadata_once() -> None:
+async def test_update_leaders_changes_metadata_once_and_ignores_older_epochs() -> None:
     async with InMemory(2) as memory:
         await topic(memory, "t", 1, 1)
-        async with memory.client() as client:
-            await client.metadata_for(["t"], timeout=1.0)
+        async with updater(memory, track="t") as metadata:
             snapshots: list[ClusterMetadata] = []
-            client.on_metadata(snapshots.append)
-            client.update_leaders(
+            stop = metadata.add_listener(snapshots.append)
+            metadata.update_leaders(
                 [LeaderHint(P0, 2, 1), LeaderHint(P1, 2, 3), LeaderHint(P1, 1, 2)]
             )
-            assert [client.metadata.leader(each) for each in (P0, P1)] == [(2, 1), (2, 3)]
-            client.update_leaders([LeaderHint(P0, 1, 0)])
-            assert snapshots == [client.metadata]
-
-
-async def test_update_leader_ignores_older_epoch() -> None:
-    async with InMemory(2) as memory:
-        await topic(memory, "t", 1)
-        async with memory.client() as client:
-            cluster = await client.metadata_for(["t"], timeout=1.0)
-            snapshots: list[object] = []
-            stop = client.on_metadata(snapshots.append)
-            client.update_leader(P0, 2, 1, cluster.brokers[2])
-            client.update_leader(P0, 1, 0, cluster.brokers[1])
-            assert client.metadata.leader(P0) == (2, 1)
-            assert snapshots == [client.metadata]
+            assert [metadata.snapshot.leader(each) for each in (P0, P1)] == [(2, 1), (2, 3)]
+            metadata.update_leaders([LeaderHint(P0, 1, 0)])
+            assert snapshots == [metadata.snapshot]
             stop()
             stop()
-            client.update_leader(P0, 1, 2)
+            metadata.update_leaders([LeaderHint(P0, 1, 2)])
             assert len(snapshots) == 1
 
 
@@ -822,19 +683,18 @@ async def test_repeated_leader_updates_do_not_delay_large_metadata(
 ) -> None:
     merged = ClusterMetadata.merged
     async with InMemory() as memory:
-        await memory.cluster.create_topic("t")
+        await topic(memory, "t")
         await memory.cluster.create_topic("wide", 1_001)
-        async with memory.client() as client:
-            await client.metadata_for(["t"], timeout=1.0)
+        async with updater(memory, track="t") as metadata:
             epochs = itertools.count(1)
 
             def hinted(*args: Any, **options: Any) -> ClusterMetadata:
-                client.update_leader(P0, 1, next(epochs))
+                metadata.update_leaders([LeaderHint(P0, 1, next(epochs))])
                 return merged(*args, **options)
 
             monkeypatch.setattr(ClusterMetadata, "merged", hinted)
             async with asyncio.timeout(5):
-                cluster = await client.metadata_for(["wide"], timeout=1.0)
+                cluster = await metadata.wait_for_topics(["wide"], timeout=1.0)
             assert cluster.partitions("wide") == 1_001
             assert next(epochs) > 1
 
@@ -847,17 +707,19 @@ async def test_topics_tracked_while_large_metadata_is_merged_are_refetched(
         await topic(memory, "late", 2)
         await topic(memory, "wide", *[1] * 1_001)
         await memory.cluster.stop_broker(2)
+        async with updater(memory, 1) as metadata:
+            changes = [metadata.untrack, metadata.track]
+            before_merge, after_merge = changes if tracked else reversed(changes)
 
-        async def offload(_: Supervisor, function: Callable[..., Any], *args: Any) -> Any:
-            (client.untrack_topics if tracked else client.track_topics)(["late"])
-            result = function(*args)
-            (client.track_topics if tracked else client.untrack_topics)(["late"])
-            return result
+            async def offload(_: Supervisor, function: Callable[..., Any], *args: Any) -> Any:
+                before_merge(["late"])
+                result = function(*args)
+                after_merge(["late"])
+                return result
 
-        monkeypatch.setattr(Supervisor, "offload", offload)
-        async with memory.client(1) as client:
-            await client.metadata_for(["late", "wide"], timeout=1.0)
-            await client.refresh_metadata()
+            monkeypatch.setattr(Supervisor, "offload", offload)
+            await metadata.wait_for_topics(["late", "wide"], timeout=1.0)
+            await metadata.refresh()
             before = len(metadata_requests(memory))
             await asyncio.sleep(5)
             again = metadata_requests(memory, before)
@@ -868,84 +730,92 @@ async def test_topics_tracked_while_large_metadata_is_merged_are_refetched(
 # -- rebootstrap ----------------------------------------------------------------------------------
 
 
-def rebootstrap_reasons(hooks: Hooks) -> list[str]:
+def rebootstrap_reasons(client: Client) -> list[str]:
     reasons: list[str] = []
-    hooks.listen(Rebootstrapped, lambda event: reasons.append(event.reason))
+    client.hooks.listen(Rebootstrapped, lambda event: reasons.append(event.reason))
     return reasons
 
 
 async def test_rebootstraps_when_no_known_broker_can_be_reached() -> None:
-    hooks = Hooks()
-    reasons = rebootstrap_reasons(hooks)
     async with InMemory(3) as memory:
         await memory.cluster.stop_broker(3)
-        async with memory.client(hooks=hooks) as client:
-            assert sorted(client.metadata.brokers) == [1, 2]
+        async with memory.client() as client:
+            reasons, metadata = rebootstrap_reasons(client), services_of(client).metadata
+            assert sorted(metadata.snapshot.brokers) == [1, 2]
             await memory.cluster.start_broker(3)
             await memory.cluster.stop_broker(1)
             await memory.cluster.stop_broker(2)
             await asyncio.sleep(1)
-            cluster = await client.refresh_metadata(timeout=20.0)
-            assert sorted(cluster.brokers) == [3]
+            assert sorted((await metadata.refresh(timeout=20.0)).brokers) == [3]
             assert reasons == ["no known broker is available"]
 
 
 async def test_without_rebootstrap_only_known_brokers_are_retried() -> None:
     async with InMemory(2) as memory:
         await memory.cluster.stop_broker(2)
-        async with memory.client(metadata_recovery_strategy="none") as client:
+        async with updater(memory, metadata_recovery_strategy="none") as metadata:
             await memory.cluster.start_broker(2)
             await memory.cluster.stop_broker(1)
             with pytest.raises(KafkaTimeoutError):
-                await client.refresh_metadata(timeout=20.0)
+                await metadata.refresh(timeout=20.0)
             await memory.cluster.start_broker(1)
-            assert sorted((await client.refresh_metadata(timeout=20.0)).brokers) == [1, 2]
+            assert sorted((await metadata.refresh(timeout=20.0)).brokers) == [1, 2]
 
 
 async def test_rebootstraps_after_the_trigger_time_without_metadata() -> None:
-    hooks = Hooks()
-    reasons = rebootstrap_reasons(hooks)
     async with InMemory(2) as memory:
         await memory.cluster.stop_broker(2)
         async with memory.client(
-            hooks=hooks, metadata_recovery_rebootstrap_trigger_ms=40_000, request_timeout_ms=10_000
+            metadata_recovery_rebootstrap_trigger_ms=40_000, request_timeout_ms=10_000
         ) as client:
+            reasons = rebootstrap_reasons(client)
+            await asyncio.sleep(100)  # no time without metadata, as no request is pending
             await memory.cluster.start_broker(2)
-            hang(memory, "Metadata", 1)
-            cluster = await client.refresh_metadata(timeout=120.0)
+            memory.hang("Metadata", 1)
+            start = now()
+            cluster = await services_of(client).metadata.refresh(timeout=120.0)
+            assert 40 <= now() - start < 50
             assert reasons == ["no metadata for 40 s"]
             assert sorted(cluster.brokers) == [1, 2]
 
 
 async def test_rebootstrap_required_in_metadata_fails_requests_in_flight() -> None:
-    hooks = Hooks()
-    reasons = rebootstrap_reasons(hooks)
-    async with InMemory(2) as memory, memory.client(2, hooks=hooks) as client:
-        held = hang(memory, "Heartbeat", 1)
-        connection = client.connection(1, ConnectionKind.COORDINATOR, None)
+    async with InMemory(2) as memory, memory.client(2) as client:
+        reasons = rebootstrap_reasons(client)
+        held = memory.hang("Heartbeat", 1)
+        connection = services_of(client).brokers.connection(1, ConnectionKind.COORDINATOR, None)
         pending = asyncio.create_task(connection.send(HEARTBEAT, timeout=100.0))
         await held.wait()
         memory.cluster.faults.add(api="Metadata", error="REBOOTSTRAP_REQUIRED")
-        await client.refresh_metadata(timeout=20.0)
+        await services_of(client).metadata.refresh(timeout=20.0)
         assert len(reasons) == 1
         assert "REBOOTSTRAP_REQUIRED" in reasons[0]
         with pytest.raises(KafkaConnectionError, match="bootstraps again"):
             await pending
         held.remove()
         assert isinstance(await connection.send(HEARTBEAT, timeout=1.0), HeartbeatResponse)
+        await services_of(client).metadata.refresh(timeout=20.0)
+        assert len(reasons) == 1
+
+
+async def test_rebootstrap_required_in_metadata_is_only_retried_without_the_strategy() -> None:
+    async with InMemory(2) as memory, memory.client(metadata_recovery_strategy="none") as client:
+        reasons = rebootstrap_reasons(client)
+        memory.cluster.faults.add(api="Metadata", error="REBOOTSTRAP_REQUIRED")
+        await services_of(client).metadata.refresh(timeout=20.0)
+        assert reasons == []
 
 
 async def test_rebootstraps_when_another_cluster_responds() -> None:
-    hooks = Hooks()
-    reasons = rebootstrap_reasons(hooks)
-    async with InMemory(2) as memory, memory.client(hooks=hooks) as client:
+    async with InMemory(2) as memory, memory.client() as client:
+        reasons = rebootstrap_reasons(client)
         ports = [broker.port for broker in memory.cluster.brokers.values()]
         for broker in memory.cluster.brokers:
             await memory.cluster.stop_broker(broker)
         async with EmbeddedCluster(
             2, ports=ports, network=memory.network, cluster_id="another"
         ) as another:
-            cluster = await client.refresh_metadata(timeout=20.0)
+            cluster = await services_of(client).metadata.refresh(timeout=20.0)
             assert len(reasons) == 1
             assert "another broker or cluster responds at this address" in reasons[0]
             assert cluster.cluster_id == "another"
@@ -988,30 +858,31 @@ async def test_sends_expected_cluster_and_node_only_with_rebootstrap(strategy: A
 
 
 async def pending(client: Client, memory: InMemory) -> list[Awaitable[object]]:
-    hang(memory, "ListGroups")
-    connection = client.connection(1, ConnectionKind.FETCH, None)
+    memory.hang("ListGroups")
+    services = services_of(client)
+    connection = services.brokers.connection(1, ConnectionKind.FETCH, None)
     await connection.connect(1.0)
     waits: list[Awaitable[object]] = [
         connection.submit(REQUEST, timeout=100.0),
-        asyncio.ensure_future(client.request(REQUEST, to=Broker(1))),
-        asyncio.ensure_future(client.metadata_for(["nowhere"], timeout=100.0)),
-        asyncio.ensure_future(client.pause(100.0)),
-        client.submit(REQUEST, to=Broker(1)),
+        asyncio.create_task(client.request(REQUEST, to=Broker(1))),
+        asyncio.create_task(services.metadata.wait_for_topics(["nowhere"], timeout=100.0)),
+        asyncio.create_task(services.lifetime.sleep(100.0)),
     ]
     await asyncio.sleep(1)
     return waits
 
 
-async def test_stop_fails_all_pending_calls() -> None:
+async def test_stop_fails_all_pending_calls_without_waiting_for_brokers() -> None:
     async with InMemory() as memory:
         client = memory.client()
         await client.start()
         waits = await pending(client, memory)
         start = now()
         await client.stop()
+        assert now() == start
         for outcome in await asyncio.gather(*waits, return_exceptions=True):
             assert isinstance(outcome, ClientClosedError)
-        assert now() - start < 1.0
+        assert now() == start
 
 
 async def test_died_task_fails_all_pending_calls_at_once() -> None:
@@ -1023,7 +894,7 @@ async def test_died_task_fails_all_pending_calls_at_once() -> None:
         await client.start()
         waits = await pending(client, memory)
         start = now()
-        client.supervisor.spawn(die, name="doomed")
+        services_of(client).supervisor.spawn(die, name="doomed")
         for outcome in await asyncio.gather(*waits, return_exceptions=True):
             assert isinstance(outcome, TaskDiedError)
         assert now() == start
@@ -1039,9 +910,25 @@ async def test_metadata_listener_that_raises_stops_the_client() -> None:
     async with InMemory() as memory:
         client = memory.client()
         await client.start()
-        client.on_metadata(listener)
+        metadata = services_of(client).metadata
+        metadata.add_listener(listener)
         with pytest.raises(KafkaError):
-            await client.refresh_metadata(timeout=5.0)
+            await metadata.refresh(timeout=5.0)
         with pytest.raises(TaskDiedError):
-            _ = client.metadata
+            services_of(client)
         await client.stop()
+
+
+@pytest.mark.parametrize(
+    ("to", "text"),
+    [
+        (AnyBroker(), "any broker"),
+        (Broker(1), "broker 1"),
+        (Controller(), "the controller"),
+        (Leader(TopicPartition("t", 0)), "the leader of t-0"),
+        (CoordinatorOfGroup("g"), "the coordinator of group g"),
+        (CoordinatorOfTransactionalId("x"), "the coordinator of transactional id x"),
+    ],
+)
+async def test_destination_says_where_a_request_goes(to: Destination, text: str) -> None:
+    assert str(to) == text

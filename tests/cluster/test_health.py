@@ -6,16 +6,15 @@ import asyncio
 
 import pytest
 
-from kafka_async import kernel
 from kafka_async.admin import Admin
-from kafka_async.cluster.broker_activity import UNANSWERED_AFTER
 from kafka_async.cluster.broker_connection import ConnectionKind
-from kafka_async.cluster.request_destinations import Broker
+from kafka_async.cluster.client import services_of
+from kafka_async.cluster.connection import UNANSWERED_AFTER
+from kafka_async.cluster.request_router import Broker
 from kafka_async.errors import KafkaTimeoutError, TaskDiedError
 from kafka_async.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
-from kafka_async.types import Health
-from tests.embedded_client import InMemory, until
+from tests.embedded_client import InMemory, check_states, until
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -25,21 +24,7 @@ REQUEST = ListGroupsRequest()
 
 async def test_reports_each_state_from_new_to_closed() -> None:
     async with InMemory() as memory:
-        silent = memory.cluster.faults.add(hang=True, count=None)
-        client = memory.client()
-        assert client.health() == Health(state="new", kernel=kernel.IMPLEMENTATION)
-        starting = asyncio.create_task(client.start())
-        await silent.wait()
-        assert client.health().state == "starting"
-        silent.remove()
-        await starting
-        assert client.health().state == "running"
-        stopping = asyncio.create_task(client.stop())
-        await asyncio.sleep(0)
-        assert client.health().state == "stopping"
-        await stopping
-        health = client.health()
-        assert (health.state, health.brokers_connected, health.in_flight) == ("closed", (), 0)
+        await check_states(memory.client(), memory.hang())
 
 
 async def test_second_stop_waits_for_the_first() -> None:
@@ -68,8 +53,8 @@ async def test_reports_connections_requests_and_the_last_response() -> None:
     async with InMemory(3) as memory, memory.client() as client:
         for node_id in (1, 3):
             await client.request(REQUEST, to=Broker(node_id))
-        memory.cluster.faults.add(api="ListGroups", broker=3, hang=True, count=None)
-        connection = client.connection(3, ConnectionKind.COORDINATOR, client)
+        memory.hang("ListGroups", 3)
+        connection = services_of(client).brokers.connection(3, ConnectionKind.COORDINATOR, client)
         await connection.connect(1.0)
         waiting = [connection.submit(REQUEST, timeout=60.0) for _ in range(5)]
         await asyncio.sleep(4)
@@ -107,7 +92,7 @@ async def test_is_degraded_while_no_broker_can_be_reached() -> None:
 
 async def test_is_degraded_while_the_only_broker_lets_requests_time_out() -> None:
     async with InMemory() as memory, memory.client() as client:
-        frozen = memory.cluster.faults.add(api="ListGroups", hang=True, count=None)
+        frozen = memory.hang("ListGroups")
         with pytest.raises(KafkaTimeoutError):
             await client.request(REQUEST, to=Broker(1), timeout=UNANSWERED_AFTER)
         assert client.health().brokers_connected == (1,)
@@ -118,9 +103,7 @@ async def test_is_degraded_while_the_only_broker_lets_requests_time_out() -> Non
 
 
 @pytest.mark.parametrize("timeout", [0.05, UNANSWERED_AFTER - 0.1])
-async def test_short_timeout_of_caller_does_not_degrade(
-    timeout: float,
-) -> None:
+async def test_short_timeout_of_caller_does_not_degrade(timeout: float) -> None:
     async with InMemory(2) as memory, memory.client(1) as client:
         await client.request(REQUEST, to=Broker(1))
         memory.cluster.faults.add(api="ListGroups", hang=True)
@@ -132,7 +115,7 @@ async def test_short_timeout_of_caller_does_not_degrade(
 async def test_is_degraded_when_a_request_waited_for_a_short_request_timeout() -> None:
     async with InMemory() as memory, memory.client(request_timeout_ms=500) as client:
         await client.request(REQUEST, to=Broker(1))
-        connection = client.connection(1, ConnectionKind.COORDINATOR, client)
+        connection = services_of(client).brokers.connection(1, ConnectionKind.COORDINATOR, client)
         await connection.connect(0.5)
         memory.cluster.faults.add(api="ListGroups", hang=True)
         with pytest.raises(KafkaTimeoutError):
@@ -144,7 +127,7 @@ async def test_is_degraded_when_a_request_waited_for_a_short_request_timeout() -
 @pytest.mark.parametrize("brokers", [1, 3])
 async def test_is_degraded_five_seconds_after_a_request_to_a_frozen_broker(brokers: int) -> None:
     async with InMemory(brokers) as memory, memory.client() as client:
-        frozen = memory.cluster.faults.add(broker=1, hang=True, count=None)
+        frozen = memory.hang(broker=1)
         pending = asyncio.create_task(client.request(REQUEST, to=Broker(1)))
         await asyncio.sleep(UNANSWERED_AFTER - 1)
         assert client.health().state == "running"
@@ -162,7 +145,7 @@ async def test_is_degraded_five_seconds_after_a_request_to_a_frozen_broker(broke
 async def test_is_not_degraded_while_other_connections_have_responses() -> None:
     async with InMemory() as memory, memory.client() as client:
         fault = memory.cluster.faults.add(api="ListGroups", hang=True)
-        connection = client.connection(1, ConnectionKind.PRODUCE, client)
+        connection = services_of(client).brokers.connection(1, ConnectionKind.PRODUCE, client)
         await connection.connect(1.0)
         waiting = connection.submit(REQUEST, timeout=60.0)
         await fault.wait()
@@ -197,7 +180,7 @@ async def test_client_whose_task_died_is_failed() -> None:
         raise RuntimeError("broken")
 
     async with InMemory() as memory, memory.client() as client:
-        client.supervisor.spawn(die, name="doomed")
+        services_of(client).supervisor.spawn(die, name="doomed")
         await until(lambda: client.health().state == "failed")
         assert "RuntimeError('broken')" in str(client.health().last_error)
         with pytest.raises(TaskDiedError):

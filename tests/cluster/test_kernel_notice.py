@@ -9,15 +9,17 @@ import pytest
 
 from kafka_async import Client
 from kafka_async.clock import MemoryNetwork
-from kafka_async.cluster import kernel_notice
+from kafka_async.cluster import client
 from kafka_async.embedded import EmbeddedCluster
+
+LOG_KERNEL = client._log_kernel  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.fixture(autouse=True)
 def not_logged_yet() -> Iterator[None]:
-    kernel_notice.log_kernel.cache_clear()
+    LOG_KERNEL.cache_clear()
     yield
-    kernel_notice.log_kernel.cache_clear()
+    LOG_KERNEL.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -36,13 +38,13 @@ def test_warns_of_missing_compiled_kernel(
     level: int,
     words: str,
 ) -> None:
-    monkeypatch.setattr(kernel_notice, "IMPLEMENTATION", kernel)
+    monkeypatch.setattr(client, "IMPLEMENTATION", kernel)
     if forced is None:
         monkeypatch.delenv("KAFKA_ASYNC_KERNEL", raising=False)
     else:
         monkeypatch.setenv("KAFKA_ASYNC_KERNEL", forced)
     with caplog.at_level(logging.INFO, "kafka_async.kernel"):
-        kernel_notice.log_kernel()
+        LOG_KERNEL()
     (record,) = caplog.records
     assert record.levelno == level
     assert words in record.getMessage()

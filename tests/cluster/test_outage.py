@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
+from kafka_async.cluster.client import services_of
 from kafka_async.cluster.outage import OutageLog
-from kafka_async.cluster.request_destinations import Broker
+from kafka_async.cluster.request_router import Broker
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
 from tests.embedded_client import InMemory, until
 
@@ -38,35 +40,29 @@ def test_measures_each_outage_separately() -> None:
     assert log.record_unreachable(32.0) == 10.0
 
 
-async def stop(memory: InMemory) -> Callable[[], Awaitable[None]]:
-    """Stop all brokers; the returned function starts them."""
+@asynccontextmanager
+async def stopped(memory: InMemory) -> AsyncGenerator[None]:
     for broker in memory.cluster.brokers:
         await memory.cluster.stop_broker(broker)
-
-    async def start() -> None:
-        for broker in memory.cluster.brokers:
-            await memory.cluster.start_broker(broker)
-
-    return start
+    yield
+    for broker in memory.cluster.brokers:
+        await memory.cluster.start_broker(broker)
 
 
-async def freeze(memory: InMemory) -> Callable[[], Awaitable[None]]:
-    """Freeze all brokers; the returned function resumes them."""
-    frozen = memory.cluster.faults.add(hang=True, count=None)
-
-    async def thaw() -> None:
-        frozen.remove()
-
-    return thaw
+@asynccontextmanager
+async def frozen(memory: InMemory) -> AsyncGenerator[None]:
+    fault = memory.hang()
+    yield
+    fault.remove()
 
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
-@pytest.mark.parametrize("begin", [stop, freeze])
+@pytest.mark.parametrize("outage", [stopped, frozen])
 async def test_logs_start_and_end_of_outage(
     caplog: pytest.LogCaptureFixture,
-    begin: Callable[[InMemory], Awaitable[Callable[[], Awaitable[None]]]],
+    outage: Callable[[InMemory], AbstractAsyncContextManager[None]],
     strategy: str,
 ) -> None:
     async with (
@@ -79,17 +75,16 @@ async def test_logs_start_and_end_of_outage(
     ):
         for node_id in memory.cluster.brokers:
             await client.request(ListGroupsRequest(), to=Broker(node_id))
-        end = await begin(memory)
-        await until(lambda: bool(warnings(caplog)))
-        (first,) = warnings(caplog)
-        assert first.startswith("no broker of the cluster can be reached: 127.0.0.1:")
-        assert first.endswith("; the client keeps retrying")
-        assert client.health().state == "degraded"
-        await asyncio.sleep(100)
-        assert 3 <= len(warnings(caplog)) <= 4  # after 10 s, 30 s and 70 s
-        assert " for 1" in warnings(caplog)[1]
-        caplog.clear()
-        await end()
+        async with outage(memory):
+            await until(lambda: bool(warnings(caplog)))
+            (first,) = warnings(caplog)
+            assert first.startswith("no broker of the cluster can be reached: 127.0.0.1:")
+            assert first.endswith("; the client keeps retrying")
+            assert client.health().state == "degraded"
+            await asyncio.sleep(100)
+            assert 3 <= len(warnings(caplog)) <= 4  # after 10 s, 30 s and 70 s
+            assert " for 1" in warnings(caplog)[1]
+            caplog.clear()
         await until(lambda: bool(warnings(caplog)))
         (recovered,) = warnings(caplog)
         assert recovered.startswith("the cluster can be reached again, after 1")
@@ -100,14 +95,12 @@ async def test_logs_start_and_end_of_outage(
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-async def test_loss_of_one_broker_is_no_outage(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_loss_of_one_broker_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
     async with InMemory(3) as memory, memory.client(metadata_max_age_ms=5_000) as client:
         await client.request(ListGroupsRequest(), to=Broker(1))
         await memory.cluster.stop_broker(1)
         await asyncio.sleep(60)
-        await client.refresh_metadata()
+        await services_of(client).metadata.refresh()
         assert warnings(caplog) == []
 
 
@@ -119,10 +112,9 @@ async def test_logs_outage_of_frozen_broker_at_first_request_timeout(
     """A new connection fails only after another timeout."""
     async with InMemory() as memory, memory.client(request_timeout_ms=2_000) as client:
         await client.request(ListGroupsRequest(), to=Broker(1))
-        thaw = await freeze(memory)
-        refreshing = asyncio.create_task(client.refresh_metadata())
-        start = asyncio.get_running_loop().time()
-        await until(lambda: bool(warnings(caplog)))
-        assert asyncio.get_running_loop().time() - start == pytest.approx(2.0, abs=0.01)
-        await thaw()
+        async with frozen(memory):
+            refreshing = asyncio.create_task(services_of(client).metadata.refresh())
+            start = asyncio.get_running_loop().time()
+            await until(lambda: bool(warnings(caplog)))
+            assert asyncio.get_running_loop().time() - start == pytest.approx(2.0, abs=0.01)
         await refreshing

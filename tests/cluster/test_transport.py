@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import pytest_asyncio
 
 from kafka_async.cluster import transport
 from kafka_async.cluster.client import Client
-from kafka_async.cluster.transport import SocketDialer, Stream, first_to_connect
+from kafka_async.cluster.transport import Receiver, SocketDialer, Stream, first_to_connect
 from kafka_async.errors import BootstrapError
+from kafka_async.fairness import MAX_BYTES_PER_WRITE
 from kafka_async.supervisor import Supervisor
 
 pytestmark = pytest.mark.asyncio
@@ -31,21 +34,8 @@ async def dialer() -> AsyncIterator[SocketDialer]:
     await supervisor.stop()
 
 
-class UnusedReceiver:
-    """A receiver whose stream is not attached."""
-
-    def room(self, sizehint: int) -> memoryview:
-        raise NotImplementedError
-
-    def received(self, nbytes: int) -> None:
-        raise NotImplementedError
-
-    def lost(self, error: Exception | None) -> None:
-        raise NotImplementedError
-
-
 def new_stream() -> Stream:
-    return Stream(UnusedReceiver())
+    return Stream(Mock(spec=Receiver))
 
 
 class Listener:
@@ -93,23 +83,33 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
     monkeypatch.setattr(transport, "_getaddrinfo", getaddrinfo)
 
 
-async def test_dials_ip_address_without_resolving(dialer: SocketDialer, listener: Listener) -> None:
-    port = await listener.start()
-    opened, stream = await dialer.dial(new_stream, "127.0.0.1", port)
-    assert isinstance(stream, Stream)
-    assert opened.get_extra_info("peername") == ("127.0.0.1", port)
-    raw = opened.get_extra_info("socket")
-    assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-    assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+@asynccontextmanager
+async def connected(
+    dialer: SocketDialer, host: str, port: int
+) -> AsyncGenerator[asyncio.Transport]:
+    opened, stream = await dialer.dial(new_stream, host, port)
+    yield opened
     opened.abort()
     await stream.ended
 
 
-async def test_resolves_name(dialer: SocketDialer, listener: Listener) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_dials_address_and_name(dialer: SocketDialer, listener: Listener, host: str) -> None:
     port = await listener.start()
-    opened, stream = await dialer.dial(new_stream, "localhost", port)
-    opened.abort()
-    await stream.ended
+    async with connected(dialer, host, port) as opened:
+        assert opened.get_extra_info("peername") == ("127.0.0.1", port)
+        raw = opened.get_extra_info("socket")
+        assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+async def test_dials_ip_address_without_resolving(
+    dialer: SocketDialer, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = await listener.start()
+    monkeypatch.setattr(transport, "_getaddrinfo", None)
+    async with connected(dialer, "127.0.0.1", port):
+        pass
 
 
 async def test_raises_for_name_that_does_not_exist(dialer: SocketDialer) -> None:
@@ -122,10 +122,8 @@ async def test_tries_all_addresses_of_a_name(
 ) -> None:
     port = await listener.start("127.0.0.1")
     resolve_to(monkeypatch, "127.0.0.2", "127.0.0.1")
-    opened, stream = await dialer.dial(new_stream, "broker", port)
-    assert opened.get_extra_info("peername")[0] == "127.0.0.1"
-    opened.abort()
-    await stream.ended
+    async with connected(dialer, "broker", port) as opened:
+        assert opened.get_extra_info("peername")[0] == "127.0.0.1"
 
 
 async def test_error_of_last_address_has_the_others_in_its_notes(
@@ -205,25 +203,42 @@ async def test_undoes_connection_that_succeeds_during_cancellation() -> None:
 # -- the whole client on real sockets -------------------------------------------------------------
 
 
-@pytest.fixture
-def certificate() -> tuple[Path, Path]:
-    """Return a self-signed certificate for localhost and its key, for tests only."""
-    data = Path(__file__).parent / "data"
-    return data / "localhost.pem", data / "localhost.key"
+DATA = Path(__file__).parent / "data"
+CERTIFICATE, KEY = DATA / "localhost.pem", DATA / "localhost.key"
+"""A self-signed certificate for localhost and its key, for tests only."""
+READS_FILE = pytest.mark.may_block  # the test reads the certificate's file in the loop
 
 
-def serving(certificate: tuple[Path, Path]) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
-    return context
-
-
-async def test_names_tls_port_to_plaintext_client(
-    listener: Listener, certificate: tuple[Path, Path]
+@pytest.mark.parametrize(
+    ("host", "protocol", "trusting", "timeout_ms", "words"),
+    [
+        ("localhost", "PLAINTEXT", False, 500, r'TLS port .then set security_protocol="SSL"'),
+        ("localhost", "SSL", False, 60_000, "certificate is not accepted .*ssl_context"),
+        pytest.param(
+            *("localhost", "SSL", True, 500, "accepts connections but does not answer"),
+            marks=READS_FILE,
+        ),
+        pytest.param(
+            *("127.0.0.1", "SSL", True, 60_000, r"certificate is not accepted .*127\.0\.0\.1"),
+            marks=READS_FILE,
+        ),
+    ],
+)
+async def test_client_accepts_only_trusted_certificate_for_its_name(
+    listener: Listener, host: str, protocol: Any, trusting: bool, timeout_ms: int, words: str
 ) -> None:
-    port = await listener.start(context=serving(certificate))
-    with pytest.raises(BootstrapError, match=r'TLS port .then set security_protocol="SSL"'):
-        await Client(f"localhost:{port}", default_api_timeout_ms=500).start()
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(CERTIFICATE, KEY)
+    port = await listener.start(context=serving)
+    context = ssl.create_default_context(cafile=CERTIFICATE) if trusting else None
+    client = Client(
+        f"{host}:{port}",
+        security_protocol=protocol,
+        ssl_context=context,
+        default_api_timeout_ms=timeout_ms,
+    )
+    with pytest.raises(BootstrapError, match=words):
+        await client.start()
 
 
 async def test_names_plaintext_port_to_tls_client() -> None:
@@ -237,42 +252,6 @@ async def test_names_plaintext_port_to_tls_client() -> None:
     with pytest.raises(BootstrapError, match=r"TLS failed .*leave security_protocol out"):
         await Client(f"127.0.0.1:{port}", security_protocol="SSL").start()
     server.close()
-
-
-async def test_rejects_certificate_of_unknown_issuer(
-    listener: Listener, certificate: tuple[Path, Path]
-) -> None:
-    port = await listener.start(context=serving(certificate))
-    with pytest.raises(BootstrapError, match=r"certificate is not accepted .*ssl_context"):
-        await Client(f"localhost:{port}", security_protocol="SSL").start()
-
-
-@pytest.mark.may_block  # the test reads the certificate's file in the loop
-async def test_accepts_trusted_certificate_for_its_name(
-    listener: Listener, certificate: tuple[Path, Path]
-) -> None:
-    port = await listener.start(context=serving(certificate))
-    trusting = ssl.create_default_context(cafile=certificate[0])
-    client = Client(
-        f"localhost:{port}",
-        security_protocol="SSL",
-        ssl_context=trusting,
-        default_api_timeout_ms=500,
-    )
-    with pytest.raises(BootstrapError, match="accepts connections but does not answer"):
-        await client.start()
-    assert listener.accepted
-
-
-@pytest.mark.may_block  # the test reads the certificate's file in the loop
-async def test_rejects_trusted_certificate_for_another_name(
-    listener: Listener, certificate: tuple[Path, Path]
-) -> None:
-    port = await listener.start(context=serving(certificate))
-    trusting = ssl.create_default_context(cafile=certificate[0])
-    client = Client(f"127.0.0.1:{port}", security_protocol="SSL", ssl_context=trusting)
-    with pytest.raises(BootstrapError, match=r"certificate is not accepted .*127\.0\.0\.1"):
-        await client.start()
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -308,7 +287,7 @@ async def test_writes_large_buffers_in_pieces(flush: bool) -> None:
     # asyncio copies what the socket does not accept: for 16 MiB that takes milliseconds.
     stream = new_stream()
     pipe = LimitedTransport(stream, limit=2)
-    large = bytes(range(256)) * (5 * transport.MAX_BYTES_PER_WRITE // 256) + b"end"
+    large = bytes(range(256)) * (5 * MAX_BYTES_PER_WRITE // 256) + b"end"
     stream.write([large], flush=flush)
     stream.write([b"behind"], flush=flush)
     await asyncio.sleep(0)
@@ -318,4 +297,4 @@ async def test_writes_large_buffers_in_pieces(flush: bool) -> None:
     pipe.empty()
     pipe.empty()
     assert b"".join(pipe.written) == large + b"behind"
-    assert max(map(len, pipe.written)) == transport.MAX_BYTES_PER_WRITE
+    assert max(map(len, pipe.written)) == MAX_BYTES_PER_WRITE

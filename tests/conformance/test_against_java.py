@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 
@@ -10,8 +11,7 @@ from kafka_async.protocol import compiler
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
 from kafka_async.protocol.messages.list_offsets import ListOffsetsRequest
 from kafka_async.testing.backends.base import BackendUnavailableError
-from kafka_async.testing.environment import in_ci
-from tools.conformance.java import JavaError, JavaProcess, compile_java
+from tools.conformance.java import JavaError, JavaProcess
 from tools.conformance.parts import PARTS, Options, load
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -20,14 +20,12 @@ COUNT = 25
 
 
 @pytest.fixture(scope="module")
-def java(record_testsuite_property: Callable[[str, object], None]) -> None:
+def java(cannot_run: Callable[[str, object], NoReturn]) -> None:
     """Skip the tests, or fail in CI, without Java, its compiler and Kafka's jars."""
     try:
-        compile_java("Messages.java")
+        JavaProcess().close()
     except BackendUnavailableError as error:
-        record_testsuite_property("not_run", f"conformance ({error})")
-        report = pytest.fail if in_ci() else pytest.skip
-        report(f"no conformance: {error}")
+        cannot_run("conformance", error)
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -62,15 +60,15 @@ def test_reports_dropped_value(java: None, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_invalid_query_raises_exception_of_java(java: None) -> None:
-    with JavaProcess("Messages", compile_java("Messages.java")) as process:
-        with pytest.raises(JavaError, match="BufferUnderflowException"):
-            process.call(b"J")
-        assert process.call(b"") == b""
+    with JavaProcess() as process:
+        with pytest.raises(JavaError, match="ClassNotFoundException"):
+            process.call("versions", message="NoSuchMessage")
+        assert process.call("versions", message="EndTxnMarker") == {"lowest": 0, "highest": 0}
 
 
 def test_error_of_ended_program_has_its_output(java: None) -> None:
     with (
-        JavaProcess("NoSuchProgram", compile_java("Messages.java")) as process,
+        JavaProcess("NoSuchProgram") as process,
         pytest.raises(JavaError, match=r"status 1.*NoSuchProgram"),
     ):
-        process.call(b"")
+        process.call("versions", message="EndTxnMarker")

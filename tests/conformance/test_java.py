@@ -10,52 +10,46 @@ from kafka_async.testing.backends.base import BackendUnavailableError
 from kafka_async.testing.backends.jvm import Java
 from tools.conformance import java
 
+SOURCE = java.HERE / "Conformance.java"
 
-def set_up(monkeypatch: pytest.MonkeyPatch, directory: Path) -> Path:
-    """Set up a fake Java, a class path without jars and an empty cache."""
-    command = directory / "bin" / "java"
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Set up a fake Java and an empty cache; return the path of the missing compiler."""
+    command = tmp_path / "bin" / "java"
     command.parent.mkdir()
     command.touch()
-
-    def jars(version: str) -> Path:
-        return directory / "jars"
-
     monkeypatch.setattr(java, "find_java", lambda: Java(str(command), "17"))
-    monkeypatch.setattr(java, "jar_directory", jars)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(directory))
-    return command
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return command.with_name("javac")
 
 
-def test_refuses_java_without_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    set_up(monkeypatch, tmp_path)
+def write_script(path: Path, script: str) -> None:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_refuses_java_without_compiler(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(BackendUnavailableError, match="install a Java development kit"):
-        java.compile_java("Messages.java")
+        java.compile_files([SOURCE], "jars")
 
 
-def test_uses_compiler_of_same_installation(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    compiler = set_up(monkeypatch, tmp_path).with_name("javac")
-    compiler.write_text('#!/bin/sh\necho "$@" >&2\nexit 3\n')
-    compiler.chmod(0o755)
-    with pytest.raises(
-        java.JavaError, match=r"javac refuses Frames.java, Messages.java:\n-encoding"
-    ) as caught:
-        java.compile_java("Messages.java")
-    assert str(java.HERE / "Frames.java") in str(caught.value)
+def test_uses_compiler_of_same_installation(compiler: Path) -> None:
+    write_script(compiler, 'echo "$@" >&2\nexit 3')
+    refusal = r"javac refuses Conformance.java:\n-encoding"
+    with pytest.raises(java.JavaError, match=refusal) as caught:
+        java.compile_files([SOURCE], "jars")
+    assert str(SOURCE) in str(caught.value)
 
 
-def test_compiles_sources_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    compiler = set_up(monkeypatch, tmp_path).with_name("javac")
-    compiler.write_text(
-        '#!/bin/sh\nwhile [ "$1" != -d ]; do shift; done\n'
-        f'mkdir "$2" && echo once >> {tmp_path}/runs\n'
+def test_compiles_sources_once(compiler: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    write_script(
+        compiler, f'while [ "$1" != -d ]; do shift; done\nmkdir "$2" && echo once >> {runs}'
     )
-    compiler.chmod(0o755)
-    first = java.compile_java("Messages.java")
+    first = java.compile_files([SOURCE], "jars")
     assert first.is_dir()
-    assert java.compile_java("Messages.java") == first
-    other = java.compile_java("Messages.java", "Frames.java")
-    assert other != first
-    assert (tmp_path / "runs").read_text() == "once\nonce\n"
+    assert java.compile_files([SOURCE], "jars") == first
+    assert java.compile_files([SOURCE, SOURCE], "jars") != first
+    assert runs.read_text() == "once\nonce\n"

@@ -14,9 +14,7 @@ from kafka_async.protocol.messages.describe_client_quotas import (
     ValueData,
 )
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
-from tools.conformance.codecs import CODECS, plain_codec
-from tools.conformance.messages import Case, Tally, queries, query
-from tools.conformance.messages_java import MessageResult, ResultReader
+from tools.conformance.messages import CODECS, Case, JavaMessage, cases, make_case, plain_codec
 from tools.conformance.parts import Options
 from tools.conformance.trees import tree_of
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 SENT = HeartbeatRequest(group_id="g", generation_id=7, member_id="m")
 BYTES = SENT.encode(0)
 TREE = tree_of(SENT, 0)
-AGREED = MessageResult(None, BYTES, True, TREE)
+AGREED = JavaMessage(encoded=BYTES, equal=True, tree=TREE)
 
 
 def case() -> Case:
@@ -40,7 +38,7 @@ def test_equal_results_have_no_difference() -> None:
 @pytest.mark.parametrize(
     ("java_result", "difference"),
     [
-        (MessageResult("could not encode: no"), "Java could not encode: no"),
+        (JavaMessage("could not encode: no"), "Java could not encode: no"),
         (
             AGREED._replace(tree={**TREE, "generationId": 8}),
             "Java decodes our bytes differently at .generationId: 7, 8",
@@ -51,7 +49,7 @@ def test_equal_results_have_no_difference() -> None:
         ),
     ],
 )
-def test_reports_differences_in_result_of_java(java_result: MessageResult, difference: str) -> None:
+def test_reports_differences_in_result_of_java(java_result: JavaMessage, difference: str) -> None:
     assert list(case().differences(java_result)) == [difference]
 
 
@@ -74,8 +72,8 @@ def test_reports_message_that_we_refuse_to_encode(monkeypatch: pytest.MonkeyPatc
         raise EncodeError("it cannot be")
 
     monkeypatch.setattr(HeartbeatRequest, "encode", refuse)
-    made = query(HeartbeatRequest, 0, 0, seed=1)
-    assert list(made.case.differences(AGREED)) == ["we refuse to encode it: it cannot be"]
+    made = make_case(HeartbeatRequest, 0, 0, seed=1)
+    assert list(made.differences(AGREED)) == ["we refuse to encode it: it cannot be"]
 
 
 def test_ignores_inequality_in_java_with_nan() -> None:
@@ -83,32 +81,20 @@ def test_ignores_inequality_in_java_with_nan() -> None:
     sent = DescribeClientQuotasResponse(entries=[EntryData(values=[value])])
     tree, body = tree_of(sent, 0), sent.encode(0)
     case_with_nan = Case(DescribeClientQuotasResponse, 0, 0, sent, tree, body)
-    assert list(case_with_nan.differences(MessageResult(None, body, False, tree_of(sent, 0)))) == []
+    unequal = JavaMessage(encoded=body, tree=tree_of(sent, 0))
+    assert list(case_with_nan.differences(unequal)) == []
 
 
 def test_queries_selected_messages_reproducibly() -> None:
-    options = Options(4, 9, ("HeartbeatRequest:4", "EndTxnMarker"))
-    made = list(queries(options))
-    tally = Tally()
-    for each in made:
-        tally.add(each.case)
-    assert tally.versions == {("HeartbeatRequest", 4), ("EndTxnMarker", 0)}
-    assert str(tally).startswith("8 messages of 2 kinds in 2 versions, ")
-    assert [each.wire for each in queries(options)] == [each.wire for each in made]
-    other = Options(4, 10, options.only)
-    assert [each.wire for each in queries(other)] != [each.wire for each in made]
+    only = ("HeartbeatRequest:4", "EndTxnMarker")
+    made = [case.query() for case in cases(Options(4, 9, only))]
+    queried = [(query["message"], query["version"]) for query in made]
+    assert sorted(queried) == [("EndTxnMarker", 0)] * 4 + [("HeartbeatRequest", 4)] * 4
+    assert [case.query() for case in cases(Options(4, 9, only))] == made
+    assert [case.query() for case in cases(Options(4, 10, only))] != made
 
 
-def test_reads_results_in_order() -> None:
-    frame = b"\0" + b"\0\0\0\2ab" + b"\1" + b'\0\0\0\x08{"a": 1}' + b"\2" + b"\0\0\0\3why"
-    reader = ResultReader(frame)
-    assert reader.message_result() == MessageResult(None, b"ab", True, {"a": 1})
-    assert reader.message_result() == MessageResult("why")
-
-
-def test_plain_codec_applies_within_block(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_plain_codec_applies_within_block(monkeypatch: pytest.MonkeyPatch) -> None:
     versions: list[int] = []
     real = compiler.plain_encoder
 

@@ -9,10 +9,11 @@ import pytest
 
 from kafka_async.protocol.messages.list_offsets import ListOffsetsRequest
 from kafka_async.protocol.messages.share_fetch import ShareFetchRequest
-from kafka_async.protocol.spec import UUID, Array, Fixed, Sized
-from tools.conformance.messages_java import EncodeResult
+from kafka_async.protocol.spec import Array, Fixed, Sized
+from tools.conformance.messages import JavaMessage
 from tools.conformance.refusals import ABSENT, FORBIDDEN_NULL, LONG_STRING, Case, cases, paths
 from tools.conformance.samples import all_classes, versions
+from tools.conformance.trees import SETTERS
 
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Message
@@ -55,9 +56,14 @@ def test_cases_set_every_absent_field(every: list[Case]) -> None:
     assert len(expected) > 600
 
 
-def test_refuses_absent_field_by_name_unless_ignorable(
-    every: list[Case],
-) -> None:
+def test_cases_have_absent_fields_forbidden_nulls_and_long_strings(every: list[Case]) -> None:
+    kinds = Counter(case.kind for case in every)
+    assert kinds[ABSENT] > 2_000
+    assert kinds[FORBIDDEN_NULL] > 2_200
+    assert kinds[LONG_STRING] > 2_600
+
+
+def test_refuses_absent_field_by_name_unless_ignorable(every: list[Case]) -> None:
     seen = Counter[bool]()
     for case in every:
         if case.kind != ABSENT:
@@ -79,25 +85,10 @@ def test_refuses_none_and_too_long_strings_by_name(every: list[Case]) -> None:
             assert case.ours is not None
 
 
-def test_cases_set_none_in_every_field_nullable_in_java(every: list[Case]) -> None:
-    tried = {(case.message, case.version, case.path) for case in every if case.value is None}
-    expected = {
-        (message, version, path)
-        for message in all_classes()
-        for version in versions(message)
-        for path in paths(message)
-        if path.is_reachable(version)
-        and (path.field.type is UUID or not isinstance(path.field.type, Fixed))
-        and not path.is_nullable(version)
-    }
-    assert tried == expected
-    assert len(expected) > 2_000
-
-
 def test_query_has_setter_arguments_for_unrepresentable_values(every: list[Case]) -> None:
     unrepresentable = [case for case in every if not case.representable]
     nulls = [case for case in unrepresentable if case.value is None]
-    assert all(b'"_setters":{' in case.query().wire for case in unrepresentable)
+    assert all(f"'{SETTERS}': {{" in str(case.query()["tree"]) for case in unrepresentable)
     assert len(nulls) > 2_000
     # No supported version has this field.
     assert {
@@ -114,8 +105,8 @@ def absent_case() -> Case:
     return Case(ABSENT, ListOffsetsRequest, 1, path, 1, source_version=2)
 
 
-JAVA_REFUSES = EncodeResult(
-    None, "UnsupportedVersionException: non-default isolationLevel at version 1"
+JAVA_REFUSES = JavaMessage(
+    refusal="UnsupportedVersionException: non-default isolationLevel at version 1"
 )
 
 
@@ -126,12 +117,12 @@ def test_two_refusals_of_same_field_have_no_difference() -> None:
 @pytest.mark.parametrize(
     ("java_result", "difference"),
     [
-        (EncodeResult(b"bytes"), "we refuse it, Java does not"),
-        (EncodeResult(None, "something about replicaId"), "Java refuses something else"),
-        (EncodeResult(None, failure="could not read the JSON"), "Java could not read the JSON"),
+        (JavaMessage(encoded=b"bytes"), "we refuse it, Java does not"),
+        (JavaMessage(refusal="something about replicaId"), "Java refuses something else"),
+        (JavaMessage(failure="could not read the JSON"), "Java could not read the JSON"),
     ],
 )
-def test_reports_difference_from_our_refusal(java_result: EncodeResult, difference: str) -> None:
+def test_reports_difference_from_our_refusal(java_result: JavaMessage, difference: str) -> None:
     assert [found[: len(difference)] for found in absent_case().differences(java_result)] == [
         difference
     ]
@@ -149,7 +140,7 @@ def test_reports_message_that_java_refuses_or_encodes_differently() -> None:
     case.ours, case.refusal = case.plain = b"\1\2", ""
     (refused,) = case.differences(JAVA_REFUSES)
     assert refused.startswith("Java refuses it, we do not: Unsupported")
-    (differs,) = case.differences(EncodeResult(b"\1\3"))
+    (differs,) = case.differences(JavaMessage(encoded=b"\1\3"))
     assert "differ at byte 1 of 2, 2" in differs
 
 

@@ -11,10 +11,7 @@ from kafka_async.protocol.messages.fetch import FetchResponse
 from kafka_async.protocol.messages.leave_group import LeaveGroupRequest
 from kafka_async.protocol.messages.list_offsets import ListOffsetsRequest
 from kafka_async.protocol.messages.metadata import MetadataResponse
-from kafka_async.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestTopics,
-)
+from kafka_async.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafka_async.protocol.messages.produce import ProduceRequest
 from kafka_async.protocol.messages.share_fetch import ShareFetchResponse
 from kafka_async.protocol.spec import Struct
@@ -23,7 +20,7 @@ from tests.protocol.samples import label
 from tools.conformance.samples import all_versions, sample, versions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from kafka_async.protocol.message import Message
 
@@ -34,19 +31,21 @@ SEED = 1
 """Fixed, so that the tests are deterministic; nearly all seeds would pass."""
 
 
-def values(value: Any) -> Iterator[Any]:
-    """Yield every value in a message, including structures and arrays."""
+def parts(value: Any) -> Iterator[Any]:
+    """Yield a value and the values in it, if it is a structure or an array."""
     yield value
     if isinstance(value, Struct):
         for field in value.SPEC.fields:
-            yield from values(getattr(value, field.name))
+            yield from parts(getattr(value, field.name))
     elif isinstance(value, list):
         for item in cast("list[Any]", value):
-            yield from values(item)
+            yield from parts(item)
 
 
-def samples(message: type[Message], version: int, **options: bool) -> list[Message]:
-    return [sample(message, version, f"{SEED} {n}", **options) for n in range(COUNT)]
+def values(message: type[Message], version: int, **options: bool) -> list[Any]:
+    """Return every value in many random messages."""
+    made = [sample(message, version, f"{SEED} {n}", **options) for n in range(COUNT)]
+    return [value for each in made for value in parts(each)]
 
 
 def test_same_seed_makes_same_message(seeded: int) -> None:
@@ -56,28 +55,22 @@ def test_same_seed_makes_same_message(seeded: int) -> None:
 
 
 def test_numbers_include_limits() -> None:
-    made = samples(ListOffsetsRequest, 11)
-    found = {value for each in made for value in values(each) if type(value) is int}
+    found = {value for value in values(ListOffsetsRequest, 11) if type(value) is int}
     assert {-(2**63), 2**63 - 1, -(2**31), 2**31 - 1, -1, 0, 1} <= found
 
 
 def test_arrays_include_null_empty_and_long_ones() -> None:
-    made = samples(OffsetFetchRequest, 8)
-    arrays = [topics for each in made for topics in topics_of(each)]
+    groups = values(OffsetFetchRequest, 8)
+    arrays = [each.topics for each in groups if isinstance(each, OffsetFetchRequestGroup)]
     sizes = {len(topics) for topics in arrays if topics is not None}
     assert None in arrays
     assert {0, 1, 2, 3} <= sizes
     assert sizes & {126, 127, 128, 300}
 
 
-def topics_of(message: Message) -> list[Sequence[OffsetFetchRequestTopics] | None]:
-    assert isinstance(message, OffsetFetchRequest)
-    return [group.topics for group in message.groups]
-
-
 def test_strings_include_all_planes_and_maximum_size() -> None:
-    made = [*samples(MetadataResponse, 13), *samples(LeaveGroupRequest, 5)]
-    texts = [value for each in made for value in values(each) if isinstance(value, str)]
+    found = [*values(MetadataResponse, 13), *values(LeaveGroupRequest, 5)]
+    texts = [value for value in found if isinstance(value, str)]
     points = {ord(char) for text in texts for char in text}
     assert {point >> 16 for point in points} == set(range(17))
     assert not points & set(range(0xD800, 0xE000))
@@ -88,13 +81,8 @@ def test_strings_include_all_planes_and_maximum_size() -> None:
 
 
 def test_unknown_tags_include_few_and_many() -> None:
-    made = samples(MetadataResponse, 13)
-    found = [
-        value.unknown_tagged_fields
-        for each in made
-        for value in values(each)
-        if isinstance(value, Struct)
-    ]
+    structs = [value for value in values(MetadataResponse, 13) if isinstance(value, Struct)]
+    found = [struct.unknown_tagged_fields for struct in structs]
     counts = {len(tags) for tags in found}
     assert {0, 1, 2, 5} <= counts
     assert max(counts) > 127
@@ -105,27 +93,23 @@ def test_unknown_tags_include_few_and_many() -> None:
 @pytest.mark.parametrize("message", [ProduceRequest, FetchResponse, ShareFetchResponse], ids=label)
 def test_messages_of_all_versions_have_records(message: type[Message]) -> None:
     for version in versions(message):
-        sizes = [record_bytes(sample(message, version, f"{SEED} {n}")) for n in range(40)]
+        made = [sample(message, version, f"{SEED} {n}") for n in range(40)]
+        sizes = [
+            sum(len(getattr(value, "records", None) or b"") for value in parts(each))
+            for each in made
+        ]
         assert sum(1 for size in sizes if size) > 10
         assert max(sizes) > 16_000
 
 
-def record_bytes(message: Message) -> int:
-    """Return the number of bytes in the fields called records."""
-    return sum(len(getattr(value, "records", None) or b"") for value in values(message))
-
-
 def test_plausible_message_has_no_unknown_tags_and_no_unknown_errors() -> None:
-    made = samples(FetchResponse, 18, plausible=True)
-    for value in (value for each in made for value in values(each) if isinstance(value, Struct)):
-        assert value.unknown_tagged_fields == ()
-        assert -1 <= getattr(value, "error_code", 0) < 100
+    for value in values(FetchResponse, 18, plausible=True):
+        if isinstance(value, Struct):
+            assert value.unknown_tagged_fields == ()
+            assert -1 <= getattr(value, "error_code", 0) < 100
 
 
 def test_makes_nan_only_on_request() -> None:
-    def count_nan(**options: bool) -> int:
-        made = samples(DescribeClientQuotasResponse, 1, **options)
-        return sum(1 for each in made for value in values(each) if value != value)
-
-    assert count_nan() == 0
-    assert count_nan(nan=True) > 0
+    message = DescribeClientQuotasResponse
+    assert not [value for value in values(message, 1) if value != value]
+    assert [value for value in values(message, 1, nan=True) if value != value]

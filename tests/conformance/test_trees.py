@@ -8,21 +8,14 @@ import pytest
 
 from kafka_async.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
-from tools.conformance.trees import byte_difference, camel, difference, tree_of
+from tools.conformance.trees import byte_difference, difference, tree_of
 
 NAN = float("nan")
-ONE = uuid.UUID(int=1)
-
-
-def test_converts_names_to_camel_case() -> None:
-    assert camel("topic_id") == "topicId"
-    assert camel("k_raft_version") == "kRaftVersion"
-    assert camel("name") == "name"
 
 
 def test_tree_has_fields_of_version_and_bytes_in_base64() -> None:
     partition = PartitionData(partition_index=3, high_watermark=4, records=b"\0\1\2")
-    topic = FetchableTopicResponse(topic_id=ONE, partitions=[partition])
+    topic = FetchableTopicResponse(topic_id=uuid.UUID(int=1), partitions=[partition])
     tree = tree_of(FetchResponse(responses=[topic]), 16)
     assert tree["responses"] == [
         {
@@ -42,12 +35,6 @@ def test_tree_has_fields_of_version_and_bytes_in_base64() -> None:
         }
     ]
     assert "nodeEndpoints" not in tree  # a tagged field at its default
-
-
-def test_tree_has_unknown_tagged_fields() -> None:
-    request = HeartbeatRequest()
-    request.unknown_tagged_fields = ((7, b"\xff"), (900, b""))
-    assert tree_of(request, 4)["_unknownTaggedFields"] == [[7, "/w=="], [900, ""]]
 
 
 @pytest.mark.parametrize(

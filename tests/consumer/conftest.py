@@ -2,52 +2,66 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest_asyncio
 
-from kafka_async.clock import MemoryNetwork
-from kafka_async.cluster.client import Client
-from kafka_async.cluster.request_destinations import Leader
-from kafka_async.consumer.consumer import Consumer
-from kafka_async.consumer.runtime import ConsumerRuntime
-from kafka_async.embedded import EmbeddedCluster
-from kafka_async.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from kafka_async.records.batch import BatchHeader, BatchView, RecordBatch
 from kafka_async.records.compression import Codec, compress
 from kafka_async.types import ProducerRecord, TopicPartition
+from tests.embedded_client import InMemory
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+    from typing import Self
 
-assert ConsumerRuntime  # loaded here with the codecs, not while a test watches its event loop
+    from kafka_async.consumer.consumer import Consumer
+
 for _codec in Codec:
-    compress(_codec, b"")
+    compress(_codec, b"")  # loaded here, not while a test watches its event loop
 
 
-class Stage:
-    """Provides an embedded cluster, its consumers and topics.
+class Stage(InMemory):
+    """Provides a cluster in memory with a started client, its consumers and topics.
 
     Its consumers start at the beginning, do not commit automatically, and are in group "g".
     """
 
-    def __init__(self, cluster: EmbeddedCluster, network: MemoryNetwork) -> None:
-        self.cluster = cluster
-        self.network = network
-        self.client = Client(cluster.bootstrap_servers, dialer=network, client_id="stage")
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        self.shared_client = self.client(client_id="stage")
+        await self.shared_client.start()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        await self.shared_client.stop()
+        await super().__aexit__(*raised)
 
     def consumer(self, *topics: str, **options: Any) -> Consumer:
-        given: dict[str, Any] = {
-            "auto_offset_reset": "earliest",
-            "enable_auto_commit": False,
-            **({"topics": topics, "group_id": "g"} if topics else {}),
-            **options,
-        }
-        return Consumer(self.cluster.bootstrap_servers, dialer=self.network, **given)
+        given: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+        if topics:
+            given["group_id"] = "g"
+        return super().consumer(*topics, **given | options)
+
+    @asynccontextmanager
+    async def reader(
+        self, records: int = 0, **options: Any
+    ) -> AsyncGenerator[tuple[Consumer, TopicPartition]]:
+        """Start a consumer that is assigned the only partition of a new topic "t"."""
+        (partition,) = await self.topic("t", 1, records)
+        async with self.consumer(partitions=[partition], **options) as consumer:
+            yield consumer, partition
+
+    @asynccontextmanager
+    async def member(
+        self, records: int = 0, **options: Any
+    ) -> AsyncGenerator[tuple[Consumer, TopicPartition]]:
+        """Start a member of group "g", which subscribes to a new topic "t" of one partition."""
+        (partition,) = await self.topic("t", 1, records)
+        async with self.consumer("t", **options) as consumer:
+            yield consumer, partition
 
     async def topic(self, name: str, partitions: int = 1, records: int = 0) -> list[TopicPartition]:
         """Create a topic with `records` records in each partition, valued by their offsets."""
@@ -55,34 +69,33 @@ class Stage:
         made = [TopicPartition(name, number) for number in range(partitions)]
         for partition in made:
             if records:
-                await self.produce(partition, range(records))
+                self.produce(partition, range(records))
         return made
 
-    async def produce(self, partition: TopicPartition, values: Iterable[object]) -> None:
-        """Produce one batch of these values."""
-        records = [ProducerRecord("", str(value).encode()) for value in values]
-        await self.append(partition, RecordBatch.build(records, timestamp=1_000).frame())
+    def produce(
+        self, partition: TopicPartition, values: Iterable[object], compression: str = "none"
+    ) -> None:
+        """Append one batch of these values."""
+        encoded = [each if isinstance(each, bytes) else str(each).encode() for each in values]
+        records = [ProducerRecord("", value) for value in encoded]
+        self.append(partition, RecordBatch.build(records, compression, timestamp=1_000).frame())
 
-    async def append(self, partition: TopicPartition, batch: bytes) -> None:
-        """Append an encoded batch."""
-        topic_id = (await self.client.metadata_for([partition.topic], timeout=5)).topic_id(
-            partition.topic
-        )
-        row = PartitionProduceData(index=partition.partition, records=batch)
-        topic = TopicProduceData(name=partition.topic, topic_id=topic_id, partition_data=[row])
-        request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
-        response = await self.client.request(request, to=Leader(partition), timeout=5)
-        code = response.responses[0].partition_responses[0].error_code
-        assert code == 0, code
-
-    def store(self, partition: TopicPartition, batch: bytes) -> None:
-        """Append a batch to the log without Produce's checks, as a failing disk might."""
-        found = self.cluster.topics.partition(partition)
-        assert found is not None
-        raw = memoryview(batch)
+    def append(self, partition: TopicPartition, batch: bytes) -> None:
+        """Append an encoded batch to the log without a broker's checks."""
+        found, raw = self.partition(*partition), memoryview(batch)
         view = BatchView(BatchHeader.unpack(raw), raw, None, None)
-        found.log.write(view, self.cluster.now_ms())
+        found.log.write(view, self.cluster.scheduler.now_ms())
         found.notify_listeners()
+
+
+async def poll_until(
+    condition: Callable[[], object], *consumers: Consumer, timeout: float = 200
+) -> None:
+    """Poll consumers in turn until a condition holds; fail after a timeout in seconds."""
+    async with asyncio.timeout(timeout):
+        while not condition():
+            for consumer in consumers:
+                await consumer.poll(timeout=0.1)
 
 
 class StartStage(Protocol):
@@ -91,22 +104,11 @@ class StartStage(Protocol):
 
 @pytest_asyncio.fixture
 async def start_stage() -> AsyncIterator[StartStage]:
-    stages: list[Stage] = []
-
     async def start(brokers: int = 1, **settings: Any) -> Stage:
-        network = MemoryNetwork()
-        cluster = EmbeddedCluster(brokers, network=network, **settings)
-        await cluster.start()
-        stage = Stage(cluster, network)
-        await stage.client.start()
-        stages.append(stage)
-        return stage
+        return await stack.enter_async_context(Stage(brokers, **settings))
 
-    yield start
-    for stage in stages:
-        await stage.client.stop()
-        await stage.cluster.stop()
-        assert stage.cluster.failures == []
+    async with AsyncExitStack() as stack:
+        yield start
 
 
 @pytest_asyncio.fixture

@@ -47,8 +47,7 @@ async def rest(consumer: Consumer, count: int) -> list[int]:
 
 @pytest.mark.parametrize("iterations", ITERATIONS)
 async def test_cancelled_poll_loses_no_records(stage: Stage, iterations: int) -> None:
-    await stage.topic("t", 1, records=8)
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=8) as (consumer, _):
         offsets: list[int] = []
 
         async def poll() -> None:
@@ -60,9 +59,8 @@ async def test_cancelled_poll_loses_no_records(stage: Stage, iterations: int) ->
 
 @pytest.mark.parametrize("iterations", ITERATIONS)
 async def test_cancelled_stream_loses_no_records(stage: Stage, iterations: int) -> None:
-    await stage.topic("t", 1, records=8)
     seen: list[int] = []
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=8) as (consumer, _):
 
         async def read() -> None:
             async for record in consumer:
@@ -75,8 +73,7 @@ async def test_cancelled_stream_loses_no_records(stage: Stage, iterations: int) 
 
 @pytest.mark.parametrize("iterations", ITERATIONS)
 async def test_consumer_is_usable_after_cancelled_commit(stage: Stage, iterations: int) -> None:
-    await stage.topic("t", 1, records=8)
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=8) as (consumer, _):
         await consumer.poll(max_records=4, timeout=60)
         await cancelled_after(iterations, consumer.commit)
         await consumer.commit()
@@ -85,18 +82,13 @@ async def test_consumer_is_usable_after_cancelled_commit(stage: Stage, iteration
 
 
 @pytest.mark.parametrize("iterations", ITERATIONS)
-async def test_cancelled_start_leaves_no_connections_or_tasks(
+async def test_cancelled_start_and_stop_leave_no_connections_or_tasks(
     stage: Stage, iterations: int
 ) -> None:
     await stage.topic("t", 1, records=8)
-    consumer = stage.consumer("t")
+    consumer = stage.consumer("t", enable_auto_commit=True)
     await cancelled_after(iterations, consumer.start)
     await consumer.stop()
-
-
-@pytest.mark.parametrize("iterations", ITERATIONS)
-async def test_cancelled_stop_leaves_no_connections_or_tasks(stage: Stage, iterations: int) -> None:
-    await stage.topic("t", 1, records=8)
     consumer = stage.consumer("t", enable_auto_commit=True)
     await consumer.start()
     await consumer.poll(timeout=60)
@@ -108,8 +100,7 @@ async def test_cancelled_stop_leaves_no_connections_or_tasks(stage: Stage, itera
 async def test_consumer_is_usable_after_cancelled_seeks_and_lookups(
     stage: Stage, iterations: int
 ) -> None:
-    (partition,) = await stage.topic("t", 1, records=8)
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=8) as (consumer, partition):
         await consumer.poll(timeout=60)
         calls: list[Callable[[], Awaitable[object]]] = [
             consumer.seek_to_beginning,
@@ -126,8 +117,7 @@ async def test_consumer_is_usable_after_cancelled_seeks_and_lookups(
 
 @pytest.mark.parametrize("iterations", ITERATIONS)
 async def test_cancelled_unsubscribe_can_be_repeated(stage: Stage, iterations: int) -> None:
-    await stage.topic("t", 1, records=8)
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=8) as (consumer, _):
         await consumer.poll(timeout=60)
         await cancelled_after(iterations, consumer.unsubscribe)
         await consumer.unsubscribe()

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from kafka_async.cluster.request_destinations import CoordinatorOfGroup
-from kafka_async.consumer.close_deadlines import CloseDeadlines
+from kafka_async.cluster.client import services_of
+from kafka_async.cluster.request_router import CoordinatorOfGroup
+from kafka_async.consumer.closing import CloseDeadlines
 from kafka_async.consumer.consumer import ERROR_CLOSE_TIMEOUT, Consumer
 from kafka_async.errors import ClientClosedError, GroupAuthorizationError, KafkaError, TaskDiedError
 from kafka_async.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -30,7 +31,7 @@ AUTO = {"enable_auto_commit": True, "auto_commit_interval_ms": 600_000}
 
 async def members(stage: Stage) -> int:
     """Return the members of group "g" according to its coordinator."""
-    response = await stage.client.request(
+    response = await stage.shared_client.request(
         DescribeGroupsRequest(groups=["g"]), to=CoordinatorOfGroup("g"), timeout=5
     )
     return len(response.groups[0].members)
@@ -38,9 +39,9 @@ async def members(stage: Stage) -> int:
 
 def connections(consumer: Consumer) -> list[str]:
     """Return the connections of the consumer that are still open."""
-    parts = consumer.client._parts  # pyright: ignore[reportPrivateUsage]
-    assert parts is not None
-    brokers = parts.brokers._brokers.values()  # pyright: ignore[reportPrivateUsage]
+    services = consumer.client._services  # pyright: ignore[reportPrivateUsage]
+    assert services is not None
+    brokers = services.brokers._brokers.values()  # pyright: ignore[reportPrivateUsage]
     return [
         str(connection) for broker in brokers for connection in broker.all() if connection.connected
     ]
@@ -118,11 +119,9 @@ async def test_cancelled_block_leaves_group_and_closes_connections(
     assert connections(consumer) == []
 
 
-async def test_cancelled_block_with_shared_client_closes_only_its_connections(
-    stage: Stage,
-) -> None:
+async def test_cancelled_block_with_shared_client_closes_only_its_connections(stage: Stage) -> None:
     await stage.topic("t", 1, records=3)
-    consumer = Consumer(stage.client, topics=["t"], group_id="g")
+    consumer = Consumer(stage.shared_client, topics=["t"], group_id="g")
     with anyio.move_on_after(20):
         async with consumer:
             while True:
@@ -138,7 +137,7 @@ async def test_cancelled_stop_leaves_group_within_a_second(
     """The commit does not end, so the deadline is far off when the caller is cancelled."""
     stage = await start_stage(1)
     consumer = await reading(stage, **AUTO)
-    fault = stage.cluster.faults.add(api="OffsetCommit", hang=True, count=None)
+    fault = stage.hang("OffsetCommit")
     task = asyncio.create_task(consumer.stop())
     await asyncio.sleep(stopping)
     task.cancel()
@@ -161,22 +160,14 @@ async def test_second_stop_waits_for_the_first(stage: Stage) -> None:
     assert await members(stage) == 0
 
 
-async def test_start_cancelled_by_scope_leaves_nothing_open(stage: Stage) -> None:
-    fault = stage.cluster.faults.add(api="Metadata", hang=True, count=None)
-    consumer = stage.consumer("t")
-    with anyio.move_on_after(1):
-        await consumer.start()
-    assert connections(consumer) == []
-    fault.remove()
-
-
 @pytest.mark.parametrize("shared", [False, True], ids=["own client", "shared client"])
 async def test_start_cancelled_during_import_leaves_no_task_or_connection(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
     """The client has started by then; the runtime is imported in a thread."""
     await stage.topic("t", 1, records=3)
-    consumer = Consumer(stage.client, topics=["t"]) if shared else stage.consumer("t")
+    consumer = Consumer(stage.shared_client, topics=["t"]) if shared else stage.consumer("t")
+    await services_of(stage.shared_client).metadata.refresh(timeout=5)
     loading = asyncio.Event()
 
     async def offload(*_: object) -> None:
@@ -191,9 +182,93 @@ async def test_start_cancelled_during_import_leaves_no_task_or_connection(
     assert asyncio.all_tasks() == before
     assert bool(connections(consumer)) is shared
     if shared:
-        await stage.client.refresh_metadata(timeout=5)
+        await services_of(stage.shared_client).metadata.refresh(timeout=5)
     with pytest.raises(ClientClosedError):
         await consumer.poll()
+
+
+# -- a shared client that is stopped first --------------------------------------------------------
+
+
+async def poll_once(consumer: Consumer) -> None:
+    await consumer.poll(timeout=None)
+
+
+async def poll_batches_once(consumer: Consumer) -> None:
+    await consumer.poll_batches(timeout=None)
+
+
+async def read_stream(consumer: Consumer) -> None:
+    async for _ in consumer:
+        pass
+
+
+@pytest.mark.parametrize("read", [poll_once, poll_batches_once, read_stream])
+@pytest.mark.parametrize("records", [0, 3], ids=["never read", "read before"])
+@pytest.mark.parametrize("group", [True, False], ids=["group", "manual"])
+async def test_stopped_shared_client_ends_waiting_consumer(
+    stage: Stage,
+    read: Callable[[Consumer], Coroutine[Any, Any, None]],
+    records: int,
+    group: bool,
+) -> None:
+    partitions = await stage.topic("t", 1, records=records)
+    async with stage.client() as client:
+        options: dict[str, Any] = (
+            {"topics": ["t"], "group_id": "g"} if group else {"partitions": partitions}
+        )
+        consumer = Consumer(client, auto_offset_reset="earliest", **options)
+        await consumer.start()
+        if records:
+            await consumer.poll(timeout=10)
+        waiting = asyncio.create_task(read(consumer))
+        await asyncio.sleep(10)
+    with pytest.raises(TaskDiedError) as died:
+        async with asyncio.timeout(1):
+            await waiting
+    assert isinstance(died.value.__cause__, ClientClosedError)
+    with pytest.raises(TaskDiedError):
+        await consumer.poll(timeout=1)
+    assert await elapsed(consumer.stop()) < 0.01
+
+
+async def test_stopped_shared_client_ends_joining_member(stage: Stage) -> None:
+    """The coordinator holds back the response to JoinGroup for the other member's next poll."""
+    member = await reading(stage)
+    client = stage.client()
+    await client.start()
+    joining = Consumer(client, topics=["t"], group_id="g")
+    await joining.start()
+    waiting = asyncio.create_task(poll_once(joining))
+    await asyncio.sleep(10)
+    await client.stop()
+    with pytest.raises(TaskDiedError):
+        async with asyncio.timeout(1):
+            await waiting
+    await joining.stop()
+    await member.stop()
+
+
+async def test_died_shared_client_ends_waiting_consumer(stage: Stage) -> None:
+    client = stage.client()
+    await client.start()
+    consumer = Consumer(client, topics=["t"], group_id="g")
+    await consumer.start()
+    waiting = asyncio.create_task(read_stream(consumer))
+    await asyncio.sleep(10)
+
+    async def bug() -> None:
+        raise ZeroDivisionError("a bug")
+
+    services_of(client).supervisor.spawn(bug, name="bug")
+    with pytest.raises(TaskDiedError, match="a bug"):
+        async with asyncio.timeout(1):
+            await waiting
+    with pytest.raises(TaskDiedError):
+        async with asyncio.timeout(1):
+            await consumer.unsubscribe()
+    await consumer.stop()
+    await client.stop()
 
 
 # -- bounds ---------------------------------------------------------------------------------------
@@ -230,7 +305,7 @@ async def test_stop_with_offsets_to_commit_ends_at_its_limit(
     options = {} if option is None else {"close_timeout_ms": option}
     consumer = await reading(stage, **AUTO, **options)
     if frozen:
-        stage.cluster.faults.add(hang=True, count=None)
+        stage.hang()
     else:
         await stage.cluster.stop_broker(1)
     with caplog.at_level(logging.WARNING, "kafka_async"):
@@ -256,7 +331,7 @@ async def test_block_that_raises_closes_with_short_timeout(
         async with stage.consumer("t", **AUTO, close_timeout_ms=close_timeout_ms) as consumer:
             await consumer.poll(max_records=2, timeout=10)
             await consumer.poll(max_records=1, timeout=10)
-            stage.cluster.faults.add(hang=True, count=None)
+            stage.hang()
             raised.append(loop.time())
             raise ZeroDivisionError
 
@@ -272,7 +347,7 @@ async def test_stop_with_frozen_cluster_and_nothing_to_commit_takes_two_seconds_
 ) -> None:
     """It is immediate if a heartbeat has had no response for a second or more."""
     consumer = await reading(stage)
-    stage.cluster.faults.add(hang=True, count=None)
+    stage.hang()
     await asyncio.sleep(silent_for)
     assert await elapsed(consumer.stop()) <= (2.0 if silent_for < 5 else 0.01)
     stage.cluster.faults.clear()
@@ -302,7 +377,7 @@ async def test_stop_does_not_wait_for_hanging_listener(stage: Stage) -> None:
 
 async def test_stop_ends_commit_before_revoke(stage: Stage) -> None:
     consumer = await reading(stage, **AUTO)
-    fault = stage.cluster.faults.add(api="OffsetCommit", hang=True, count=None)
+    fault = stage.hang("OffsetCommit")
     async with stage.consumer("t") as joining:
         polling = asyncio.create_task(consumer.poll(timeout=None))
         await joining.poll(timeout=5)
@@ -315,7 +390,7 @@ async def test_stop_ends_commit_before_revoke(stage: Stage) -> None:
 
 async def test_stop_ends_commit_in_progress(stage: Stage) -> None:
     consumer = await reading(stage)
-    fault = stage.cluster.faults.add(api="OffsetCommit", hang=True, count=None)
+    fault = stage.hang("OffsetCommit")
     committing = asyncio.create_task(consumer.commit())
     await fault.wait()
     assert await elapsed(consumer.stop()) < 1
@@ -362,3 +437,12 @@ async def test_close_deadlines_divide_the_limit(limit: float) -> None:
     time.shorten(100.0)
     assert time.commit_by == 100.0
     assert time.leave_by <= time.end <= 101.0
+
+
+async def test_start_cancelled_by_scope_leaves_nothing_open(stage: Stage) -> None:
+    fault = stage.hang("Metadata")
+    consumer = stage.consumer("t")
+    with anyio.move_on_after(1):
+        await consumer.start()
+    assert connections(consumer) == []
+    fault.remove()

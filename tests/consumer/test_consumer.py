@@ -10,10 +10,9 @@ import pytest
 
 from kafka_async.cluster import broker_connection
 from kafka_async.cluster.broker_connection import ConnectionKind
+from kafka_async.cluster.client import services_of
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.consumer.fetch_buffer import FetchBuffer
-from kafka_async.consumer.fetcher import Fetcher
-from kafka_async.consumer.runtime import ConsumerRuntime
 from kafka_async.errors import (
     ClientClosedError,
     CorruptRecordError,
@@ -27,6 +26,8 @@ from kafka_async.errors import (
 )
 from kafka_async.hooks import Fetched, Hooks
 from kafka_async.kernel import Record
+from kafka_async.protocol.messages.fetch import FetchRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import (
     Headers,
@@ -37,9 +38,8 @@ from kafka_async.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
-    from kafka_async.embedded.log import ControlRecordType
     from tests.consumer.conftest import Stage, StartStage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -62,7 +62,7 @@ def offsets(records: Iterable[Record]) -> list[int]:
 # -- polling --------------------------------------------------------------------------------------
 
 
-async def test_reads_static_partitions_in_order(stage: Stage) -> None:
+async def test_reads_manual_partitions_in_order(stage: Stage) -> None:
     partitions = await stage.topic("t", 3, records=10)
     async with stage.consumer(partitions=partitions) as consumer:
         records = await read(consumer, 30)
@@ -74,8 +74,7 @@ async def test_reads_static_partitions_in_order(stage: Stage) -> None:
 
 
 async def test_poll_returns_at_most_max_records(stage: Stage) -> None:
-    partitions = await stage.topic("t", 1, records=10)
-    async with stage.consumer(partitions=partitions, max_poll_records=4) as consumer:
+    async with stage.reader(records=10, max_poll_records=4) as (consumer, _):
         assert offsets(await consumer.poll()) == [0, 1, 2, 3]
         assert offsets(await consumer.poll(max_records=1)) == [4]
         assert offsets(await consumer.poll(max_records=100)) == [5, 6, 7, 8, 9]
@@ -84,8 +83,7 @@ async def test_poll_returns_at_most_max_records(stage: Stage) -> None:
 
 
 async def test_poll_returns_empty_at_timeout(stage: Stage) -> None:
-    partitions = await stage.topic("t")
-    async with stage.consumer(partitions=partitions) as consumer:
+    async with stage.reader() as (consumer, _):
         before = asyncio.get_running_loop().time()
         assert await consumer.poll(timeout=7) == []
         assert asyncio.get_running_loop().time() == pytest.approx(before + 7)
@@ -93,19 +91,18 @@ async def test_poll_returns_empty_at_timeout(stage: Stage) -> None:
 
 
 async def test_poll_returns_records_that_arrive_while_it_waits(stage: Stage) -> None:
-    (partition,) = await stage.topic("t")
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader() as (consumer, partition):
         polling = asyncio.create_task(consumer.poll(timeout=None))
         await asyncio.sleep(100)
         assert not polling.done()
-        await stage.produce(partition, ["late"])
+        stage.produce(partition, ["late"])
         assert [record.value for record in await polling] == [b"late"]
 
 
 async def test_fetches_next_records_before_buffer_is_empty(stage: Stage) -> None:
     partitions = await stage.topic("t")
     for start in range(10, 100, 10):
-        await stage.produce(partitions[0], range(start, start + 10))
+        stage.produce(partitions[0], range(start, start + 10))
     async with stage.consumer(partitions=partitions) as consumer:
         (whole,) = await consumer.poll_batches()
     part = whole.size // 3
@@ -127,12 +124,12 @@ async def test_fetches_next_records_before_buffer_is_empty(stage: Stage) -> None
 async def test_full_partition_does_not_starve_others(stage: Stage) -> None:
     busy, idle = await stage.topic("t", 2)
     for start in range(0, 5000, 1000):
-        await stage.produce(busy, range(start, start + 1000))
+        stage.produce(busy, range(start, start + 1000))
     async with stage.consumer(
         partitions=[busy, idle], max_partition_fetch_bytes=1000, fetch_buffer_memory=4000
     ) as consumer:
         await read(consumer, 10)
-        await stage.produce(idle, ["here"])
+        stage.produce(idle, ["here"])
         await asyncio.sleep(1)
         seen = [r.partition for _ in range(3) for r in await consumer.poll(max_records=500)]
         assert 1 in seen
@@ -151,8 +148,7 @@ async def test_stream_returns_records_one_by_one(stage: Stage) -> None:
 
 
 async def test_next_stream_continues_after_broken_off_one(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=6)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=6) as (consumer, _):
         async for record in consumer:
             if record.offset == 2:
                 break
@@ -180,8 +176,8 @@ async def test_stream_ends_when_consumer_stops(stage: Stage) -> None:
 @pytest.mark.may_block  # pyarrow reads files when it is imported
 async def test_poll_batches_returns_batches_as_written(stage: Stage) -> None:
     (partition,) = await stage.topic("t")
-    await stage.produce(partition, ["a", "b"])
-    await stage.produce(partition, ["c"])
+    stage.produce(partition, ["a", "b"])
+    stage.produce(partition, ["c"])
     async with stage.consumer(partitions=[partition]) as consumer:
         (batch,) = await consumer.poll_batches()
         assert (batch.topic_partition, batch.start, batch.next_offset) == (partition, 0, 3)
@@ -193,8 +189,7 @@ async def test_poll_batches_returns_batches_as_written(stage: Stage) -> None:
 
 
 async def test_poll_batches_continues_after_poll(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=5)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=5) as (consumer, _):
         assert offsets(await consumer.poll(max_records=2)) == [0, 1]
         (batch,) = await consumer.poll_batches()
         assert offsets(batch.records()) == [2, 3, 4]
@@ -204,8 +199,7 @@ async def test_poll_batches_continues_after_poll(stage: Stage) -> None:
 
 
 async def test_second_task_cannot_poll_at_the_same_time(stage: Stage) -> None:
-    partitions = await stage.topic("t")
-    async with stage.consumer(partitions=partitions) as consumer:
+    async with stage.reader() as (consumer, _):
         first = asyncio.create_task(consumer.poll(timeout=None))
         await asyncio.sleep(1)
         with pytest.raises(IllegalStateError, match="exclude each other"):
@@ -218,8 +212,7 @@ async def test_second_task_cannot_poll_at_the_same_time(stage: Stage) -> None:
 
 
 async def test_poll_during_stream_raises(stage: Stage) -> None:
-    partitions = await stage.topic("t", 1, records=3)
-    async with stage.consumer(partitions=partitions) as consumer:
+    async with stage.reader(records=3) as (consumer, _):
         async for record in consumer:
             with pytest.raises(IllegalStateError, match="async for"):
                 await consumer.poll()
@@ -258,19 +251,18 @@ async def test_shared_client_is_not_closed(stage: Stage) -> None:
     partitions = await stage.topic("t", 1, records=1)
     for _ in range(2):
         async with Consumer(
-            stage.client, partitions=partitions, auto_offset_reset="earliest"
+            stage.shared_client, partitions=partitions, auto_offset_reset="earliest"
         ) as consumer:
             assert len(await consumer.poll()) == 1
     with pytest.raises(InvalidConfigurationError, match="belongs to the shared Client"):
-        Consumer(stage.client, client_id="other")
+        Consumer(stage.shared_client, client_id="other")
 
 
 # -- positions ------------------------------------------------------------------------------------
 
 
 async def test_seek_drops_fetched_records(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=10)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=10) as (consumer, partition):
         assert offsets(await consumer.poll(max_records=3)) == [0, 1, 2]
         consumer.seek(partition, 8)
         assert await consumer.position(partition) == 8
@@ -300,27 +292,8 @@ async def test_retains_read_batch_of_one_partition_only(
     assert released == [TopicPartition("t", record.partition) for record in read[:-1]]
 
 
-async def test_seek_of_many_partitions_notifies_once(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    partitions = await stage.topic("t", 20, records=1)
-    notified: list[ConsumerRuntime] = []
-    on_partitions_changed = ConsumerRuntime.on_partitions_changed
-
-    def counted(runtime: ConsumerRuntime) -> None:
-        notified.append(runtime)
-        on_partitions_changed(runtime)
-
-    async with stage.consumer(partitions=partitions) as consumer:
-        monkeypatch.setattr(ConsumerRuntime, "on_partitions_changed", counted)
-        await consumer.seek_to_beginning()
-        assert len(notified) == 1
-        assert [await consumer.position(p) for p in partitions] == [0] * 20
-
-
 async def test_seek_during_stream_takes_effect_at_once(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=10)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=10) as (consumer, partition):
         seen: list[int] = []
         async for record in consumer:
             seen.append(record.offset)
@@ -332,9 +305,8 @@ async def test_seek_during_stream_takes_effect_at_once(stage: Stage) -> None:
 
 
 async def test_response_to_fetch_before_seek_is_dropped(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=10)
     slow = stage.cluster.faults.add(api="Fetch", hang=True)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=10) as (consumer, partition):
         await slow.wait()
         consumer.seek(partition, 5)
         slow.release()
@@ -345,7 +317,7 @@ async def test_seeks_by_time(stage: Stage) -> None:
     (partition,) = await stage.topic("t")
     for second in (10, 20, 30):
         record = ProducerRecord("", b"v", timestamp=second * 1000)
-        await stage.append(partition, RecordBatch.build([record]).frame())
+        stage.append(partition, RecordBatch.build([record]).frame())
     async with stage.consumer(partitions=[partition]) as consumer:
         await consumer.seek_to_time(15)
         assert offsets(await consumer.poll()) == [1, 2]
@@ -364,15 +336,13 @@ async def test_seeks_by_time(stage: Stage) -> None:
 async def test_starts_by_auto_offset_reset_without_committed_offset(
     stage: Stage, policy: str, seen: list[int]
 ) -> None:
-    (partition,) = await stage.topic("t", 1, records=3)
-    async with stage.consumer(partitions=[partition], auto_offset_reset=policy) as consumer:
+    async with stage.reader(records=3, auto_offset_reset=policy) as (consumer, partition):
         assert offsets(await consumer.poll(timeout=2)) == seen
         assert await consumer.position(partition) == 3
 
 
 async def test_raises_without_committed_offset_and_reset_policy(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=3)
-    async with stage.consumer(partitions=[partition], auto_offset_reset="none") as consumer:
+    async with stage.reader(records=3, auto_offset_reset="none") as (consumer, partition):
         for _ in range(2):
             with pytest.raises(NoOffsetForPartitionError, match="t-0"):
                 await consumer.poll()
@@ -382,12 +352,8 @@ async def test_raises_without_committed_offset_and_reset_policy(stage: Stage) ->
         assert offsets(await consumer.poll()) == [1, 2]
 
 
-async def test_resets_offset_out_of_range(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=3)
-    async with stage.consumer(partitions=[partition]) as consumer:
-        consumer.seek(partition, 99)
-        assert offsets(await consumer.poll()) == [0, 1, 2]
-    async with stage.consumer(partitions=[partition], auto_offset_reset="none") as consumer:
+async def test_raises_offset_out_of_range_without_reset_policy(stage: Stage) -> None:
+    async with stage.reader(records=3, auto_offset_reset="none") as (consumer, partition):
         consumer.seek(partition, 99)
         with pytest.raises(OffsetOutOfRangeError, match="t-0"):
             await consumer.poll()
@@ -404,16 +370,13 @@ async def test_logs_and_counts_reset_of_offset_out_of_range(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "kafka_async.consumer")
-    (partition,) = await stage.topic("t", 1, records=9)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=9) as (consumer, partition):
         consumer.seek(partition, 99)
         assert offsets(await consumer.poll()) == list(range(9))
         text = "t-0: offset 99 is out of range: continuing at offset 0 (auto_offset_reset=earliest)"
         assert reset_warnings(caplog) == [text]
         assert consumer.statistics().offset_reset_total == 1
-        deleted = stage.cluster.topics.partition(partition)
-        assert deleted is not None
-        deleted.log.delete_records_before(4)
+        stage.partition("t").log.delete_records_before(4)
         consumer.seek(partition, 1)
         assert offsets(await consumer.poll()) == [4, 5, 6, 7, 8]
         assert reset_warnings(caplog)[1] == (
@@ -426,18 +389,26 @@ async def test_logs_and_counts_reset_of_offset_out_of_range(
         assert consumer.statistics().offset_reset_total == 2
 
 
+async def read_stream(consumer: Consumer, count: int) -> list[Record]:
+    """Return `count` records of the stream that `anext` continues."""
+    return [await anext(consumer) for _ in range(count)]
+
+
+@pytest.mark.parametrize("read", [read, read_stream])
 async def test_returns_fetched_records_before_offset_reset(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    stage: Stage,
+    caplog: pytest.LogCaptureFixture,
+    read: Callable[[Consumer, int], Awaitable[list[Record]]],
 ) -> None:
-    (partition,) = await stage.topic("t", 1, records=5)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    """The records are in the buffer, or lent to a stream."""
+    async with stage.reader(records=5) as (consumer, partition):
         fault = stage.cluster.faults.add(api="Fetch", error="OFFSET_OUT_OF_RANGE", skip=1)
-        assert offsets(await consumer.poll(max_records=1)) == [0]
+        assert offsets(await read(consumer, 1)) == [0]
         await fault.wait()
         await asyncio.sleep(1)
         assert offsets(await read(consumer, 4)) == [1, 2, 3, 4]
-        await stage.produce(partition, ["next"])
-        assert offsets(await consumer.poll(timeout=10)) == [5]
+        stage.produce(partition, ["next"])
+        assert offsets(await read(consumer, 1)) == [5]
         assert consumer.statistics().offset_reset_total == 0
         assert [r for r in caplog.records if r.levelname == "WARNING"] == []
 
@@ -456,15 +427,13 @@ async def test_paused_partition_keeps_its_position(stage: Stage) -> None:
 async def filled(stage: Stage, partition: TopicPartition) -> None:
     """Fill a partition with small batches, more than `HARDLY_ANY` has room for."""
     for number in range(150):
-        await stage.produce(partition, [number])
+        stage.produce(partition, [number])
 
 
 HARDLY_ANY = 60_000  # bytes of fetch_buffer_memory
 
 
-async def test_buffer_of_paused_partition_does_not_block_others(
-    stage: Stage,
-) -> None:
+async def test_buffer_of_paused_partition_does_not_block_others(stage: Stage) -> None:
     first, second = await stage.topic("t", 2)
     await filled(stage, first)
     async with stage.consumer(
@@ -472,7 +441,7 @@ async def test_buffer_of_paused_partition_does_not_block_others(
     ) as consumer:
         assert offsets(await consumer.poll(max_records=1, timeout=5)) == [0]
         await asyncio.sleep(1)
-        await stage.produce(second, ["x"])
+        stage.produce(second, ["x"])
         consumer.pause(first)
         assert [r.partition for r in await consumer.poll(timeout=5)] == [1]
         consumer.resume(first)
@@ -507,17 +476,15 @@ async def test_reads_all_partitions_and_new_ones_without_group(stage: Stage) -> 
 # -- records that cannot be read ------------------------------------------------------------------
 
 
-async def test_buffer_of_failed_partition_does_not_block_others(
-    stage: Stage,
-) -> None:
+async def test_buffer_of_failed_partition_does_not_block_others(stage: Stage) -> None:
     first, second = await stage.topic("t", 2)
-    stage.store(first, corrupted(["x"]))
+    stage.append(first, corrupted(["x"]))
     await filled(stage, first)
     async with stage.consumer(
         partitions=[first, second], fetch_buffer_memory=HARDLY_ANY
     ) as consumer:
         await asyncio.sleep(1)
-        await stage.produce(second, ["x"])
+        stage.produce(second, ["x"])
         for _ in range(2):  # alone in the queue it is polled once more
             with pytest.raises(CorruptRecordError):
                 await consumer.poll(timeout=5)
@@ -535,43 +502,8 @@ def corrupted(values: list[str]) -> bytes:
     ).frame()
 
 
-async def test_corrupt_batch_is_raised_in_order_and_can_be_skipped(stage: Stage) -> None:
-    (partition,) = await stage.topic("t")
-    await stage.produce(partition, ["a", "b"])
-    stage.store(partition, corrupted(["c", "d"]))
-    await stage.produce(partition, ["e"])
-    async with stage.consumer(partitions=[partition]) as consumer:
-        assert offsets(await consumer.poll()) == [0, 1]
-        for _ in range(2):
-            with pytest.raises(CorruptRecordError) as caught:
-                await consumer.poll()
-            assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 2)
-        assert await consumer.position(partition) == 2
-        consumer.seek(partition, 4)
-        assert [record.value for record in await consumer.poll()] == [b"e"]
-
-
-async def test_corrupt_batch_is_raised_by_stream(stage: Stage) -> None:
-    (partition,) = await stage.topic("t")
-    stage.store(partition, corrupted(["a"]))
-    await stage.produce(partition, ["b"])
-    async with stage.consumer(partitions=[partition]) as consumer:
-        with pytest.raises(CorruptRecordError):
-            await anext(aiter(consumer))
-        consumer.seek(partition, 1)
-        assert (await anext(aiter(consumer))).value == b"b"
-
-
 def number(topic: str, headers: Headers, data: bytes | None) -> int:
     return int(data or b"0")
-
-
-async def test_deserializes_values(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=2)
-    async with stage.consumer(partitions=[partition], value_deserializer=number) as consumer:
-        assert [record.value for record in await consumer.poll()] == [0, 1]
-        await consumer.seek_to_beginning()
-        assert (await anext(aiter(consumer))).value == 0
 
 
 @pytest.mark.parametrize("way", ["poll", "stream"])
@@ -579,7 +511,7 @@ async def test_deserialization_error_has_raw_record_and_can_be_skipped(
     stage: Stage, way: str
 ) -> None:
     (partition,) = await stage.topic("t")
-    await stage.produce(partition, ["1", "x", "3"])
+    stage.produce(partition, ["1", "x", "3"])
 
     async def some(consumer: Consumer) -> list[object]:
         if way == "poll":
@@ -600,60 +532,7 @@ async def test_deserialization_error_has_raw_record_and_can_be_skipped(
         assert await some(consumer) == [3]
 
 
-# -- transactions ---------------------------------------------------------------------------------
-
-
-def transactional(producer_id: int, sequence: int, values: list[str]) -> bytes:
-    return RecordBatch.build([ProducerRecord("", v.encode()) for v in values]).frame(
-        producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True
-    )
-
-
-async def test_read_committed_returns_only_committed_records(stage: Stage) -> None:
-    """The log is as a broker writes it; the embedded one lists aborted transactions."""
-    (partition,) = await stage.topic("t")
-    log = stage.cluster.topics.partition(partition)
-    assert log is not None
-    await stage.produce(partition, ["plain"])
-    kinds: dict[int, ControlRecordType] = {7: "abort", 8: "commit"}
-    for producer_id, kind in kinds.items():
-        log.log.append(transactional(producer_id, 0, [kind]), now=stage.cluster.now_ms())
-        stage.cluster.write_txn_marker(partition, kind, producer_id=producer_id, producer_epoch=0)
-    await stage.produce(partition, ["end"])
-    async with stage.consumer(partitions=[partition], isolation_level="read_committed") as consumer:
-        assert [r.value for r in await read(consumer, 3)] == [b"plain", b"commit", b"end"]
-        assert await consumer.position(partition) == 6
-    async with stage.consumer(partitions=[partition]) as consumer:
-        assert [r.value for r in await read(consumer, 4)] == [
-            *(b"plain", b"abort", b"commit", b"end"),
-        ]
-
-
 # -- broker failures ------------------------------------------------------------------------------
-
-
-async def test_follows_leader_change(start_stage: StartStage) -> None:
-    stage = await start_stage(3)
-    (partition,) = await stage.topic("t", 1, records=3)
-    async with stage.consumer(partitions=[partition]) as consumer:
-        assert len(await read(consumer, 3)) == 3
-        for values in (["a"], ["b"]):
-            await stage.cluster.move_leader(partition)
-            await stage.client.refresh_metadata(topics=["t"])
-            await stage.produce(partition, values)
-            assert [r.value for r in await read(consumer, 1)] == [values[0].encode()]
-
-
-async def test_continues_after_broker_failure(start_stage: StartStage) -> None:
-    stage = await start_stage(3)
-    partitions = await stage.topic("t", 6, records=2)
-    async with stage.consumer(partitions=partitions) as consumer:
-        assert len(await read(consumer, 12)) == 12
-        await stage.cluster.stop_broker(1)
-        await stage.client.refresh_metadata(topics=["t"])
-        for partition in partitions:
-            await stage.produce(partition, ["again"])
-        assert {r.partition for r in await read(consumer, 6)} == set(range(6))
 
 
 @pytest.mark.parametrize(
@@ -665,20 +544,18 @@ async def test_continues_after_broker_failure(start_stage: StartStage) -> None:
     ],
 )
 async def test_retries_fetch_after_retriable_errors(stage: Stage, error: str) -> None:
-    (partition,) = await stage.topic("t", 1, records=3)
     fault = stage.cluster.faults.add(api="Fetch", topic="t", partition=0, error=error, count=2)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=3) as (consumer, _):
         assert offsets(await read(consumer, 3)) == [0, 1, 2]
     assert fault.hits == 2
 
 
 async def test_backs_off_from_partition_that_keeps_failing(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=1)
     fault = stage.cluster.faults.add(
         api="Fetch", topic="t", partition=0, error="OFFSET_NOT_AVAILABLE", count=None
     )
     pace = {"retry_backoff_ms": 100, "retry_backoff_max_ms": 1000}
-    async with stage.consumer(partitions=[partition], **pace) as consumer:
+    async with stage.reader(records=1, **pace) as (consumer, _):
         assert await consumer.poll(timeout=20) == []
         assert 18 <= fault.hits <= 30  # 200 without backoff
         fault.remove()
@@ -689,7 +566,6 @@ async def test_backoff_ends_when_timer_fires_early(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """uvloop's timers have millisecond resolution and may fire up to a millisecond early."""
-    (partition,) = await stage.topic("t", 1, records=1)
     loop = asyncio.get_running_loop()
     call_at = loop.call_at
 
@@ -699,7 +575,7 @@ async def test_backoff_ends_when_timer_fires_early(
 
     monkeypatch.setattr(loop, "call_at", early)
     stage.cluster.faults.add(api="Fetch", topic="t", partition=0, error="OFFSET_NOT_AVAILABLE")
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=1) as (consumer, _):
         assert len(await consumer.poll(timeout=2)) == 1
 
 
@@ -711,22 +587,20 @@ async def test_backoff_ends_when_timer_fires_early(
     ],
 )
 async def test_reopens_lost_fetch_session(stage: Stage, error: str) -> None:
-    (partition,) = await stage.topic("t", 1, records=1)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=1) as (consumer, partition):
         await read(consumer, 1)
         fault = stage.cluster.faults.add(api="Fetch", error=error)
         await fault.wait()
-        await stage.produce(partition, ["after"])
+        stage.produce(partition, ["after"])
         assert [r.value for r in await read(consumer, 1)] == [b"after"]
 
 
 @pytest.mark.parametrize("api", ["Fetch", "ListOffsets", "Metadata"])
 @pytest.mark.parametrize("disconnect", ["before", "after"])
 async def test_reconnects_after_lost_connections(stage: Stage, api: str, disconnect: str) -> None:
-    (partition,) = await stage.topic("t", 1, records=3)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=3) as (consumer, _):
         stage.cluster.faults.add(api=api, disconnect=disconnect, count=2)  # type: ignore[arg-type]  # one of the two
-        consumer.client.request_metadata_update()
+        services_of(consumer.client).metadata.request_update()
         assert offsets(await read(consumer, 3)) == [0, 1, 2]
 
 
@@ -734,18 +608,17 @@ async def test_reconnects_after_lost_connections(stage: Stage, api: str, disconn
 async def test_end_offsets_are_retried_after_a_lost_connection(
     stage: Stage, disconnect: str
 ) -> None:
-    (partition,) = await stage.topic("t", 1, records=3)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=3) as (consumer, partition):
         await read(consumer, 3)
         stage.cluster.faults.add(api="ListOffsets", disconnect=disconnect, count=2)  # type: ignore[arg-type]  # one of the two
         assert await consumer.end_offsets([partition]) == {partition: 3}
 
 
-@pytest.mark.parametrize("error", ["TOPIC_AUTHORIZATION_FAILED"])
-async def test_authorization_error_is_raised_and_fetch_retried(stage: Stage, error: str) -> None:
-    (partition,) = await stage.topic("t", 1, records=3)
-    stage.cluster.faults.add(api="Fetch", topic="t", partition=0, error=error)
-    async with stage.consumer(partitions=[partition]) as consumer:
+async def test_authorization_error_is_raised_and_fetch_retried(stage: Stage) -> None:
+    stage.cluster.faults.add(
+        api="Fetch", topic="t", partition=0, error="TOPIC_AUTHORIZATION_FAILED"
+    )
+    async with stage.reader(records=3) as (consumer, _):
         with pytest.raises(InvalidConfigurationError):
             await consumer.poll(timeout=10)
         assert offsets(await consumer.poll(timeout=10)) == [0, 1, 2]
@@ -757,9 +630,8 @@ async def test_authorization_error_is_raised_and_fetch_retried(stage: Stage, err
 async def test_response_too_large_is_raised_and_fetch_retried(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (partition,) = await stage.topic("t", 1, records=1000)
     monkeypatch.setitem(broker_connection.MAX_FRAME_SIZES, ConnectionKind.FETCH, 1000)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=1000) as (consumer, _):
         for _ in range(2):
             with pytest.raises(ProtocolError, match="raise max_partition_fetch_bytes") as caught:
                 await consumer.poll(timeout=60)
@@ -790,9 +662,8 @@ async def test_response_may_exceed_fetch_max_bytes_by_one_batch(
         caps.append(max_frame_size)
         return made(*arguments, max_frame_size=max_frame_size, **rest)
 
-    (partition,) = await stage.topic("t", 1, records=10)
     monkeypatch.setattr(broker_connection, "Connection", record)
-    async with stage.consumer(partitions=[partition], **options) as consumer:
+    async with stage.reader(records=10, **options) as (consumer, _):
         assert offsets(await consumer.poll(timeout=60)) == list(range(10))
     assert caps[-1] == cap
     assert caps[0] == 16 * MIB
@@ -805,21 +676,16 @@ async def test_fetch_requests_less_than_largest_frame(
     stage: Stage, fetch_max_bytes: int, requested: int
 ) -> None:
     """The response has other fields than the records, and must fit into a frame of 100 MiB."""
-    seen: list[int] = []
-    stage.cluster.faults.add(
-        api="Fetch", when=lambda _, request: bool(seen.append(request.max_bytes)), count=None
-    )
-    partitions = await stage.topic("t", 1, records=1)
     options = {"fetch_max_bytes": fetch_max_bytes, "fetch_buffer_memory": 512 * MIB}
-    async with stage.consumer(partitions=partitions, **options) as consumer:
+    async with stage.reader(records=1, **options) as (consumer, _):
         assert await consumer.poll(timeout=10)
-    assert seen[0] == requested
+    assert stage.requests(FetchRequest)[0].max_bytes == requested
 
 
 async def test_reads_batch_above_fetch_max_bytes(stage: Stage) -> None:
     (partition,) = await stage.topic("t")
     value = bytes(900_000)
-    await stage.append(partition, RecordBatch.build([ProducerRecord("", value)]).frame())
+    stage.produce(partition, [value])
     async with stage.consumer(
         partitions=[partition], fetch_max_bytes=1, max_partition_fetch_bytes=1
     ) as consumer:
@@ -863,8 +729,7 @@ async def test_permanent_connection_error_is_raised_by_poll(
 
 
 async def test_statistics_count_records_fetches_and_commits(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=10)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=10) as (consumer, partition):
         await consumer.poll(max_records=4)
         figures = consumer.statistics()
         assert figures.records_consumed_total == 4
@@ -876,23 +741,13 @@ async def test_statistics_count_records_fetches_and_commits(stage: Stage) -> Non
         assert await consumer.partitions_for("t") == [0]
 
 
-async def test_statistics_have_the_throttle_time_of_fetches(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second of its responses has 300 ms."""
+async def test_statistics_have_the_throttle_time_of_fetches(stage: Stage) -> None:
     (partition,) = await stage.topic("clicks", records=1)
-    times = iter([0, 300])
-    on_response = Fetcher.on_response
-
-    async def throttled(self: Fetcher, node: int, pending: Any, response: Any, rows: Any) -> None:
-        response.throttle_time_ms = next(times, 0)
-        await on_response(self, node, pending, response, rows)
-
-    monkeypatch.setattr(Fetcher, "on_response", throttled)
+    stage.cluster.faults.add(api="Fetch", throttle=0.3, skip=1)
     async with stage.consumer("clicks") as consumer:
         await consumer.poll(timeout=5)
         while consumer.statistics().fetch_total < 2:
-            await stage.produce(partition, ["later"])
+            stage.produce(partition, ["later"])
             await consumer.poll(timeout=5)
         statistics = consumer.statistics()
         assert statistics.fetch_throttle_time_max == 300
@@ -901,11 +756,8 @@ async def test_statistics_have_the_throttle_time_of_fetches(
 
 async def test_partitions_for_an_unknown_topic_raises_after_one_response(stage: Stage) -> None:
     async with stage.consumer() as consumer:
-        requests = stage.cluster.faults.add(
-            api="Metadata", count=None, when=lambda context, request: bool(request.topics)
-        )
         with pytest.raises(UnknownTopicOrPartitionError, match="missing: the topic does not exist"):
             await consumer.partitions_for("missing")
-        assert requests.hits == 1
+        assert len([each for each in stage.requests(MetadataRequest) if each.topics]) == 1
         await stage.cluster.create_topic("missing", 2)
         assert await consumer.partitions_for("missing") == [0, 1]

@@ -11,17 +11,17 @@ import pytest
 import pytest_asyncio
 
 from kafka_async.consumer import decompress_ahead
+from kafka_async.consumer.completed_fetch import CompletedFetch
 from kafka_async.consumer.decompress_ahead import (
-    BYTES_PER_CALL,
     MAX_CALLS,
     MAX_READY_BYTES,
     MAX_UNSUITABLE_BATCHES,
-    MIN_BYTES_PER_CALL,
     AheadDecompressor,
     round_robin,
 )
-from kafka_async.consumer.fetch_buffer import LARGE_BATCH_COST, CompletedFetch, FetchBuffer
+from kafka_async.consumer.fetch_buffer import LARGE_BATCH_COST, FetchBuffer
 from kafka_async.errors import ClientClosedError, CorruptRecordError
+from kafka_async.fairness import DECOMPRESSED_BYTES_PER_CALL, MIN_DECOMPRESSED_BYTES_PER_CALL
 from kafka_async.records import compression
 from kafka_async.records.batch import (
     BatchView,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio
 
 P0 = TopicPartition("t", 0)
-EIGHTH = BYTES_PER_CALL // 8
+EIGHTH = DECOMPRESSED_BYTES_PER_CALL // 8
 PAYLOAD = random.Random(5).randbytes(64) * (EIGHTH // 64)
 
 
@@ -144,16 +144,8 @@ async def test_limits_decompressed_bytes_waiting_to_be_read() -> None:
     assert sum(ready(reader.upcoming)) == most
 
 
-async def test_batches_read_back_unchanged() -> None:
-    payloads = [bytes([n]) * EIGHTH for n in range(24)]
-    reader = BatchReader(views(*(batch(payload=payload) for payload in payloads)))
-    await reader.run_all_calls()
-    assert all(ready(reader.upcoming))
-    assert [reader.read_next() for _ in payloads] == payloads
-
-
 async def test_does_not_start_calls_below_minimum_size() -> None:
-    few = batch(payload=PAYLOAD[: MIN_BYTES_PER_CALL // 2 - 1])
+    few = batch(payload=PAYLOAD[: MIN_DECOMPRESSED_BYTES_PER_CALL // 2 - 1])
     reader = BatchReader(views(few, few))
     reader.start_calls()
     assert reader.threads.calls == []
@@ -171,7 +163,7 @@ async def test_stops_scanning_after_unsuitable_batches(codec: Codec) -> None:
 
 
 async def test_skips_unsuitable_batch() -> None:
-    large = batch(payload=bytes(BYTES_PER_CALL + 1))
+    large = batch(payload=bytes(DECOMPRESSED_BYTES_PER_CALL + 1))
     reader = BatchReader(views(batch(), batch(Codec.gzip), large, batch()))
     await reader.run_all_calls()
     assert ready(reader.upcoming) == [True, False, False, True]
@@ -308,9 +300,8 @@ async def partitions(stage: Stage) -> list[TopicPartition]:
     for number in range(BATCHES):
         first = number * RECORDS
         values = [b"%08d" % n + PAYLOAD[:1000] for n in range(first, first + RECORDS)]
-        records = [ProducerRecord("", value) for value in values]
         for partition in made:
-            await stage.append(partition, RecordBatch.build(records, "zstd", timestamp=0).frame())
+            stage.produce(partition, values, "zstd")
     return made
 
 
@@ -351,23 +342,27 @@ async def test_consumer_reads_in_order_while_threads_decompress(
     assert max(thread_calls) > 2
 
 
-def hold_calls(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
-    """Make decompression calls set the first event and wait for the second."""
-    begun, proceed = threading.Event(), threading.Event()
+def hold_calls(
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str
+) -> tuple[threading.Event, threading.Event, list[Any]]:
+    """Make calls of a function set the first event and wait for the second; list arguments."""
+    begun, proceed, seen = threading.Event(), threading.Event(), list[Any]()
+    call = getattr(owner, name)
 
-    def held(frames: list[memoryview], sizes: list[int]) -> list[memoryview]:
+    def held(*arguments: Any) -> Any:
+        seen.append(arguments[0])
         begun.set()
         assert proceed.wait(30)
-        return compression.decompress_frames(frames, sizes)
+        return call(*arguments)
 
-    monkeypatch.setattr(decompress_ahead, "decompress_frames", held)
-    return begun, proceed
+    monkeypatch.setattr(owner, name, held)
+    return begun, proceed, seen
 
 
 async def test_seek_during_decompression_takes_effect(
     stage: Stage, partitions: list[TopicPartition], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, proceed = hold_calls(monkeypatch)
+    begun, proceed, _ = hold_calls(monkeypatch, decompress_ahead, "decompress_frames")
     async with stage.consumer(partitions=partitions[:1]) as consumer:
         polling = asyncio.ensure_future(consumer.poll(timeout=30))
         assert await asyncio.to_thread(begun.wait, 30)
@@ -375,19 +370,14 @@ async def test_seek_during_decompression_takes_effect(
         await asyncio.wait({polling})
         consumer.seek(partitions[0], 1234)
         proceed.set()
-        assert [record.offset for record in await consumer.poll(max_records=5, timeout=30)] == [
-            1234,
-            1235,
-            1236,
-            1237,
-            1238,
-        ]
+        records = await consumer.poll(max_records=5, timeout=30)
+        assert [record.offset for record in records] == list(range(1234, 1239))
 
 
 async def test_consumer_closes_during_decompression(
     stage: Stage, partitions: list[TopicPartition], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, proceed = hold_calls(monkeypatch)
+    begun, proceed, _ = hold_calls(monkeypatch, decompress_ahead, "decompress_frames")
     async with stage.consumer(partitions=partitions) as consumer:
         polling = asyncio.ensure_future(consumer.poll(timeout=30))
         assert await asyncio.to_thread(begun.wait, 30)
@@ -401,19 +391,9 @@ async def test_consumer_closes_during_decompression(
 async def test_pause_drops_batch_decompressed_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, proceed = threading.Event(), threading.Event()
-    decompress, seen = BatchView.decompress, list[BatchView]()
-
-    def held(view: BatchView) -> None:
-        seen.append(view)
-        begun.set()
-        assert proceed.wait(30)
-        decompress(view)
-
-    monkeypatch.setattr(BatchView, "decompress", held)
+    begun, proceed, seen = hold_calls(monkeypatch, BatchView, "decompress")
     (partition,) = await stage.topic("t", 1)
-    records = [ProducerRecord("", random.Random(5).randbytes(LARGE_BATCH_COST // 8))]
-    await stage.append(partition, RecordBatch.build(records, "gzip", timestamp=0).frame())
+    stage.produce(partition, [random.Random(5).randbytes(LARGE_BATCH_COST // 8)], "gzip")
     async with stage.consumer(partitions=[partition]) as consumer:
         polling = asyncio.ensure_future(consumer.poll(timeout=1))
         assert await asyncio.to_thread(begun.wait, 30)

@@ -13,6 +13,7 @@ from kafka_async.errors import UnknownTopicOrPartitionError
 from kafka_async.group.assignors.abc import Assignor
 from kafka_async.hooks import Hooks, RebalanceBegun
 from kafka_async.types import TopicPartition
+from tests.consumer.conftest import poll_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,23 @@ async def reading_both(consumer: Consumer, each: int) -> None:
     """Poll until `each` records of both topics were returned."""
     while consumer.statistics().records_consumed_total < 2 * each:
         assert await consumer.poll(timeout=30)
+
+
+async def until_owned(
+    partitions: set[TopicPartition], *members: Consumer, timeout: float = 30
+) -> None:
+    """Poll until the members own exactly these partitions."""
+    await poll_until(
+        lambda: set().union(*(each.assignment() for each in members)) == partitions,
+        *members,
+        timeout=timeout,
+    )
+
+
+async def offset_of_kept(consumer: Consumer) -> int | None:
+    """Return the committed offset of KEPT."""
+    row = (await consumer.committed([KEPT]))[KEPT]
+    return None if row is None else row.offset
 
 
 @pytest_asyncio.fixture
@@ -55,9 +73,7 @@ async def test_commits_the_other_partitions_at_once(
         with caplog.at_level(logging.WARNING, "kafka_async"):
             await consumer.commit()
         assert loop.time() - began < 5
-        row = (await consumer.committed([KEPT]))[KEPT]
-        assert row is not None
-        assert row.offset == 3
+        assert await offset_of_kept(consumer) == 3
     assert [r.message for r in caplog.records if "do not exist any more" in r.message] == [
         "group g: the topics of these offsets do not exist any more, so they are not committed: "
         "gone-0: 3"
@@ -78,9 +94,7 @@ async def test_auto_commit_and_stop_leave_out_deleted_topic(stage: Stage) -> Non
     await consumer.stop()
     assert loop.time() - began < 5
     async with stage.consumer(partitions=[KEPT], group_id="g") as other:
-        row = (await other.committed([KEPT]))[KEPT]
-        assert row is not None
-        assert row.offset == 3
+        assert await offset_of_kept(other) == 3
 
 
 async def test_member_joining_after_deletion_is_not_delayed(stage: Stage) -> None:
@@ -91,30 +105,17 @@ async def test_member_joining_after_deletion_is_not_delayed(stage: Stage) -> Non
         await first.poll(timeout=0)
         await stage.cluster.delete_topic("gone")
         async with stage.consumer("kept", "gone", **options) as second:
-            async with asyncio.timeout(10):
-                while set(first.assignment() | second.assignment()) != {KEPT}:
-                    await first.poll(timeout=0.1)
-                    await second.poll(timeout=0.1)
+            await until_owned({KEPT}, first, second, timeout=10)
 
 
-async def test_leader_rejoins_when_topic_is_deleted_and_recreated(
-    stage: Stage,
-) -> None:
+async def test_leader_rejoins_when_topic_is_deleted_and_recreated(stage: Stage) -> None:
     await both(stage)
     async with stage.consumer("kept", "gone") as leader, stage.consumer("kept", "gone") as other:
-        members = (leader, other)
-
-        async def until_owned(*partitions: TopicPartition) -> None:
-            async with asyncio.timeout(30):
-                while set(leader.assignment() | other.assignment()) != set(partitions):
-                    for member in members:
-                        await member.poll(timeout=0.1)
-
-        await until_owned(KEPT, GONE)
+        await until_owned({KEPT, GONE}, leader, other)
         await stage.cluster.delete_topic("gone")
-        await until_owned(KEPT)
+        await until_owned({KEPT}, leader, other)
         await stage.topic("gone", 1)
-        await until_owned(KEPT, GONE)
+        await until_owned({KEPT, GONE}, leader, other)
 
 
 async def test_topic_missing_from_single_responses_is_not_deleted(stage: Stage) -> None:
@@ -145,9 +146,7 @@ class AssignsMissingTopics(Assignor):
         return {member: [KEPT, GONE]}
 
 
-async def test_missing_assigned_topic_does_not_delay_others(
-    stage: Stage,
-) -> None:
+async def test_missing_assigned_topic_does_not_delay_others(stage: Stage) -> None:
     await stage.topic("kept", 1, records=3)
     fetches = stage.cluster.faults.add(api="OffsetFetch", count=None)
     async with stage.consumer(
@@ -165,9 +164,9 @@ async def test_seek_to_committed_skips_topic_deleted_meanwhile(stage: Stage) -> 
     first = stage.consumer("kept", "gone", auto_offset_reset="latest")
     second = stage.consumer("kept", "gone", auto_offset_reset="latest")
     async with first, second, asyncio.timeout(60):
-        while not len(first.assignment()) == len(second.assignment()) == 2:
-            await first.poll(timeout=0.1)
-            await second.poll(timeout=0.1)
+        await poll_until(
+            lambda: len(first.assignment()) == len(second.assignment()) == 2, first, second
+        )
         for partition in second.assignment():
             await second.position(partition)
         fetch = stage.cluster.faults.add(api="OffsetFetch", skip=1, hang=True)
@@ -178,13 +177,11 @@ async def test_seek_to_committed_skips_topic_deleted_meanwhile(stage: Stage) -> 
         await seeking
         (kept,) = (p for p in second.assignment() if p.topic == "kept")
         await second.position(kept)
-        await stage.produce(kept, ["new"])
+        stage.produce(kept, ["new"])
         assert [record.value for record in await second.poll(timeout=30)] == [b"new"]
 
 
-async def test_committing_named_offset_of_missing_topic_raises(
-    stage: Stage,
-) -> None:
+async def test_committing_named_offset_of_missing_topic_raises(stage: Stage) -> None:
     await both(stage)
     typo = TopicPartition("ketp", 0)
     loop = asyncio.get_running_loop()
@@ -196,6 +193,4 @@ async def test_committing_named_offset_of_missing_topic_raises(
         with pytest.raises(UnknownTopicOrPartitionError, match="ketp"):
             await consumer.committed([typo])
         assert loop.time() - began < 5
-        row = (await consumer.committed([KEPT]))[KEPT]
-        assert row is not None
-        assert row.offset == 2
+        assert await offset_of_kept(consumer) == 2

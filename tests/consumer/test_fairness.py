@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import kafka_async.kernel
-from kafka_async.consumer import fetch_buffer, fetcher
-from kafka_async.errors import CorruptRecordError
-from kafka_async.kernel import RecordReader
+from kafka_async.consumer import completed_fetch, fetcher
 from kafka_async.records import compression
 from kafka_async.records.batch import RecordBatch, assign_offsets
 from kafka_async.types import ProducerRecord
+from tests.embedded_client import IterationCounter
 from tests.hostile.scripted_fetch import BAD, GOOD, Reader, ScriptedFetch
 
 if TYPE_CHECKING:
@@ -33,19 +31,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio
 
 RECORDS = 20_000
-MICROSECONDS_PER_CLOCK_READ = 10
-"""Virtual time per reading of the clock: the expected iterations do not depend on the machine."""
-EXPECTED_ITERATIONS = RECORDS * MICROSECONDS_PER_CLOCK_READ / 5_000
 
 
 async def stream(consumer: Consumer) -> AsyncIterator[int]:
     async for record in consumer:
         yield record.offset
-
-
-async def singly(consumer: Consumer) -> AsyncIterator[int]:
-    while True:
-        yield (await anext(consumer)).offset
 
 
 async def polls(consumer: Consumer) -> AsyncIterator[int]:
@@ -58,35 +48,6 @@ async def wide_polls(consumer: Consumer) -> AsyncIterator[int]:
     while True:
         for record in await consumer.poll(max_records=500):
             yield record.offset
-
-
-async def count_iterations(iterations: list[int]) -> None:
-    while True:
-        await asyncio.sleep(0)
-        iterations[0] += 1
-
-
-@pytest.mark.virtual_clock
-@pytest.mark.parametrize("read", [stream, singly, polls])
-async def test_event_loop_iterates_every_five_milliseconds(
-    stage: Stage,
-    monkeypatch: pytest.MonkeyPatch,
-    read: Callable[[Consumer], AsyncIterator[int]],
-) -> None:
-    partitions = await stage.topic("t", 1, records=RECORDS)  # one batch: only time can end it
-    loop = asyncio.get_running_loop()
-    time, clock_reads = loop.time, itertools.count(0, MICROSECONDS_PER_CLOCK_READ * 1e-6)
-    monkeypatch.setattr(loop, "time", lambda: time() + next(clock_reads))
-    async with stage.consumer(partitions=partitions) as consumer:
-        offsets = read(consumer)
-        assert await anext(offsets) == 0
-        iterations = [0]
-        counter = asyncio.ensure_future(count_iterations(iterations))
-        for offset in range(1, RECORDS):
-            assert await anext(offsets) == offset
-        counter.cancel()
-        await asyncio.wait({counter})
-        assert EXPECTED_ITERATIONS * 0.9 <= iterations[0] < RECORDS / 10
 
 
 def unchanged(topic: str, headers: object, data: bytes) -> bytes:
@@ -112,38 +73,6 @@ async def test_large_poll_returns_what_was_parsed_in_time(
     assert offsets == list(range(RECORDS))
 
 
-@pytest.mark.virtual_clock
-@pytest.mark.parametrize("read", [stream, singly, polls, wide_polls])
-async def test_parses_only_as_many_records_as_requested(
-    stage: Stage,
-    monkeypatch: pytest.MonkeyPatch,
-    read: Callable[[Consumer], AsyncIterator[int]],
-) -> None:
-    parsed: list[int] = []
-
-    class Watched:
-        def __init__(self, *arguments: Any) -> None:
-            self._reader = RecordReader(*arguments)
-
-        @property
-        def done(self) -> bool:
-            return self._reader.done
-
-        def read(self, count: int, size: int) -> list[Any]:
-            records = self._reader.read(count, size)
-            parsed.append(len(records))
-            return records
-
-    partitions = await stage.topic("t", 1, records=RECORDS)
-    monkeypatch.setattr(kafka_async.kernel, "RecordReader", Watched)  # not when producing
-    async with stage.consumer(partitions=partitions) as consumer:
-        offsets = read(consumer)
-        for offset in range(501):
-            assert await anext(offsets) == offset
-    assert max(parsed) <= 500
-    assert 501 <= sum(parsed) <= 1_000
-
-
 # -- small batches --------------------------------------------------------------------------------
 
 
@@ -156,27 +85,25 @@ async def test_response_with_many_small_batches_does_not_hold_event_loop(
     for partition in (BAD, GOOD):  # neither of which is
         data = b"".join(assign_offsets(single, offset, 0) for offset in range(5_000))
         feed.data[partition] = {0: data}
-    iterations, seen = [0], Counter[int]()
-    walk = fetch_buffer.iter_batches
+    iterations, seen = IterationCounter(), Counter[int]()
+    walk = completed_fetch.iter_batches
 
     def watched(data: Buffer, *, topic: str, partition: int) -> Iterator[BatchView]:
         for view in walk(data, topic=topic, partition=partition):
-            seen[iterations[0]] += 1
+            seen[iterations.count] += 1
             if view.last_offset == 4_999:
                 found.release()
             yield view
 
     found = asyncio.Semaphore(0)
-    monkeypatch.setattr(fetch_buffer, "iter_batches", watched)
+    monkeypatch.setattr(completed_fetch, "iter_batches", watched)
     async with feed.consumer() as consumer:
         loop = asyncio.get_running_loop()
         time, clock_reads = loop.time, itertools.count(0, 0.001)
         monkeypatch.setattr(loop, "time", lambda: time() + next(clock_reads))
-        counter = asyncio.ensure_future(count_iterations(iterations))
-        for _ in range(2):
-            await found.acquire()
-        counter.cancel()
-        await asyncio.wait({counter})
+        async with iterations:
+            for _ in range(2):
+                await found.acquire()
         monkeypatch.setattr(loop, "time", time)
         assert sum(seen.values()) == 10_000
         assert max(seen.values()) <= 500
@@ -194,13 +121,13 @@ async def test_seek_while_response_is_scanned_fetches_again(
     data = b"".join(assign_offsets(single, offset, 0) for offset in range(1_000))
     feed.data[BAD] = {0: data, 990: data}
     begun = asyncio.Event()
-    walk = fetch_buffer.iter_batches
+    walk = completed_fetch.iter_batches
 
     def watched(data: Buffer, *, topic: str, partition: int) -> Iterator[BatchView]:
         begun.set()
         yield from walk(data, topic=topic, partition=partition)
 
-    monkeypatch.setattr(fetch_buffer, "iter_batches", watched)
+    monkeypatch.setattr(completed_fetch, "iter_batches", watched)
     monkeypatch.setattr(fetcher, "MAX_SCAN_SECONDS", 0.0)
     async with feed.consumer() as consumer:
         await begun.wait()
@@ -212,12 +139,6 @@ async def test_seek_while_response_is_scanned_fetches_again(
 # -- large batches --------------------------------------------------------------------------------
 
 LARGE_BATCH_EFFORT, SMALL = 100_000, 100
-
-
-def batch(size: int) -> bytes:
-    """Return a batch of two incompressible records."""
-    records = [ProducerRecord("", random.randbytes(size // 2)) for _ in range(2)]
-    return RecordBatch.build(records, "gzip", timestamp=1_000).frame()
 
 
 @pytest.fixture
@@ -243,33 +164,8 @@ async def test_decompresses_large_batches_in_thread_in_order(
 ) -> None:
     (partition,) = await stage.topic("t")
     for size in (LARGE_BATCH_EFFORT, SMALL, LARGE_BATCH_EFFORT, LARGE_BATCH_EFFORT):
-        await stage.append(partition, batch(size))
-    decompressions.clear()  # without those of the embedded cluster
+        stage.produce(partition, [random.randbytes(size // 2) for _ in range(2)], "gzip")
     async with stage.consumer(partitions=[partition]) as consumer:
         offsets = read(consumer)
         assert [await anext(offsets) for _ in range(8)] == list(range(8))
     assert decompressions == [(True, True), (False, False), (True, True), (True, True)]
-
-
-async def test_corrupt_batch_found_by_thread_is_raised_in_order(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (partition,) = await stage.topic("t")
-    for size in (LARGE_BATCH_EFFORT, LARGE_BATCH_EFFORT, SMALL):
-        await stage.append(partition, batch(size))
-    decompress, sizes = compression.decompress, itertools.count()
-
-    def second_fails(codec: Codec, data: Buffer, limit: int) -> Decompressed:
-        if next(sizes) in (1, 2):
-            raise CorruptRecordError("the gzip data is spoilt")
-        return decompress(codec, data, limit)
-
-    monkeypatch.setattr(compression, "decompress", second_fails)
-    async with stage.consumer(partitions=[partition]) as consumer:
-        assert [record.offset for record in await consumer.poll(timeout=30)] == [0, 1]
-        for _ in range(2):
-            with pytest.raises(CorruptRecordError, match="spoilt") as caught:
-                await consumer.poll(timeout=30)
-            assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 2)
-        consumer.seek(partition, 4)
-        assert [record.offset for record in await consumer.poll(timeout=30)] == [4, 5]

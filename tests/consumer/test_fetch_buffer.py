@@ -1,23 +1,16 @@
-"""Memory that a partition's fetch buffer retains of the responses that filled it."""
+"""Records and position of a fetch buffer, and the memory that it retains of responses."""
 
 from __future__ import annotations
 
 import tracemalloc
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.consumer.fetch_buffer import (
-    BATCH_OVERHEAD,
-    MAX_RETAINED_RATIO,
-    CompletedFetch,
-    FetchBuffer,
-)
+from kafka_async.consumer.completed_fetch import BATCH_OVERHEAD, MAX_RETAINED_RATIO, CompletedFetch
+from kafka_async.consumer.fetch_buffer import AnyRecord, FetchBuffer
+from kafka_async.errors import CorruptRecordError
 from kafka_async.records.batch import RecordBatch, assign_offsets
 from kafka_async.types import ProducerRecord, TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 P0 = TopicPartition("t", 0)
 
@@ -41,13 +34,56 @@ def is_retained(frame: bytearray) -> bool:
     return False
 
 
-def filled(data: memoryview) -> FetchBuffer:
-    buffer = FetchBuffer(P0)
-    buffer.clear(0)
-    fetched = CompletedFetch(P0, data, 0, None)
+def framed(values: list[str], offset: int) -> bytes:
+    frame = RecordBatch.build([ProducerRecord("", v.encode()) for v in values]).frame()
+    return assign_offsets(frame, offset, 4)
+
+
+def completed(data: bytes | memoryview, offset: int = 0) -> CompletedFetch:
+    fetched = CompletedFetch(P0, memoryview(data), offset, None)
     assert fetched.find_batches(100)
-    buffer.add(fetched)
+    return fetched
+
+
+def filled(*parts: bytes | memoryview, at: int = 0) -> FetchBuffer:
+    buffer = FetchBuffer(P0)
+    buffer.clear(at)
+    for part in parts:
+        buffer.add(completed(part, at))
     return buffer
+
+
+def offsets(records: list[AnyRecord]) -> list[int]:
+    return [record.offset for record in records]
+
+
+def never() -> bool:
+    return False
+
+
+# -- taking records -------------------------------------------------------------------------------
+
+
+def test_takes_records_in_order_and_advances_position() -> None:
+    buffer = filled(framed(["a", "b", "c"], 0) + framed(["d"], 3), framed(["e"], 4))
+    assert offsets(buffer.take_records(2, never)) == [0, 1]
+    assert buffer.position == 2
+    assert offsets(buffer.take_chunk()) == [2]
+    assert offsets(buffer.take_records(10, never)) == [3, 4]
+    assert (buffer.position, buffer.size, bool(buffer)) == (5, 0, False)
+    assert buffer.take_records(1, never) == []
+
+
+def test_take_batches_raises_error_after_the_batches_before_it() -> None:
+    broken = bytearray(framed(["c"], 2))
+    broken[16] = 9  # the magic
+    views = filled(framed(["a", "b"], 0) + bytes(broken))
+    assert len(views.take_batches()[0]) == 1
+    with pytest.raises(CorruptRecordError):
+        views.take_batches()
+
+
+# -- memory ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -109,6 +145,7 @@ def test_take_batches_and_clear_retain_nothing(way: str) -> None:
     else:
         buffer.clear(0)
     assert not is_retained(frame)
+    assert (buffer.size, buffer.unread_bytes) == (0, 0)
 
 
 def test_unread_bytes_count_batches_not_read_to_their_end() -> None:
@@ -120,23 +157,7 @@ def test_unread_bytes_count_batches_not_read_to_their_end() -> None:
     assert buffer.unread_bytes == 3 * one
     buffer.take_chunk()
     assert (buffer.size, buffer.unread_bytes) == (3 * (one + BATCH_OVERHEAD) + 7, 2 * one)
-    buffer.take_records(10, lambda: False)
-    assert (buffer.size, buffer.unread_bytes) == (0, 0)
-
-
-def clear(buffer: FetchBuffer) -> None:
-    buffer.clear(0)
-
-
-def take_all_batches(buffer: FetchBuffer) -> None:
-    buffer.take_batches()
-
-
-@pytest.mark.parametrize("leave", [clear, take_all_batches])
-def test_dropped_fetches_have_no_unread_bytes(leave: Callable[[FetchBuffer], None]) -> None:
-    buffer = filled(memoryview(batch()))
-    buffer.take_chunk(1)
-    leave(buffer)
+    buffer.take_records(10, never)
     assert (buffer.size, buffer.unread_bytes) == (0, 0)
 
 

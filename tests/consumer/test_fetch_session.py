@@ -35,24 +35,6 @@ def test_first_request_is_full_and_later_ones_name_changes() -> None:
     assert session.next_request({P0: want(5), P1: want(0)}) == SessionRequest(77, 2, {}, ())
 
 
-def test_removed_partition_is_forgotten_and_can_return() -> None:
-    session = FetchSession()
-    session.next_request({P0: want(0), P1: want(0)})
-    session.on_response(77)
-    assert [row.partition for row in session.next_request({P0: want(0)}).to_forget] == [P1]
-    session.on_response(77)
-    assert session.next_request({P0: want(0), P1: want(0)}).to_send == {P1: want(0)}
-
-
-def test_recreated_topic_is_forgotten_under_its_old_id() -> None:
-    session = FetchSession()
-    session.next_request({P0: want(0)})
-    session.on_response(77)
-    again = session.next_request({P0: want(0, IDS[1])})
-    assert again.to_send == {P0: want(0, IDS[1])}
-    assert again.to_forget == ((P0, IDS[0]),)
-
-
 def test_broker_without_sessions_gets_full_requests() -> None:
     session = FetchSession()
     for _ in range(3):
@@ -91,11 +73,11 @@ def test_epoch_wraps_around_to_one() -> None:
 
 def test_close_request_is_sent_once() -> None:
     session = FetchSession()
-    assert session.close() is None
+    assert session.closing_request() is None
     session.next_request({P0: want(0)})
     session.on_response(77)
-    assert session.close() == SessionRequest(77, CLOSE, {}, ())
-    assert session.close() is None
+    assert session.closing_request() == SessionRequest(77, CLOSE, {}, ())
+    assert session.closing_request() is None
 
 
 class BrokerModel(RuleBasedStateMachine):

@@ -44,9 +44,8 @@ async def member(stage: Stage, session_timeout_ms: int, **options: Any) -> Consu
 
 def freeze(stage: Stage) -> int:
     """Freeze the coordinator of "g"."""
-    broker = stage.cluster.coordinator_for("g")
-    assert broker is not None
-    stage.cluster.faults.add(broker=broker, hang=True, count=None)
+    broker = stage.coordinator("g")
+    stage.hang(broker=broker)
     return broker
 
 
@@ -78,9 +77,7 @@ async def test_group_continues_at_next_coordinator(start_stage: StartStage) -> N
     await consumer.stop()
 
 
-async def test_commit_looks_up_coordinator_at_session_timeout(
-    start_stage: StartStage,
-) -> None:
+async def test_commit_looks_up_coordinator_at_session_timeout(start_stage: StartStage) -> None:
     """The consumer has a group id and no subscription, and sends no heartbeats."""
     stage, lookups = await start_stage(3), CoordinatorLookups()
     partitions = await stage.topic("t", 1, records=3)
@@ -101,9 +98,7 @@ async def test_commit_looks_up_coordinator_at_session_timeout(
     await consumer.stop()
 
 
-async def test_retries_join_at_frozen_coordinator(
-    start_stage: StartStage,
-) -> None:
+async def test_retries_join_at_frozen_coordinator(start_stage: StartStage) -> None:
     """Without the probe it would wait for the rebalance timeout: five minutes."""
     stage, lookups = await start_stage(3), CoordinatorLookups()
     consumer = await member(stage, 6_000)
@@ -123,9 +118,7 @@ async def test_retries_join_at_frozen_coordinator(
     await joining.stop()
 
 
-async def test_join_delayed_by_other_members_is_not_repeated(
-    start_stage: StartStage,
-) -> None:
+async def test_join_delayed_by_other_members_is_not_repeated(start_stage: StartStage) -> None:
     stage = await start_stage(3)
     consumer = await member(stage, 6_000)
     joins = stage.cluster.faults.add(api="JoinGroup", count=None)

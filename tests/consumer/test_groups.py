@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.consumer.consumer import Consumer, RebalanceListener
+from kafka_async.cluster.client import services_of
 from kafka_async.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -16,6 +16,7 @@ from kafka_async.errors import (
     InconsistentGroupProtocolError,
     InvalidGroupIdError,
     KafkaError,
+    RebalanceInProgressError,
 )
 from kafka_async.hooks import (
     ClientEvent,
@@ -28,33 +29,24 @@ from kafka_async.hooks import (
     RebalanceBegun,
     RebalanceEnded,
 )
-from kafka_async.types import OffsetAndMetadata, TopicPartition
+from kafka_async.records.batch import RecordBatch
+from kafka_async.types import OffsetAndMetadata, ProducerRecord, TopicPartition
+from tests.compacted_batch import end_later
+from tests.consumer.conftest import poll_until
+from tests.failing_assignor import FailingAssignor
+from tests.recording_listener import RecordingListener
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
+    from kafka_async.consumer.consumer import Consumer
     from tests.consumer.conftest import Stage, StartStage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 COOPERATIVE: dict[str, Any] = {"partition_assignment_strategy": ["cooperative-sticky"]}
+AUTO_COMMIT: dict[str, Any] = {"enable_auto_commit": True, "auto_commit_interval_ms": 1000}
 STRATEGIES = [pytest.param({}, id="eager"), pytest.param(COOPERATIVE, id="cooperative")]
-
-
-class RecordingListener(RebalanceListener):
-    """Records the calls of its methods."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, list[int]]] = []
-
-    async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        self.lines.append(("assigned", sorted(p.partition for p in partitions)))
-
-    def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        self.lines.append(("revoked", sorted(p.partition for p in partitions)))
-
-    async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
-        self.lines.append(("lost", sorted(p.partition for p in partitions)))
 
 
 def owned(*consumers: Consumer) -> list[set[int]]:
@@ -63,19 +55,23 @@ def owned(*consumers: Consumer) -> list[set[int]]:
 
 async def poll_until_balanced(count: int, *consumers: Consumer) -> None:
     """Poll all in turn until they own `count` partitions, disjoint and balanced."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + 200
-    while True:
-        for consumer in consumers:
-            await consumer.poll(timeout=0.1)
+
+    def balanced() -> bool:
         assignments = owned(*consumers)
         sizes = [len(assigned) for assigned in assignments]
-        if (
-            len(set[int]().union(*assignments)) == sum(sizes) == count
-            and max(sizes) - min(sizes) <= 1
-        ):
-            return
-        assert loop.time() < deadline, f"no rest: {assignments}"
+        different = len(set[int]().union(*assignments))
+        return different == sum(sizes) == count and max(sizes) - min(sizes) <= 1
+
+    for consumer in consumers:
+        await consumer.poll(timeout=0.1)
+    await poll_until(balanced, *consumers)
+
+
+async def poll_for(seconds: float, *consumers: Consumer) -> None:
+    """Poll all in turn for a time."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    await poll_until(lambda: loop.time() >= end, *consumers)
 
 
 async def kill(consumer: Consumer) -> None:
@@ -86,6 +82,10 @@ async def kill(consumer: Consumer) -> None:
 async def committed(consumer: Consumer, *partitions: TopicPartition) -> list[int | None]:
     found = await consumer.committed(partitions)
     return [None if (row := found[p]) is None else row.offset for p in partitions]
+
+
+def uncommitted(consumer: Consumer) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    return consumer.__offset_source__().uncommitted()
 
 
 # -- assignments ----------------------------------------------------------------------------------
@@ -181,9 +181,7 @@ async def test_members_are_assigned_only_subscribed_topics(stage: Stage) -> None
         stage.consumer("a", **COOPERATIVE) as first,
         stage.consumer("a", "b", **COOPERATIVE) as second,
     ):
-        for _ in range(100):
-            await first.poll(timeout=0.1)
-            await second.poll(timeout=0.1)
+        await poll_for(20, first, second)
         assert {p.topic for p in first.assignment()} == {"a"}
         assert first.assignment().isdisjoint(second.assignment())
         assert first.assignment() | second.assignment() == {
@@ -191,36 +189,52 @@ async def test_members_are_assigned_only_subscribed_topics(stage: Stage) -> None
         }
 
 
-async def test_member_reads_static_partitions_in_addition(
-    stage: Stage,
+async def test_unsubscribe_returns_if_consumer_subscribes_while_it_leaves(stage: Stage) -> None:
+    async with stage.member(records=1) as (consumer, _):
+        await consumer.poll(timeout=10)
+        leaves = stage.cluster.faults.add(api="LeaveGroup", hang=True)
+        unsubscribing = asyncio.ensure_future(consumer.unsubscribe())
+        await leaves.wait()
+        consumer.subscribe(["t"])
+        leaves.release()
+        async with asyncio.timeout(10):
+            await unsubscribing
+            await poll_until_balanced(1, consumer)
+
+
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize("iterations", range(1, 5))
+async def test_unsubscribe_returns_if_consumer_subscribes_at_once(
+    stage: Stage, joined: bool, iterations: int
 ) -> None:
-    (extra,) = await stage.topic("extra", 1, records=2)
-    shared = await stage.topic("t", 2, records=1)
-    async with stage.consumer("t", partitions=[extra]) as consumer:
-        seen: set[TopicPartition] = set()
-        while len(seen) < 3:
-            records = await consumer.poll(timeout=10)
-            seen |= {TopicPartition(r.topic, r.partition) for r in records}
-        assert seen == consumer.assignment() == {extra, *shared}
-        await consumer.commit()
-        assert await committed(consumer, extra, *shared) == [2, 1, 1]
-        await consumer.unsubscribe()
-        assert consumer.assignment() == {extra}
+    (u,) = await stage.topic("u", 1)
+    async with stage.member() as (consumer, _):
+        if joined:
+            await poll_until_balanced(1, consumer)
+        unsubscribing = asyncio.ensure_future(consumer.unsubscribe())
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+        consumer.subscribe(["u"])
+        async with asyncio.timeout(10):
+            await unsubscribing
+            await poll_until(lambda: {*consumer.assignment()} == {u}, consumer)
 
 
-async def test_subscription_can_change_while_polling(stage: Stage) -> None:
-    await stage.topic("a", 1, records=1)
-    await stage.topic("b", 1, records=1)
-    async with stage.consumer("a") as consumer:
-        assert [r.topic for r in await consumer.poll(timeout=10)] == ["a"]
-        await consumer.commit()
-        consumer.subscribe(["b"])
-        assert [r.topic for r in await consumer.poll(timeout=10)] == ["b"]
-        assert {p.topic for p in consumer.assignment()} == {"b"}
-        await consumer.unsubscribe()
-        assert consumer.assignment() == frozenset()
-        with pytest.raises(TypeError, match="topics or pattern="):
-            consumer.subscribe(["a"], pattern="b")
+async def test_stop_leaves_the_group_although_the_consumer_subscribes_again(stage: Stage) -> None:
+    await stage.topic("t", 1)
+    consumer = stage.consumer("t")
+    await consumer.start()
+    await poll_until_balanced(1, consumer)
+    leaves = stage.cluster.faults.add(api="LeaveGroup", hang=True)
+    unsubscribing = asyncio.ensure_future(consumer.unsubscribe())
+    await leaves.wait()
+    stopping = asyncio.ensure_future(consumer.stop())
+    consumer.subscribe(["t"])
+    leaves.release()
+    async with asyncio.timeout(5):
+        await asyncio.wait({unsubscribing, stopping})
+    await stopping
+    assert leaves.hits == 1
 
 
 async def test_pattern_matches_existing_and_new_topics(stage: Stage) -> None:
@@ -230,30 +244,9 @@ async def test_pattern_matches_existing_and_new_topics(stage: Stage) -> None:
         consumer.subscribe(pattern="log-.*")
         await poll_until_balanced(1, consumer)
         await stage.topic("log-b", 1)
-        for _ in range(200):
-            await consumer.poll(timeout=0.1)
+        await poll_for(20, consumer)
         assert {p.topic for p in consumer.assignment()} == {"log-a", "log-b"}
         assert consumer.subscription() == {"log-a", "log-b"}
-
-
-async def test_leader_assigns_new_partitions(stage: Stage) -> None:
-    await stage.topic("t", 2)
-    async with (
-        stage.consumer("t", metadata_max_age_ms=5000) as first,
-        stage.consumer("t", metadata_max_age_ms=5000) as second,
-    ):
-        await poll_until_balanced(2, first, second)
-        await stage.cluster.add_partitions("t", 4)
-        await poll_until_balanced(4, first, second)
-
-
-async def test_topic_may_be_created_after_its_consumer(start_stage: StartStage) -> None:
-    stage = await start_stage(1, auto_create_topics=False)
-    async with stage.consumer("t") as consumer:
-        assert await consumer.poll(timeout=10) == []
-        (partition,) = await stage.topic("t", 1, records=1)
-        assert len(await consumer.poll(timeout=10)) == 1
-        assert consumer.assignment() == {partition}
 
 
 async def test_returning_static_member_keeps_its_assignment(stage: Stage) -> None:
@@ -269,9 +262,7 @@ async def test_returning_static_member_keeps_its_assignment(stage: Stage) -> Non
         await second.stop()  # a static member does not leave
         second = stage.consumer("t", group_instance_id="two")
         await second.start()
-        while owned(second) != assigned:
-            await second.poll(timeout=0.1)
-            await first.poll(timeout=0.1)
+        await poll_until(lambda: owned(second) == assigned, second, first)
         assert len(begun) == rebalances
         await second.stop()
 
@@ -286,6 +277,7 @@ async def test_older_of_two_static_members_with_one_name_is_fenced(stage: Stage)
         for _ in range(2):
             with pytest.raises(FencedInstanceIdError):
                 await first.poll(timeout=30)
+        assert first.assignment() == frozenset()
         await first.stop()
 
 
@@ -300,11 +292,12 @@ async def test_no_partition_is_revoked_while_its_records_are_processed(
     partitions = await stage.topic("t", 2, records=5)
     async with stage.consumer("t", enable_auto_commit=True, **strategy) as first:
         stream = aiter(first)
-        records = (
-            [await anext(stream)]
-            if way == "stream"
-            else await first.poll(max_records=1, timeout=10)
-        )
+        if way == "stream":
+            records = [await anext(stream)]
+            await asyncio.sleep(1)  # then the stream lets other tasks run first
+            records.append(await anext(stream))
+        else:
+            records = await first.poll(max_records=1, timeout=10)
         assert records
         async with stage.consumer("t", **strategy) as second:
             for _ in range(100):
@@ -325,6 +318,33 @@ async def test_no_partition_is_revoked_while_its_records_are_processed(
         del stream
 
 
+async def test_stream_returns_nothing_while_a_listener_runs(stage: Stage) -> None:
+    await stage.topic("t", 2, records=50)
+    now = asyncio.get_running_loop().time
+    callback, returned = list[float](), list[float]()
+
+    async def revoked(_: object) -> None:
+        callback.append(now())
+        await asyncio.sleep(30)
+        callback.append(now())
+
+    async with (
+        stage.consumer("t", **COOPERATIVE) as first,
+        stage.consumer("t", **COOPERATIVE) as second,
+    ):
+        stream = aiter(first)
+        await anext(stream)
+        first.on_revoked(revoked)
+        joining = asyncio.ensure_future(second.poll(timeout=100))
+        while len(callback) < 2:
+            await anext(stream)
+            returned.append(now())
+            await asyncio.sleep(1)
+        assert await joining
+        assert [at for at in returned if callback[0] <= at < callback[1]] == []
+        del stream
+
+
 async def test_commit_allows_revocation_without_another_poll(stage: Stage) -> None:
     await stage.topic("t", 2, records=5)
     async with stage.consumer("t") as first:
@@ -338,6 +358,20 @@ async def test_commit_allows_revocation_without_another_poll(stage: Stage) -> No
             assert owned(second) != [set()]
 
 
+async def test_commit_of_stream_before_compacted_offsets_allows_revocation(stage: Stage) -> None:
+    first_partition, _ = await stage.topic("t", 2)
+    whole = RecordBatch.build([ProducerRecord("", b"v")] * 3).frame()
+    stage.append(first_partition, end_later(whole, 9))
+    async with stage.consumer("t") as first:
+        stream = aiter(first)
+        assert [(await anext(stream)).offset for _ in range(3)] == [0, 1, 2]
+        await first.commit()
+        async with stage.consumer("t") as second:
+            await second.poll(timeout=10)
+            assert owned(second) != [set()]
+        del stream
+
+
 async def test_member_that_stops_polling_is_removed(stage: Stage) -> None:
     partitions = await stage.topic("t", 2, records=5)
     diary = RecordingListener()
@@ -347,12 +381,11 @@ async def test_member_that_stops_polling_is_removed(stage: Stage) -> None:
         async with stage.consumer("t") as second:
             loop = asyncio.get_running_loop()
             before = loop.time()
-            while len(second.assignment()) < 2:
-                await second.poll(timeout=1)
+            await poll_until(lambda: len(second.assignment()) == 2, second)
             assert 50 < loop.time() - before < 70
             # The coordinator fences it: its position is unchanged, and it cannot commit.
             assert first.group_metadata() == zombie
-            assert first.uncommitted().keys() == {TopicPartition("t", r.partition) for r in records}
+            assert uncommitted(first).keys() == {TopicPartition("t", r.partition) for r in records}
             with pytest.raises(CommitFailedError):
                 await first.commit()
             await poll_until_balanced(2, first, second)
@@ -361,8 +394,8 @@ async def test_member_that_stops_polling_is_removed(stage: Stage) -> None:
 
 
 async def test_slow_stream_keeps_its_membership(stage: Stage) -> None:
-    await stage.topic("t", 1, records=5)
     diary = RecordingListener()
+    await stage.topic("t", 1, records=5)
     async with stage.consumer("t", listener=diary, max_poll_interval_ms=60_000) as consumer:
         async for record in consumer:
             await asyncio.sleep(50)
@@ -379,9 +412,22 @@ async def test_transaction_does_not_commit_records_of_lost_partitions(stage: Sta
         async with stage.consumer("t") as second:
             await poll_until_balanced(2, first, second)
             with pytest.raises(CommitFailedError, match="seek_to_committed"):
-                first.uncommitted()
+                uncommitted(first)
             await first.seek_to_committed()
-            assert first.uncommitted() == {}
+            assert uncommitted(first) == {}
+
+
+async def test_offsets_marked_as_committed_are_reported_once(stage: Stage) -> None:
+    """A transaction marks the offsets that it has committed."""
+    async with stage.member(records=5) as (consumer, _):
+        await consumer.poll(max_records=3, timeout=10)
+        source = consumer.__offset_source__()
+        offsets = source.uncommitted()
+        assert [offset.offset for offset in offsets.values()] == [3]
+        source.mark_committed(offsets)
+        assert source.uncommitted() == {}
+        await consumer.poll(max_records=1, timeout=10)
+        assert [offset.offset for offset in source.uncommitted().values()] == [4]
 
 
 # -- committing -----------------------------------------------------------------------------------
@@ -417,22 +463,18 @@ async def test_commits_a_topic_or_a_partition(stage: Stage) -> None:
 
 
 async def test_commit_includes_last_record_of_stream(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=5)
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=5) as (consumer, partition):
         async for record in consumer:
             if record.offset == 2:
-                assert consumer.uncommitted() == {partition: OffsetAndMetadata(3, 0)}
+                assert uncommitted(consumer) == {partition: OffsetAndMetadata(3, 0)}
                 await consumer.commit()
                 assert await committed(consumer, partition) == [3]
-                assert consumer.uncommitted() == {}
+                assert uncommitted(consumer) == {}
                 break
 
 
 async def test_auto_commit_leaves_out_unprocessed_records(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=5)
-    async with stage.consumer(
-        "t", enable_auto_commit=True, auto_commit_interval_ms=1000
-    ) as consumer:
+    async with stage.member(records=5, **AUTO_COMMIT) as (consumer, partition):
         async for record in consumer:
             if record.offset == 2:
                 break
@@ -443,13 +485,8 @@ async def test_auto_commit_leaves_out_unprocessed_records(stage: Stage) -> None:
         assert await committed(consumer, partition) == [3]
 
 
-async def test_auto_commit_does_not_go_back_behind_explicit_commit(
-    stage: Stage,
-) -> None:
-    (partition,) = await stage.topic("t", 1, records=5)
-    async with stage.consumer(
-        "t", enable_auto_commit=True, auto_commit_interval_ms=1000
-    ) as consumer:
+async def test_auto_commit_does_not_go_back_behind_explicit_commit(stage: Stage) -> None:
+    async with stage.member(records=5, **AUTO_COMMIT) as (consumer, partition):
         await consumer.poll(max_records=3, timeout=10)
         await consumer.commit()
         await asyncio.sleep(3)
@@ -477,19 +514,6 @@ async def test_block_commits_last_records_only_without_exception(
         assert [r.offset for r in await consumer.poll(timeout=10)] == list(range(offset, 5))
 
 
-async def test_mark_committed_records_offsets(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=5)
-    async with stage.consumer("t") as consumer:
-        assert consumer.uncommitted() == {}
-        await consumer.poll(max_records=2, timeout=10)
-        offsets = consumer.uncommitted()
-        assert offsets == {partition: OffsetAndMetadata(2, 0)}
-        consumer.mark_committed(offsets)
-        assert consumer.uncommitted() == {}
-        await consumer.poll(max_records=1)
-        assert consumer.uncommitted() == {partition: OffsetAndMetadata(3, 0)}
-
-
 async def test_commits_with_group_id_and_without_topics(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=5)
     async with stage.consumer(partitions=[partition], group_id="alone") as consumer:
@@ -510,8 +534,7 @@ async def test_commits_with_group_id_and_without_topics(stage: Stage) -> None:
     ],
 )
 async def test_retries_commit_after_retriable_errors(stage: Stage, error: str) -> None:
-    (partition,) = await stage.topic("t", 1, records=5)
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=5) as (consumer, partition):
         await consumer.poll(max_records=2, timeout=10)
         fault = stage.cluster.faults.add(api="OffsetCommit", error=error, count=2)
         await consumer.commit()
@@ -519,10 +542,35 @@ async def test_retries_commit_after_retriable_errors(stage: Stage, error: str) -
         assert await committed(consumer, partition) == [2]
 
 
+async def test_commit_waits_only_for_the_first_of_two_consecutive_rebalances(stage: Stage) -> None:
+    await stage.topic("t", 2)
+    (manual,) = await stage.topic("manual", 1)
+    options: dict[str, Any] = {"client_id": "first", "partitions": [manual], **COOPERATIVE}
+    async with stage.consumer("t", **options) as first:
+        await poll_until(lambda: len(first.assignment()) == 3, first)
+        commits = stage.cluster.faults.add(api="OffsetCommit", error="REBALANCE_IN_PROGRESS")
+        joins, second_join = (
+            stage.cluster.faults.add(
+                api="JoinGroup", when=lambda context, _: context.client_id == "first", hang=True
+            )
+            for _ in range(2)
+        )
+        async with stage.consumer("t", **COOPERATIVE) as second:
+            polling = asyncio.ensure_future(second.poll(timeout=60))
+            await joins.wait()
+            committing = asyncio.ensure_future(first.commit({manual: 0}))
+            await commits.wait()
+            joins.release()
+            await second_join.wait()
+            async with asyncio.timeout(5):
+                await committing
+            second_join.release()
+            await polling
+
+
 @pytest.mark.parametrize("error", ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"])
 async def test_commit_rejected_by_group_fails(stage: Stage, error: str) -> None:
-    await stage.topic("t", 1, records=5)
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=5) as (consumer, _):
         await consumer.poll(max_records=2, timeout=10)
         stage.cluster.faults.add(api="OffsetCommit", error=error)
         with pytest.raises(CommitFailedError, match=error):
@@ -533,9 +581,8 @@ async def test_commit_rejected_by_group_fails(stage: Stage, error: str) -> None:
     "error", ["UNSTABLE_OFFSET_COMMIT", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"]
 )
 async def test_waits_for_unstable_offsets(stage: Stage, error: str) -> None:
-    await stage.topic("t", 1, records=5)
     fault = stage.cluster.faults.add(api="OffsetFetch", error=error, count=3)
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=5) as (consumer, _):
         assert len(await consumer.poll(timeout=30)) == 5
     assert fault.hits == 3
 
@@ -569,12 +616,8 @@ async def test_group_recovers_from_retriable_errors(
     await stage.topic("t", 4)
     fault = stage.cluster.faults.add(api=api, error=error, count=3)
     async with stage.consumer("t", **strategy) as first, stage.consumer("t", **strategy) as second:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + 60
-        while loop.time() < end or fault.hits < 3:
-            await first.poll(timeout=0.5)
-            await second.poll(timeout=0.5)
-            assert loop.time() < end + 600, f"{fault.hits} hits"
+        await poll_for(60, first, second)
+        await poll_until(lambda: fault.hits == 3, first, second)
         await poll_until_balanced(4, first, second)
 
 
@@ -590,9 +633,7 @@ async def test_group_recovers_from_lost_connections(
     stage.cluster.faults.add(api=api, disconnect=disconnect, count=3)
     async with stage.consumer("t", **strategy) as first:
         async with stage.consumer("t", **strategy) as second:
-            for _ in range(60):
-                await first.poll(timeout=0.5)
-                await second.poll(timeout=0.5)
+            await poll_for(60, first, second)
             await poll_until_balanced(4, first, second)
         await poll_until_balanced(4, first)
 
@@ -602,17 +643,12 @@ async def test_follows_coordinator_that_moves(start_stage: StartStage) -> None:
     await stage.topic("t", 4)
     async with stage.consumer("t") as first, stage.consumer("t") as second:
         await poll_until_balanced(4, first, second)
-        coordinator = stage.cluster.coordinator_for("g")
-        assert coordinator is not None
+        coordinator = stage.coordinator("g")
         await stage.cluster.stop_broker(coordinator)
-        for _ in range(40):
-            await first.poll(timeout=0.5)
-            await second.poll(timeout=0.5)
+        await poll_for(40, first, second)
         await poll_until_balanced(4, first, second)
         await stage.cluster.start_broker(coordinator)
-        for _ in range(40):
-            await first.poll(timeout=0.5)
-            await second.poll(timeout=0.5)
+        await poll_for(40, first, second)
         await poll_until_balanced(4, first, second)
 
 
@@ -627,9 +663,8 @@ async def test_follows_coordinator_that_moves(start_stage: StartStage) -> None:
 async def test_fatal_group_error_is_raised_by_poll(
     stage: Stage, error: str, kind: type[KafkaError], again: bool
 ) -> None:
-    await stage.topic("t", 1, records=1)
     stage.cluster.faults.add(api="JoinGroup", error=error)
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=1) as (consumer, _):
         with pytest.raises(kind):
             await consumer.poll(timeout=30)
         if again:
@@ -637,20 +672,36 @@ async def test_fatal_group_error_is_raised_by_poll(
         else:
             with pytest.raises(kind):
                 await consumer.poll(timeout=30)
+            await consumer.unsubscribe()
+            consumer.subscribe(["t"])
+            with pytest.raises(kind):
+                await consumer.poll(timeout=30)
 
 
-async def test_members_without_common_assignor_are_rejected(stage: Stage) -> None:
-    await stage.topic("t", 1)
-    async with stage.consumer("t", partition_assignment_strategy=["range"]) as first:
-        await poll_until_balanced(1, first)
-        async with stage.consumer("t", **COOPERATIVE) as second:
-            with pytest.raises(InconsistentGroupProtocolError):
-                await second.poll(timeout=30)
+async def test_commit_in_on_lost_of_rejected_member_fails_at_once(stage: Stage) -> None:
+    commit: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async with stage.member(records=1) as (consumer, partition):
+        await consumer.poll(timeout=10)
+
+        @consumer.on_lost
+        async def lost(_: object) -> None:  # pyright: ignore[reportUnusedFunction]
+            try:
+                async with asyncio.timeout(1):
+                    await consumer.commit({partition: 1})
+            except (KafkaError, TimeoutError) as error:
+                commit.set_exception(error)
+
+        stage.cluster.faults.add(api="OffsetCommit", error="REBALANCE_IN_PROGRESS", count=None)
+        stage.cluster.faults.add(api="Heartbeat", error="INVALID_GROUP_ID")
+        with pytest.raises(InvalidGroupIdError):
+            await consumer.poll(timeout=30)
+        with pytest.raises(RebalanceInProgressError):
+            await commit
+        stage.cluster.faults.clear()
 
 
 async def test_listener_error_is_raised_and_rebalance_continues(stage: Stage) -> None:
-    await stage.topic("t", 1, records=1)
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=1) as (consumer, _):
 
         def fail(_: object) -> None:
             raise RuntimeError("the listener failed")
@@ -662,9 +713,8 @@ async def test_listener_error_is_raised_and_rebalance_continues(stage: Stage) ->
 
 
 async def test_listener_may_seek_and_commit_but_not_poll(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=5)
     complaints: list[Exception] = []
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=5) as (consumer, partition):
 
         async def assigned(partitions: Collection[TopicPartition]) -> None:
             for each in partitions:
@@ -681,9 +731,7 @@ async def test_listener_may_seek_and_commit_but_not_poll(stage: Stage) -> None:
         assert "listener" in str(complaints[0])
 
 
-async def test_next_owner_starts_at_offset_committed_on_revoke(
-    stage: Stage,
-) -> None:
+async def test_next_owner_starts_at_offset_committed_on_revoke(stage: Stage) -> None:
     partitions = await stage.topic("t", 4, records=20)
     seen: list[tuple[int, int]] = []
 
@@ -704,51 +752,41 @@ async def test_next_owner_starts_at_offset_committed_on_revoke(
     assert sorted(seen) == [(p.partition, n) for p in partitions for n in range(20)]
 
 
-async def test_emits_rebalance_events(stage: Stage) -> None:
-    await stage.topic("t", 1)
-    hooks = Hooks()
-    ended: list[RebalanceEnded] = []
-    assigned: list[PartitionsAssigned] = []
-    hooks.listen(RebalanceEnded, ended.append)
-    hooks.listen(PartitionsAssigned, assigned.append)
-    async with stage.consumer("t", hooks=hooks) as consumer:
-        await poll_until_balanced(1, consumer)
-        assert consumer.statistics().rebalance_total == 1
-        member = consumer.group_metadata()
-    assert [(e.group_id, e.generation, e.member_id) for e in ended] == [
-        ("g", member.generation_id, member.member_id)
-    ]
-    assert assigned[0].partitions == {TopicPartition("t", 0)}
-
-
-async def test_emits_fetch_commit_and_revoke_events(stage: Stage) -> None:
-    (partition,) = await stage.topic("t", 1, records=3)
+async def test_emits_events(stage: Stage) -> None:
     hooks = Hooks()
     events: list[ClientEvent] = []
-    for kind in (Fetched, Committed, PartitionsRevoked, PartitionsLost):
+    kinds = (RebalanceEnded, PartitionsAssigned, Fetched, Committed)
+    for kind in (*kinds, PartitionsRevoked, PartitionsLost):
         hooks.listen(kind, events.append)
+    (partition,) = await stage.topic("t", 1, records=3)
     async with stage.consumer("t", hooks=hooks, max_poll_interval_ms=60_000) as consumer:
         await consumer.poll(timeout=10)
+        assert consumer.statistics().rebalance_total == 1
+        member = consumer.group_metadata()
         await consumer.commit()
         await consumer.seek_to_beginning()
         await consumer.poll(timeout=10)
+        name = consumer.config.client_id
+        assigned, ended, fetched, *others = events
+        assert assigned == PartitionsAssigned(name, frozenset({partition}))
+        assert isinstance(ended, RebalanceEnded)
+        assert (ended.group_id, ended.generation) == ("g", member.generation_id)
+        assert ended.member_id == member.member_id
+        assert isinstance(fetched, Fetched)
+        assert (fetched.node_id, fetched.partitions, fetched.size > 0) == (1, 1, True)
+        commits = [event for event in others if isinstance(event, Committed)]
+        assert commits == [Committed(name, "g", ((partition, 3),))]
+        events.clear()
         await asyncio.sleep(70)
         await poll_until_balanced(1, consumer)
-        name = consumer.config.client_id
-    fetched = [event for event in events if isinstance(event, Fetched)]
-    assert [(event.node_id, event.partitions, event.size > 0) for event in fetched[:1]] == [
-        (1, 1, True)
-    ]
-    assert [event for event in events if not isinstance(event, Fetched)] == [
-        Committed(name, "g", ((partition, 3),)),
+    dropped = [e for e in events if isinstance(e, PartitionsLost | PartitionsRevoked)]
+    assert dropped == [
         PartitionsLost(name, frozenset({partition})),
         PartitionsRevoked(name, frozenset({partition})),
     ]
 
 
-async def test_listener_slower_than_rebalance_timeout_loses_membership(
-    stage: Stage,
-) -> None:
+async def test_listener_slower_than_rebalance_timeout_loses_membership(stage: Stage) -> None:
     await stage.topic("t", 2)
 
     async def slow(_: object) -> None:
@@ -766,3 +804,32 @@ async def test_listener_slower_than_rebalance_timeout_loses_membership(
                 while len(first.assignment()) != 1:
                     await asyncio.gather(first.poll(timeout=1), second.poll(timeout=1))
         assert first.group_metadata().member_id != before
+
+
+@pytest.mark.parametrize("instances", [[{}, {}], [{"group_instance_id": n} for n in "ab"]])
+async def test_leader_with_failing_assignor_leaves_and_raises(
+    stage: Stage, instances: list[dict[str, str]]
+) -> None:
+    """The other members do not wait for its session to expire, after 45 s."""
+    await stage.topic("t", 2)
+    assignors = [FailingAssignor(), FailingAssignor()]
+    leader, other = (
+        stage.consumer("t", partition_assignment_strategy=[assignor], **instance)
+        for assignor, instance in zip(assignors, instances, strict=True)
+    )
+
+    async def rebalance() -> None:
+        await stage.cluster.add_partitions("t", 3)
+        await services_of(leader.client).metadata.refresh()
+        while True:
+            await leader.poll(timeout=0.1)
+            await other.poll(timeout=0.1)
+
+    async with leader, other:
+        await poll_until_balanced(2, leader, other)
+        assignors[0].broken = True
+        async with asyncio.timeout(15):
+            with pytest.raises(ZeroDivisionError, match="no shares"):
+                await rebalance()
+            while len(other.assignment()) < 2:
+                await other.poll(timeout=0.1)

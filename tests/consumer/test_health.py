@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async import kernel
 from kafka_async.errors import IllegalStateError, InvalidSessionTimeoutError
-from kafka_async.producer.producer import Producer
-from kafka_async.types import Health, TopicPartition
+from kafka_async.types import TopicPartition
+from tests.embedded_client import check_states
 
 if TYPE_CHECKING:
     from tests.consumer.conftest import Stage
@@ -20,20 +19,8 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 async def test_reports_each_state_from_new_to_closed(stage: Stage) -> None:
     await stage.topic("t", 1)
-    consumer = stage.consumer("t")
-    assert consumer.health() == Health(state="new", kernel=kernel.IMPLEMENTATION)
     fault = stage.cluster.faults.add(api="Metadata", hang=True)
-    starting = asyncio.create_task(consumer.start())
-    await fault.wait()
-    assert consumer.health().state == "starting"
-    fault.release()
-    await starting
-    assert consumer.health().state == "running"
-    stopping = asyncio.create_task(consumer.stop())
-    await asyncio.sleep(0)
-    assert consumer.health().state == "stopping"
-    await stopping
-    assert consumer.health().state == "closed"
+    await check_states(stage.consumer("t"), fault)
 
 
 async def test_reports_assignment_lag_and_bytes_from_fetch_responses(stage: Stage) -> None:
@@ -49,11 +36,11 @@ async def test_reports_assignment_lag_and_bytes_from_fetch_responses(stage: Stag
         assert sum(health.lag.values()) == 16
         assert health.buffered_bytes > 0
         assert health.in_flight == 1  # the fetch waits for more records
-        assert health.brokers_connected == tuple(stage.cluster.alive_broker_ids())
+        assert health.brokers_connected == tuple(stage.cluster.brokers.alive_ids())
         assert health.last_error is None
         assert {consumer.high_watermark(each) for each in (first, second)} == {10}
         assert {consumer.last_stable_offset(each) for each in (first, second)} == {10}
-        await stage.produce(first, range(5))
+        stage.produce(first, range(5))
         await asyncio.sleep(1)
         assert consumer.high_watermark(first) == 15
         assert sum(consumer.health().lag.values()) == 21
@@ -71,9 +58,7 @@ async def test_reports_assignment_lag_and_bytes_from_fetch_responses(stage: Stag
 async def test_open_transaction_holds_last_stable_offset(stage: Stage, isolation: str) -> None:
     (partition,) = await stage.topic("t", 1, records=3)
     async with (
-        Producer(
-            stage.cluster.bootstrap_servers, dialer=stage.network, transactional_id="x"
-        ) as producer,
+        stage.producer(transactional_id="x") as producer,
         stage.consumer(partitions=[partition], isolation_level=isolation) as consumer,
     ):
         async with producer.transaction() as transaction:
@@ -91,8 +76,7 @@ async def test_open_transaction_holds_last_stable_offset(stage: Stage, isolation
 
 
 async def test_reports_the_times_of_the_last_poll_and_heartbeat(stage: Stage) -> None:
-    await stage.topic("t", 1, records=1)
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=1) as (consumer, _):
         await asyncio.sleep(2)
         assert consumer.health().last_poll_s is None
         assert consumer.health().last_heartbeat_s is None  # it has not joined yet
@@ -109,8 +93,7 @@ async def test_reports_the_times_of_the_last_poll_and_heartbeat(stage: Stage) ->
 
 
 async def test_stream_counts_as_polling(stage: Stage) -> None:
-    partitions = await stage.topic("t", 1, records=3)
-    async with stage.consumer(partitions=partitions) as consumer:
+    async with stage.reader(records=3) as (consumer, _):
         async for record in consumer:
             assert consumer.health().last_poll_s == 0
             await asyncio.sleep(4)
@@ -120,8 +103,7 @@ async def test_stream_counts_as_polling(stage: Stage) -> None:
 
 
 async def test_is_degraded_without_a_cluster_and_recovers(stage: Stage) -> None:
-    await stage.topic("t", 1, records=1)
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=1) as (consumer, _):
         assert await consumer.poll(timeout=30)
         await asyncio.sleep(5)
         await stage.cluster.stop_broker(1)
@@ -156,10 +138,9 @@ async def test_names_the_topic_and_partition_that_do_not_exist(stage: Stage) -> 
 
 
 async def test_is_degraded_while_its_broker_is_frozen(stage: Stage) -> None:
-    await stage.topic("t", 1)
-    async with stage.consumer("t") as consumer:
+    async with stage.member() as (consumer, _):
         await consumer.poll(timeout=1)
-        frozen = stage.cluster.faults.add(hang=True, count=None)
+        frozen = stage.hang()
         await frozen.wait()
         await asyncio.sleep(3)
         assert consumer.health().state == "running"
@@ -189,8 +170,7 @@ async def test_is_running_while_the_broker_holds_its_requests_back(stage: Stage)
 
 
 async def test_is_failed_once_group_rejects_member(stage: Stage) -> None:
-    await stage.topic("t", 1)
-    async with stage.consumer("t") as consumer:
+    async with stage.member() as (consumer, _):
         stage.cluster.faults.add(api="JoinGroup", error=InvalidSessionTimeoutError.code)
         with pytest.raises(InvalidSessionTimeoutError):
             await consumer.poll(timeout=30)

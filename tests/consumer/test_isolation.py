@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.consumer.isolation import AbortedRange, all_batches, committed_batches
-from kafka_async.errors import CorruptRecordError
+from kafka_async.consumer.completed_fetch import AbortedRange, all_batches, committed_batches
 from kafka_async.records.batch import (
     BatchView,
     RecordBatch,
     assign_offsets,
+    encode_control_batch,
     iter_batches,
 )
-from kafka_async.records.control import encode_control_batch
 from kafka_async.types import ProducerRecord
 
 if TYPE_CHECKING:
@@ -82,27 +80,9 @@ def test_drops_only_markers_without_aborted_transactions() -> None:
     assert [is_delivered for _, is_delivered in all_batches(views)] == [True, False, True]
 
 
-def test_drops_aborted_transaction_but_not_the_next() -> None:
-    entries: list[Entry] = [(1, "data"), (1, "abort"), (1, "data"), (1, "commit")]
-    assert visible(entries, [AbortedRange(0, 1)]) == [2]
-
-
-def test_keeps_records_outside_transactions() -> None:
-    entries: list[Entry] = [(1, "data"), (1, "plain"), (1, "abort")]
-    assert visible(entries, [AbortedRange(0, 1)]) == [1]
-
-
 def test_drops_transaction_that_began_before_the_fetch() -> None:
     entries: list[Entry] = [(1, "data"), (2, "data"), (1, "abort"), (2, "commit")]
     assert visible(entries, [AbortedRange(-50, 1)]) == [1]
-
-
-def test_undecodable_marker_is_corrupt() -> None:
-    entries: list[Entry] = [(1, "data"), (1, "abort")]
-    data = bytearray(b"".join(batch(entry, offset) for offset, entry in enumerate(entries)))
-    data[-1] ^= 0xFF
-    with pytest.raises(CorruptRecordError):
-        list(committed_batches(iter_batches(bytes(data)), [AbortedRange(0, 1)]))
 
 
 @given(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafka_async.cluster.client import services_of
 from kafka_async.consumer.list_offsets import EpochEndOffset, OffsetLookup
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError
 
@@ -26,8 +27,7 @@ async def offsets(consumer: Consumer, timeout: float = 20) -> list[int]:
 
 async def new_leader(stage: Stage, consumer: Consumer, partition: TopicPartition) -> None:
     await stage.cluster.move_leader(partition)
-    await stage.client.refresh_metadata(topics=[partition.topic])
-    await consumer.client.refresh_metadata()
+    await services_of(consumer.client).metadata.refresh()
 
 
 def ends_at(monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
@@ -41,18 +41,15 @@ def ends_at(monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
     monkeypatch.setattr(OffsetLookup, "epoch_end_offsets", epoch_end_offsets)
 
 
-async def test_validates_position_against_each_new_leader(
-    start_stage: StartStage,
-) -> None:
+async def test_validates_position_against_each_new_leader(start_stage: StartStage) -> None:
     stage = await start_stage(3)
-    (partition,) = await stage.topic("t", 1, records=3)
     lookups = stage.cluster.faults.add(api="OffsetForLeaderEpoch", count=None)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=3) as (consumer, partition):
         assert await offsets(consumer) == [0, 1, 2]
         assert lookups.hits == 0
         for hits in (1, 2):
             await new_leader(stage, consumer, partition)
-            await stage.produce(partition, ["more"])
+            stage.produce(partition, ["more"])
             assert await offsets(consumer) == [2 + hits]
             assert lookups.hits == hits
 
@@ -62,12 +59,11 @@ async def test_retries_validation_after_retriable_errors(
     start_stage: StartStage, error: str
 ) -> None:
     stage = await start_stage(3)
-    (partition,) = await stage.topic("t", 1, records=1)
     fault = stage.cluster.faults.add(api="OffsetForLeaderEpoch", error=error, count=2)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=1) as (consumer, partition):
         assert await offsets(consumer) == [0]
         await new_leader(stage, consumer, partition)
-        await stage.produce(partition, ["more"])
+        stage.produce(partition, ["more"])
         assert await offsets(consumer) == [1]
         assert fault.hits == 2
 
@@ -76,8 +72,7 @@ async def test_continues_at_end_of_truncated_log(
     start_stage: StartStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = await start_stage(3)
-    (partition,) = await stage.topic("t", 1, records=5)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=5) as (consumer, partition):
         assert await offsets(consumer) == [0, 1, 2, 3, 4]
         ends_at(monkeypatch, 3)
         await new_leader(stage, consumer, partition)
@@ -88,8 +83,7 @@ async def test_truncated_log_is_raised_without_reset_policy(
     start_stage: StartStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = await start_stage(3)
-    (partition,) = await stage.topic("t", 1, records=5)
-    async with stage.consumer(partitions=[partition], auto_offset_reset="none") as consumer:
+    async with stage.reader(records=5, auto_offset_reset="none") as (consumer, partition):
         consumer.seek(partition, 0)
         assert len(await offsets(consumer)) == 5
         ends_at(monkeypatch, 3)
@@ -100,12 +94,9 @@ async def test_truncated_log_is_raised_without_reset_policy(
         assert await offsets(consumer) == [4]
 
 
-async def test_validates_committed_offset_of_older_epoch(
-    start_stage: StartStage,
-) -> None:
+async def test_validates_committed_offset_of_older_epoch(start_stage: StartStage) -> None:
     stage = await start_stage(3)
-    (partition,) = await stage.topic("t", 1, records=3)
-    async with stage.consumer("t") as consumer:
+    async with stage.member(records=3) as (consumer, partition):
         await consumer.poll(max_records=2, timeout=20)
         await consumer.commit()
     lookups = stage.cluster.faults.add(api="OffsetForLeaderEpoch", count=None)
@@ -118,8 +109,7 @@ async def test_validates_committed_offset_of_older_epoch(
 async def test_follows_leader_in_fetch_response_without_metadata(start_stage: StartStage) -> None:
     """The former leader's error response names the new one (KIP-951)."""
     stage = await start_stage(3)
-    (partition,) = await stage.topic("t", 1, records=1)
-    async with stage.consumer(partitions=[partition]) as consumer:
+    async with stage.reader(records=1) as (consumer, partition):
         assert await offsets(consumer) == [0]
         silent = stage.cluster.faults.add(
             api="Metadata",
@@ -128,8 +118,7 @@ async def test_follows_leader_in_fetch_response_without_metadata(start_stage: St
             when=lambda context, _: context.client_id != "stage",
         )
         await stage.cluster.move_leader(partition)
-        await stage.client.refresh_metadata(topics=["t"])
-        await stage.produce(partition, ["more"])
+        stage.produce(partition, ["more"])
         assert await offsets(consumer) == [1]
         silent.release()
 
@@ -142,9 +131,8 @@ async def test_broker_fetcher_stops_when_broker_is_removed(start_stage: StartSta
             await consumer.poll()
         await stage.cluster.stop_broker(2)
         await asyncio.sleep(30)
-        await stage.client.refresh_metadata(topics=["t"])
         for partition in partitions:
-            await stage.produce(partition, ["again"])
+            stage.produce(partition, ["again"])
         while consumer.statistics().records_consumed_total < 6:
             assert await consumer.poll(timeout=30)
         await stage.cluster.start_broker(2)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_async.cluster import brokers
-from kafka_async.cluster.client import Client
-from kafka_async.producer.producer import Producer
+from kafka_async.cluster.client import services_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.broker_connection import BrokerConnection
     from kafka_async.consumer.consumer import Consumer
     from kafka_async.errors import KafkaError
+    from kafka_async.producer.producer import Producer
     from tests.consumer.conftest import Stage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -49,7 +49,7 @@ async def outages(stage: Stage) -> AsyncIterator[str]:
     await stage.cluster.start_broker(1)
     await asyncio.sleep(20)
     yield "started"
-    frozen = stage.cluster.faults.add(broker=1, hang=True, count=None)
+    frozen = stage.hang(broker=1)
     await asyncio.sleep(60)
     yield "frozen"
     frozen.remove()
@@ -62,10 +62,10 @@ async def test_log_lines_are_accurate_and_not_repeated(
 ) -> None:
     caplog.set_level(logging.INFO, "kafka_async")
     await stage.topic("t", 1)
-    await stage.client.stop()
+    await stage.shared_client.stop()
     phases: dict[str, list[str]] = {}
     async with (
-        Producer(stage.cluster.bootstrap_servers, dialer=stage.network) as producer,
+        stage.producer() as producer,
         stage.consumer("t", enable_auto_commit=True) as consumer,
     ):
         working = asyncio.create_task(work(producer, consumer))
@@ -101,22 +101,16 @@ async def test_clients_closed_in_outage_do_not_log_retries(
     monkeypatch.setattr(brokers, "close_connections", closing)
     await stage.topic("t", 1)
     clients = [
-        Client(
-            stage.cluster.bootstrap_servers,
-            dialer=stage.network,
-            client_id=f"c{number}",
-            request_timeout_ms=2_000,
-        )
-        for number in range(40)
+        stage.client(client_id=f"c{number}", request_timeout_ms=2_000) for number in range(40)
     ]
     for client in clients:
         await client.start()
     if kind == "stopped":
         await stage.cluster.stop_broker(1)
     else:
-        stage.cluster.faults.add(broker=1, hang=True, count=None)
+        stage.hang(broker=1)
     for client in clients:
-        client.request_metadata_update()
+        services_of(client).metadata.request_update()
     await asyncio.sleep(11)  # until the second warning of the outage is due
     for client in clients:
         await client.stop()

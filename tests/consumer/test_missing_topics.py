@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 
-from kafka_async.consumer.missing_topics import MissingTopics
 from kafka_async.errors import (
     IllegalStateError,
     TopicAuthorizationError,
@@ -22,10 +22,20 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 GROUPS: list[str | None] = ["g", None]
+NEVER_CREATE: dict[str, Any] = {
+    "allow_auto_create_topics": False,
+    "default_api_timeout_ms": 10_000,
+}
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [row.getMessage() for row in caplog.records if "does not exist" in row.getMessage()]
+
+
+@pytest_asyncio.fixture
+async def stage(start_stage: StartStage) -> Stage:
+    """Start one broker that creates no topics on demand."""
+    return await start_stage(auto_create_topics=False)
 
 
 # -- missing topics and partitions ----------------------------------------------------------------
@@ -34,12 +44,11 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.parametrize("group_id", GROUPS)
 @pytest.mark.parametrize("creates", [True, False])
 async def test_warns_of_a_missing_topic_within_seconds_and_at_growing_intervals(
-    start_stage: StartStage,
+    stage: Stage,
     caplog: pytest.LogCaptureFixture,
     group_id: str | None,
     creates: bool,
 ) -> None:
-    stage = await start_stage(auto_create_topics=False)
     async with stage.consumer(
         topics=["ordres"], group_id=group_id, allow_auto_create_topics=creates
     ) as consumer:
@@ -56,9 +65,8 @@ async def test_warns_of_a_missing_topic_within_seconds_and_at_growing_intervals(
 
 @pytest.mark.parametrize("partition", [TopicPartition("ordres", 0), TopicPartition("orders", 7)])
 async def test_warns_of_a_missing_partition(
-    start_stage: StartStage, caplog: pytest.LogCaptureFixture, partition: TopicPartition
+    stage: Stage, caplog: pytest.LogCaptureFixture, partition: TopicPartition
 ) -> None:
-    stage = await start_stage(auto_create_topics=False)
     await stage.topic("orders", 3)
     async with stage.consumer(partitions=[partition]) as consumer:
         assert await consumer.poll(timeout=10) == []
@@ -69,17 +77,11 @@ async def test_warns_of_a_missing_partition(
 @pytest.mark.parametrize("group_id", GROUPS)
 @pytest.mark.parametrize("way", ["poll", "poll_batches", "stream"])
 async def test_raises_once_after_default_api_timeout_if_it_must_not_create_topics(
-    start_stage: StartStage, group_id: str | None, way: str
+    stage: Stage, group_id: str | None, way: str
 ) -> None:
-    stage = await start_stage(auto_create_topics=False)
     (other,) = await stage.topic("other", 1, records=1)
-    async with stage.consumer(
-        topics=["ordres"],
-        partitions=[other],
-        group_id=group_id,
-        allow_auto_create_topics=False,
-        default_api_timeout_ms=20_000,
-    ) as consumer:
+    options = NEVER_CREATE | {"default_api_timeout_ms": 20_000, "group_id": group_id}
+    async with stage.consumer(topics=["ordres"], partitions=[other], **options) as consumer:
         stream = aiter(consumer)
         calls: dict[str, Any] = {
             "poll": lambda: consumer.poll(timeout=None),
@@ -93,21 +95,19 @@ async def test_raises_once_after_default_api_timeout_if_it_must_not_create_topic
         with pytest.raises(UnknownTopicOrPartitionError, match=words):
             await calls[way]()
         assert 15 < loop.time() - started < 25
-        await stage.produce(other, ["more"])
+        stage.produce(other, ["more"])
         assert await consumer.poll(timeout=30)  # raised once: other topics continue
 
 
-async def test_only_warns_where_topics_may_be_created(start_stage: StartStage) -> None:
-    stage = await start_stage(auto_create_topics=False)
+async def test_only_warns_where_topics_may_be_created(stage: Stage) -> None:
     async with stage.consumer("ordres", default_api_timeout_ms=10_000) as consumer:
         assert await consumer.poll(timeout=100) == []
 
 
 @pytest.mark.parametrize("group_id", GROUPS)
 async def test_reads_a_topic_that_appears_later(
-    start_stage: StartStage, caplog: pytest.LogCaptureFixture, group_id: str | None
+    stage: Stage, caplog: pytest.LogCaptureFixture, group_id: str | None
 ) -> None:
-    stage = await start_stage(auto_create_topics=False)
     async with stage.consumer(topics=["late"], group_id=group_id) as consumer:
         assert await consumer.poll(timeout=70) == []
         await stage.topic("late", 1, records=1)
@@ -144,9 +144,9 @@ async def test_does_not_warn_of_topics_during_an_outage(
 
 
 @pytest.mark.parametrize("group_id", GROUPS)
-@pytest.mark.parametrize("static", [False, True], ids=["subscribed", "static"])
+@pytest.mark.parametrize("manual", [False, True], ids=["subscribed", "manual"])
 async def test_raises_once_for_unauthorized_topic_and_does_not_report_it_missing(
-    stage: Stage, caplog: pytest.LogCaptureFixture, group_id: str | None, static: bool
+    stage: Stage, caplog: pytest.LogCaptureFixture, group_id: str | None, manual: bool
 ) -> None:
     (other,) = await stage.topic("other", 1, records=1)
     (secret,) = await stage.topic("secret", 1, records=1)
@@ -154,13 +154,11 @@ async def test_raises_once_for_unauthorized_topic_and_does_not_report_it_missing
         api="Metadata", topic="secret", error="TOPIC_AUTHORIZATION_FAILED", count=None
     )
     options: dict[str, Any] = {
-        "partitions": [other, secret] if static else [other],
-        "topics": () if static else ["secret"],
-        "allow_auto_create_topics": False,
-        "default_api_timeout_ms": 10_000,
+        "partitions": [other, secret] if manual else [other],
+        "topics": () if manual else ["secret"],
         "metadata_max_age_ms": 5_000,
     }
-    async with stage.consumer(group_id=group_id, **options) as consumer:
+    async with stage.consumer(group_id=group_id, **NEVER_CREATE, **options) as consumer:
         await asyncio.sleep(1)
         with pytest.raises(TopicAuthorizationError, match="secret"):
             await consumer.poll(timeout=30)
@@ -171,16 +169,22 @@ async def test_raises_once_for_unauthorized_topic_and_does_not_report_it_missing
     assert warnings_of(caplog) == []
 
 
-async def test_unsubscribed_missing_topic_is_not_reported() -> None:
-    missing = MissingTopics(creates=False, limit=10)
-    assert missing.update({"a": "no a"}, 0) == []
-    assert missing.next_check_at() == 3
-    assert missing.update({}, 2) == []
-    assert missing.next_check_at() is None
-    assert missing.update({"a": "no a"}, 9) == []
-    assert missing.overdue_error(15) is None
-    assert "no a" in str(missing.overdue_error(19))
-    assert missing.overdue_error(20) is None
+async def test_unsubscribed_missing_topic_is_not_reported(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The warnings and the timeout begin again when it is subscribed to again."""
+    (other,) = await stage.topic("other", 1)
+    options = NEVER_CREATE | {"group_id": None}
+    async with stage.consumer(topics=["ordres"], partitions=[other], **options) as consumer:
+        assert await consumer.poll(timeout=2) == []
+        await consumer.unsubscribe()
+        assert await consumer.poll(timeout=20) == []
+        assert warnings_of(caplog) == []
+        consumer.subscribe(["ordres"])
+        assert await consumer.poll(timeout=9) == []
+        with pytest.raises(UnknownTopicOrPartitionError, match="ordres"):
+            await consumer.poll(timeout=10)
+        assert await consumer.poll(timeout=20) == []
 
 
 # -- nothing to read ------------------------------------------------------------------------------
@@ -216,11 +220,11 @@ async def test_waiting_poll_raises_when_nothing_is_left_to_read(stage: Stage) ->
             await poll
 
 
-# -- subscribed topics and static partitions ------------------------------------------------------
+# -- subscribed topics and manually assigned partitions --------------------------------------------
 
 
 @pytest.mark.parametrize("group_id", GROUPS)
-async def test_subscribe_replaces_topics_and_leaves_static_partitions(
+async def test_subscribe_replaces_topics_and_leaves_manual_partitions(
     stage: Stage, group_id: str | None
 ) -> None:
     (extra,) = await stage.topic("extra", 1, records=1)
@@ -242,7 +246,7 @@ async def test_subscribe_replaces_topics_and_leaves_static_partitions(
 
 
 @pytest.mark.parametrize("group_id", GROUPS)
-async def test_assign_replaces_static_partitions_and_leaves_topics(
+async def test_assign_replaces_manual_partitions_and_leaves_topics(
     stage: Stage, group_id: str | None
 ) -> None:
     first, second = await stage.topic("extra", 2, records=1)
@@ -258,7 +262,7 @@ async def test_assign_replaces_static_partitions_and_leaves_topics(
 
 
 @pytest.mark.parametrize("group_id", GROUPS)
-async def test_partition_both_subscribed_and_static_stays_with_either(
+async def test_partition_both_subscribed_and_manual_stays_with_either(
     stage: Stage, group_id: str | None
 ) -> None:
     (a,) = await stage.topic("a", 1, records=3)
@@ -273,9 +277,7 @@ async def test_partition_both_subscribed_and_static_stays_with_either(
         assert [record.offset for record in await consumer.poll(timeout=30)] == [1, 2]
 
 
-async def test_stream_stops_returning_records_of_unsubscribed_topic(
-    stage: Stage,
-) -> None:
+async def test_stream_stops_returning_records_of_unsubscribed_topic(stage: Stage) -> None:
     await stage.topic("a", 1, records=100)
     await stage.topic("b", 1, records=1)
     async with stage.consumer(topics=["a"], group_id=None) as consumer:
@@ -284,13 +286,3 @@ async def test_stream_stops_returning_records_of_unsubscribed_topic(
                 break
             assert record.offset == 0
             consumer.subscribe(["b"])
-
-
-async def test_subscription_without_group_follows_new_partitions(stage: Stage) -> None:
-    await stage.topic("t", 1)
-    async with stage.consumer(topics=["t"], group_id=None, metadata_max_age_ms=5000) as consumer:
-        assert await consumer.poll(timeout=1) == []
-        assert len(consumer.assignment()) == 1
-        await stage.cluster.add_partitions("t", 3)
-        assert await consumer.poll(timeout=20) == []
-        assert len(consumer.assignment()) == 3

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_async.errors import NoOffsetForPartitionError
 from kafka_async.types import TopicPartition
+from tests.consumer.conftest import poll_until
 
 if TYPE_CHECKING:
     from kafka_async.consumer.consumer import Consumer
@@ -19,12 +21,17 @@ ADDED = TopicPartition("t", 1)
 LATEST: dict[str, Any] = {"auto_offset_reset": "latest", "metadata_max_age_ms": 60_000}
 JAVA: dict[str, Any] = {**LATEST, "auto_offset_reset_new_partitions": "latest"}
 
+NEW_PARTITIONS = pytest.mark.parametrize(
+    ("options", "expected"),
+    [(LATEST, [(1, 0), (1, 1), (1, 2)]), (JAVA, [])],
+    ids=["earliest", "latest"],
+)
+
 
 async def grow(stage: Stage) -> None:
     """Add a partition and write to it, long before a consumer refreshes its metadata."""
     await stage.cluster.add_partitions("t", 2)
-    await stage.client.refresh_metadata(topics=["t"])
-    await stage.produce(ADDED, range(3))
+    stage.produce(ADDED, range(3))
 
 
 async def offsets_read(consumer: Consumer) -> list[tuple[int, int]]:
@@ -39,35 +46,24 @@ async def offsets_read(consumer: Consumer) -> list[tuple[int, int]]:
 
 
 async def wait_until_assigned(consumer: Consumer) -> None:
-    async with asyncio.timeout(30):
-        while not consumer.assignment():
-            await consumer.poll(timeout=0.1)
-        await consumer.poll(timeout=1)
+    await poll_until(lambda: bool(consumer.assignment()), consumer)
+    await consumer.poll(timeout=1)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [(LATEST, [(1, 0), (1, 1), (1, 2)]), (JAVA, [])],
-    ids=["earliest", "latest"],
-)
+@NEW_PARTITIONS
 @pytest.mark.parametrize("group", [True, False], ids=["group", "no-group"])
 async def test_reads_new_partition_of_growing_topic_from_start(
     stage: Stage, options: dict[str, Any], expected: list[tuple[int, int]], group: bool
 ) -> None:
     """Nothing was committed: the growth of the topic suffices."""
-    await stage.topic("t", 1, records=2)
     given = options if group else {**options, "group_id": None}
-    async with stage.consumer("t", **given) as consumer:
+    async with stage.member(records=2, **given) as (consumer, _):
         await wait_until_assigned(consumer)
         await grow(stage)
         assert await offsets_read(consumer) == expected
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [(LATEST, [(1, 0), (1, 1), (1, 2)]), (JAVA, [])],
-    ids=["earliest", "latest"],
-)
+@NEW_PARTITIONS
 async def test_member_joining_after_growth_reads_new_partition_from_start(
     stage: Stage, options: dict[str, Any], expected: list[tuple[int, int]]
 ) -> None:
@@ -92,10 +88,9 @@ async def test_recreated_topic_with_more_partitions_did_not_grow(
         await wait_until_assigned(consumer)
         await stage.cluster.delete_topic("t")
         await stage.cluster.create_topic("t", 2)
-        await stage.client.refresh_metadata(topics=["t"])
-        await stage.produce(ADDED, range(3))
+        stage.produce(ADDED, range(3))
         assert await offsets_read(consumer) == []
-        await stage.produce(ADDED, range(1))
+        stage.produce(ADDED, range(1))
         assert await offsets_read(consumer) == [(1, 3)]
 
 
@@ -103,11 +98,11 @@ async def test_first_start_of_group_follows_auto_offset_reset(stage: Stage) -> N
     await stage.topic("t", 2, records=3)
     async with stage.consumer("t", **LATEST) as consumer:
         assert await offsets_read(consumer) == []
-        await stage.produce(ADDED, range(1))
+        stage.produce(ADDED, range(1))
         assert await offsets_read(consumer) == [(1, 3)]
 
 
-async def test_static_partitions_follow_auto_offset_reset(stage: Stage) -> None:
+async def test_manual_partitions_follow_auto_offset_reset(stage: Stage) -> None:
     """The application chose the partition: committed offsets of others do not make it new."""
     old, added = await stage.topic("t", 2, records=3)
     async with stage.consumer(partitions=[old, added], group_id="g", **LATEST) as consumer:
@@ -117,8 +112,6 @@ async def test_static_partitions_follow_auto_offset_reset(stage: Stage) -> None:
 
 
 async def test_new_partition_raises_without_reset_policy(stage: Stage) -> None:
-    from kafka_async.errors import NoOffsetForPartitionError
-
     (old,) = await stage.topic("t", 1, records=2)
     async with stage.consumer("t", auto_offset_reset="earliest") as first:
         await wait_until_assigned(first)

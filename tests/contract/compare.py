@@ -9,14 +9,16 @@ import asyncio
 import json
 import secrets
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafka_async.clock import MemoryNetwork
 from kafka_async.embedded import EmbeddedCluster
+from kafka_async.testing import run_virtual
 from tests.contract.model import BROKERS
 from tests.contract.runner import Cluster, Run
-from tests.contract.wire import dial_memory, dial_socket
+from tests.contract.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,35 +28,36 @@ if TYPE_CHECKING:
 RECORD: Final = Path(__file__).parent / "recorded" / "kafka-4.4.0.json"
 
 
-async def run_embedded(scenario: Scenario) -> dict[str, Any]:
+async def run_embedded(scenario: Scenario) -> Run:
     """Run a scenario on a new embedded cluster, in memory."""
     network = MemoryNetwork()
     async with EmbeddedCluster(
         BROKERS, network=network, min_insync_replicas=2, group_min_session_timeout_ms=500
     ) as embedded:
-        cluster = Cluster(dial_memory(network), "c000000", names=40)
-        await cluster.open(*_address(embedded.bootstrap_servers))
+        cluster = Cluster("c000000", names=40, network=network)
+        await cluster.open(embedded.bootstrap_servers)
         try:
-            result = await Run(cluster, scenario).play()
+            run = await Run(cluster, scenario).play()
         finally:
             await cluster.close()
         assert embedded.failures == []
-    return result
+    return run
+
+
+@cache
+def play(number: int) -> Run:
+    """Run a scenario of the list on a new embedded cluster, once in this process."""
+    return run_virtual(run_embedded(SCENARIOS[number]))
 
 
 async def run_sockets(bootstrap_servers: str, scenarios: Iterable[Scenario]) -> dict[str, Any]:
     """Run scenarios on a cluster that listens on sockets."""
-    cluster = Cluster(dial_socket, f"c{secrets.token_hex(3)}")
-    await cluster.open(*_address(bootstrap_servers))
+    cluster = Cluster(f"c{secrets.token_hex(3)}")
+    await cluster.open(bootstrap_servers)
     try:
-        return {it.name: await Run(cluster, it).play() for it in scenarios}
+        return {it.name: (await Run(cluster, it).play()).results for it in scenarios}
     finally:
         await cluster.close()
-
-
-def _address(bootstrap_servers: str) -> tuple[str, int]:
-    host, _, port = bootstrap_servers.split(",")[0].rpartition(":")
-    return host, int(port)
 
 
 def differences(recorded: dict[str, Any], found: dict[str, Any]) -> list[str]:
@@ -97,6 +100,4 @@ def write_record(record: dict[str, dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    from tests.contract.scenarios import SCENARIOS
-
     write_record(asyncio.run(run_sockets(sys.argv[1], SCENARIOS)))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from uuid import UUID
 
-from kafka_async.embedded.topics import OFFSETS_TOPIC
+from kafka_async.embedded.state.topics import OFFSETS_TOPIC
 from kafka_async.protocol.spec import Struct
 from kafka_async.records.batch import HEADER_SIZE, BatchHeader
 
@@ -182,7 +182,7 @@ def _is_batch(data: bytes) -> bool:
 
 
 def _batches(data: bytes, names: Names) -> list[Any]:
-    """Return the headers of batches and, for control batches, what they end a transaction with."""
+    """Return the headers of batches."""
     out: list[Any] = []
     while len(data) >= HEADER_SIZE:
         header = BatchHeader.unpack(memoryview(data))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeAlias, overload
 
 Fields: TypeAlias = dict[str, Any]
+Topics: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 MAIN_BROKER: Final = 1
 """The default leader of topics and coordinator of groups."""
@@ -20,7 +22,7 @@ class Name:
     Attributes:
         kind: `topic`, `group` or `txn`.
         key: the scenario's own name for it.
-        away: True if a broker other than `MAIN_BROKER` coordinates it.
+        on_other_broker: True if a broker other than `MAIN_BROKER` coordinates it.
     """
 
     kind: str
@@ -41,6 +43,13 @@ def group(key: str = "g", *, on_other_broker: bool = False) -> Name:
 def txn(key: str = "x", *, on_other_broker: bool = False) -> Name:
     """Return the placeholder of a transactional id."""
     return Name("txn", key, on_other_broker)
+
+
+T: Final = topic()
+GROUP: Final = group()
+TXN: Final = txn()
+"""The names of scenarios with one topic, group or transactional id."""
+BY_NAME: Final[Fields] = {"name": T}
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,6 @@ class SendRequest:
         own: keep only elements of the response that the scenario's own names identify.
         silent: no response is expected; its absence is checked with a request after it.
         setup: compared but not counted.
-        tail: bytes appended to the request.
         cut: bytes removed from the end of the request.
     """
 
@@ -136,7 +144,6 @@ class SendRequest:
     own: bool = False
     silent: bool = False
     setup: bool = False
-    tail: bytes = b""
     cut: int = 0
 
 
@@ -168,13 +175,65 @@ class Scenario:
 
     name: str
     steps: Sequence[Step]
-    topics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-
-    @property
-    def requests(self) -> list[SendRequest]:
-        """The requests that count as cases."""
-        return [step for step in self.steps if isinstance(step, SendRequest) and not step.setup]
+    topics: Topics
 
 
-TOPIC: Final[Mapping[str, Mapping[str, Any]]] = {"t": {}}
+def scenario(name: str, topics: Topics, *steps: Step | Sequence[Step]) -> Scenario:
+    """Return a scenario; a sequence of steps is one step after the other."""
+    flat = [step for given in steps for step in (given if isinstance(given, Sequence) else [given])]
+    return Scenario(name, flat, topics)
+
+
+_OPTIONS: Final = {one.name for one in fields(SendRequest)} - {"api", "version", "fields"}
+
+
+@overload
+def send(api: str, versions: int, **given: Any) -> SendRequest: ...
+@overload
+def send(api: str, versions: Iterable[int], **given: Any) -> list[SendRequest]: ...
+def send(api: str, versions: int | Iterable[int], **given: Any) -> SendRequest | list[SendRequest]:
+    """Return the step that sends a request, or a step for each version.
+
+    Args:
+        api: name of the API.
+        versions: one version or several.
+        given: attributes of `SendRequest`, and fields of the request.
+    """
+    options = {name: given.pop(name) for name in _OPTIONS & given.keys()}
+    if isinstance(versions, int):
+        return SendRequest(api, versions, given, **options)
+    return [SendRequest(api, version, given, **options) for version in versions]
+
+
+class Request:
+    """Builds the steps of one API, whose fields a function returns.
+
+    A step's arguments are the versions, the function's arguments, and those of `send`, whose fields
+    replace the function's.
+    """
+
+    def __init__(self, api: str, fields: Callable[..., Fields]) -> None:
+        self.api = api
+        self.fields = fields
+        self._parameters = inspect.signature(fields).parameters.keys()
+
+    @overload
+    def __call__(self, versions: int, *arguments: Any, **given: Any) -> SendRequest: ...
+    @overload
+    def __call__(
+        self, versions: Iterable[int], *arguments: Any, **given: Any
+    ) -> list[SendRequest]: ...
+    def __call__(
+        self, versions: int | Iterable[int], *arguments: Any, **given: Any
+    ) -> SendRequest | list[SendRequest]:
+        named = {name: given.pop(name) for name in self._parameters & given.keys()}
+        return send(self.api, versions, **self.fields(*arguments, **named) | given)
+
+
+def request(api: str) -> Callable[[Callable[..., Fields]], Request]:
+    """Make a function that returns the fields of a request build the steps that send it."""
+    return lambda fields: Request(api, fields)
+
+
+TOPIC: Final[Topics] = {"t": {}}
 """One topic, `t`, of one partition."""

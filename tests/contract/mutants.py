@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import importlib.abc
-import importlib.machinery
 import json
 import os
 import random
@@ -23,6 +21,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,10 +31,14 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "kafka_async" / "embedded"
-REPLACEMENT_CODE: Final = "STALE_BROKER_EPOCH"
+REPLACEMENT_CODE: Final = "ErrorCode.STALE_BROKER_EPOCH"
 """The code that replaces others; the embedded cluster never returns it."""
-REPLACEMENT_ERROR: Final = "StaleBrokerEpochError"
-EXCLUDED_MODULES: Final = ("faults.py", "error_responses.py", "response_shape.py", "__main__.py")
+REPLACEMENT_ERROR: Final = "__import__('kafka_async.errors').errors.StaleBrokerEpochError"
+EXCLUDED_MODULES: Final = (
+    "faults.py",
+    "requests/error_responses.py",
+    "__main__.py",
+)
 """Modules with error codes that they do not send in responses."""
 ENVIRONMENT: Final = "KAFKA_ASYNC_MUTANT"
 RELOADED_MODULES: Final = ("kafka_async.embedded", "kafka_async.testing", "tests.contract.")
@@ -43,101 +46,109 @@ RELOADED_MODULES: Final = ("kafka_async.embedded", "kafka_async.testing", "tests
 MUTANT_TIMEOUT: Final = 60
 """Seconds after which a mutant counts as killed."""
 
-_DELETED: Final = "test_classic_group.py::test_deleted_group_rejects_requests"
-_MEMBERLESS: Final = "test_classic_group.py::test_empty_group_rejects_members"
-_GROUP_LOADS: Final = "test_classic_group.py::test_loading_group_rejects_requests"
-_PENDING: Final = "test_transaction_apis.py::test_end_txn_while_markers_are_pending"
-_LOADING: Final = "test_group_apis.py::test_rejects_requests_while_group_loads"
-_ENDING: Final = "test_transaction_apis.py::test_late_v1_write_to_ending_transaction_is_retriable"
-
-KILLED_BY_UNIT_TEST: Final[dict[str, str]] = {
-    "cluster.py::EmbeddedCluster.move_leader.move::raise UnknownTopicOrPartitionError": (
-        "test_cluster.py::test_move_leader_elects_requested_broker"
+MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
+    "test_classic_group.py::test_commit_extends_session": (
+        "groups/classic_group.py::ClassicGroup.validate_offset_commit::ErrorCode.NONE #4",
     ),
-    "error_codes.py::error_code_of::ErrorCode.UNKNOWN_SERVER_ERROR": "test_error_codes.py",
-    "handlers/partition_lookup.py::leader_partition::raise NotLeaderOrFollowerError": (
-        "test_produce.py::test_not_leader_response_has_leader_from_version_10"
+    "test_classic_group.py::test_deleted_group_rejects_requests": (
+        "groups/classic_group_state.py::::ErrorCode.COORDINATOR_NOT_AVAILABLE",
+        "groups/classic_group_state.py::::ErrorCode.COORDINATOR_NOT_AVAILABLE #2",
+        "groups/classic_group_state.py::::ErrorCode.COORDINATOR_NOT_AVAILABLE #3",
+        "groups/classic_group_state.py::::ErrorCode.COORDINATOR_NOT_AVAILABLE #4",
+        "groups/classic_group_state.py::::ErrorCode.GROUP_ID_NOT_FOUND",
     ),
-    "kafka_apis.py::KafkaApis._call_handler::ErrorCode.UNKNOWN_SERVER_ERROR": (
-        "test_faults.py::test_exception_of_handler_is_recorded_and_returned"
+    "test_classic_group.py::test_empty_group_rejects_members": (
+        "groups/classic_group_state.py::::ErrorCode.UNKNOWN_MEMBER_ID #2",
     ),
-    "groups/classic_group.py::ClassicGroup.join::ErrorCode.GROUP_MAX_SIZE_REACHED": (
-        "test_classic_group.py::test_full_group_rejects_new_member"
+    "test_classic_group.py::test_full_group_rejects_new_member": (
+        "groups/classic_group.py::ClassicGroup.join::ErrorCode.GROUP_MAX_SIZE_REACHED",
     ),
-    "groups/classic_group.py::ClassicGroup.validate_offset_commit::ErrorCode.NONE #4": (
-        "test_classic_group.py::test_commit_extends_session"
+    "test_classic_group.py::test_loading_group_rejects_requests": (
+        "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
+        "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS #2",
+        "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS #3",
+        "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS #4",
+        "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS #5",
     ),
-    "groups/classic_group.py::ClassicGroup.reload::ErrorCode.NOT_COORDINATOR": (
-        "test_classic_group.py::test_reload_fails_pending_requests_and_restores_generation"
+    "test_classic_group.py::test_reload_fails_pending_requests_and_restores_generation": (
+        "groups/classic_group.py::ClassicGroup.reload::ErrorCode.NOT_COORDINATOR",
     ),
-    "groups/group_coordinator.py::GroupCoordinator.validate_offset_delete"
-    "::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
-    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_NOT_AVAILABLE": _DELETED,
-    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS": _GROUP_LOADS,
-    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_NOT_AVAILABLE #2": _DELETED,
-    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS #2": _GROUP_LOADS,
-    "groups/classic_group_state.py::::ErrorCode.UNKNOWN_MEMBER_ID #2": _MEMBERLESS,
-    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_NOT_AVAILABLE #3": _DELETED,
-    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS #3": _GROUP_LOADS,
-    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_NOT_AVAILABLE #4": _DELETED,
-    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS #4": _GROUP_LOADS,
-    "groups/classic_group_state.py::::ErrorCode.GROUP_ID_NOT_FOUND": _DELETED,
-    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS #5": _GROUP_LOADS,
-    "handlers/describe_groups.py::_describe::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
-    "handlers/describe_topic_partitions.py::_partition::ErrorCode.LEADER_NOT_AVAILABLE": (
-        "test_metadata.py::test_describe_topic_partitions_reports_missing_leader"
+    "test_cluster.py::test_move_leader_elects_requested_broker": (
+        "cluster.py::EmbeddedCluster.move_leader.move::raise UnknownTopicOrPartitionError",
     ),
-    "handlers/fetch.py::::ErrorCode.FENCED_LEADER_EPOCH": (
-        "test_fetch.py::test_validates_leader_epoch_and_detects_divergence"
+    "test_faults.py::test_error_without_code_is_unknown_server_error": (
+        "error_codes.py::error_code_of::ErrorCode.UNKNOWN_SERVER_ERROR",
     ),
-    "handlers/list_groups.py::handle::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS": (
-        "test_group_apis.py::test_new_coordinator_responds_load_in_progress"
+    "test_faults.py::test_exception_of_handler_is_recorded_and_returned": (
+        "kafka_apis.py::KafkaApis._call_handler::ErrorCode.UNKNOWN_SERVER_ERROR",
     ),
-    "handlers/metadata.py::_create_missing::ErrorCode.INVALID_REPLICATION_FACTOR": (
-        "test_metadata.py::test_topic_is_not_created_with_too_few_brokers"
+    "test_fetch.py::test_validates_leader_epoch_and_detects_divergence": (
+        "handlers/fetch.py::::ErrorCode.FENCED_LEADER_EPOCH",
     ),
-    "handlers/metadata.py::_partition::ErrorCode.LEADER_NOT_AVAILABLE": (
-        "test_metadata.py::test_leaders_move_when_broker_stops_and_isr_recovers"
+    "test_group_apis.py::test_new_coordinator_responds_load_in_progress": (
+        "handlers/groups.py::list_groups::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
     ),
-    "handlers/offset_fetch.py::_check::ErrorCode.NONE": _LOADING,
-    "handlers/offset_fetch.py::_check::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
-    "handlers/produce.py::_check_min_insync_replicas::raise NotEnoughReplicasError": (
-        "test_produce.py::test_too_few_in_sync_replicas_reject_acks_all_only"
+    "test_group_apis.py::test_rejects_requests_while_group_loads": (
+        "groups/group_coordinator.py::"
+        "GroupCoordinator.validate_offset_delete::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
+        "handlers/groups.py::_describe_group::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
+        "handlers/offsets.py::_check_offset_fetch::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
+        "handlers/offsets.py::_check_offset_fetch::ErrorCode.NONE",
     ),
-    "producer_state_manager.py::ProducerStateManager.check_marker_epoch"
-    "::raise InvalidProducerEpochError": (
-        "test_producer_state_manager.py::test_marker_of_older_epoch_is_rejected"
+    "test_metadata.py::test_leaders_move_when_broker_stops_and_isr_recovers": (
+        "handlers/metadata.py::partition_fields::ErrorCode.LEADER_NOT_AVAILABLE",
     ),
-    "transactions/transaction_coordinator.py::TransactionCoordinator.check_coordinator"
-    "::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS": (
-        "test_transaction_apis.py::test_transaction_survives_stop_of_coordinator"
+    "test_metadata.py::test_topic_is_not_created_with_too_few_brokers": (
+        "handlers/metadata.py::_create_missing::ErrorCode.INVALID_REPLICATION_FACTOR",
     ),
-    "transactions/transaction_coordinator.py::TransactionCoordinator.check_produce"
-    "::ErrorCode.CONCURRENT_TRANSACTIONS": _ENDING,
-    "transactions/transaction_coordinator.py::TransactionCoordinator.check_produce"
-    "::ErrorCode.NOT_ENOUGH_REPLICAS": _ENDING,
-    "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS": (
-        "test_transaction_apis.py::test_requests_before_marker_are_concurrent_transactions"
+    "test_produce.py::test_not_leader_response_has_leader_from_version_10": (
+        "state/topics.py::TopicTable.leader_partition::raise NotLeaderOrFollowerError",
     ),
-    "transactions/transaction_state.py::::ErrorCode.INVALID_PRODUCER_ID_MAPPING": (
-        "test_transaction_metadata.py::test_idle_transactional_id_expires_except_in_transaction"
+    "test_produce.py::test_too_few_in_sync_replicas_reject_acks_all_only": (
+        "handlers/produce.py::_Append._check_min_insync_replicas::raise NotEnoughReplicasError",
     ),
-    "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS #2": _PENDING,
-    "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS #3": _PENDING,
-    "transactions/transaction_state.py::::ErrorCode.PRODUCER_FENCED #2": _PENDING,
-    "transactions/transaction_state.py::::ErrorCode.PRODUCER_FENCED #3": _PENDING,
-    "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS #4": _PENDING,
-    "transactions/transaction_state.py::::ErrorCode.INVALID_TXN_STATE #2": _PENDING,
-    "transactions/transaction_state.py::::ErrorCode.INVALID_TXN_STATE #4": _PENDING,
-    "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS #5": _PENDING,
+    "test_log.py::test_marker_of_fenced_epoch_is_rejected": (
+        "state/producer_state_manager.py::"
+        "ProducerStateManager.check_marker_epoch::raise InvalidProducerEpochError",
+    ),
+    "test_transaction_apis.py::test_end_txn_while_markers_are_pending": (
+        "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS #2",
+        "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS #3",
+        "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS #4",
+        "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS #5",
+        "transactions/transaction_state.py::::ErrorCode.INVALID_TXN_STATE #2",
+        "transactions/transaction_state.py::::ErrorCode.INVALID_TXN_STATE #4",
+        "transactions/transaction_state.py::::ErrorCode.PRODUCER_FENCED #2",
+        "transactions/transaction_state.py::::ErrorCode.PRODUCER_FENCED #3",
+    ),
+    "test_transaction_apis.py::test_late_v1_write_to_ending_transaction_is_retriable": (
+        "transactions/transaction_coordinator.py::"
+        "TransactionCoordinator.check_produce::ErrorCode.CONCURRENT_TRANSACTIONS",
+        "transactions/transaction_coordinator.py::"
+        "TransactionCoordinator.check_produce::ErrorCode.NOT_ENOUGH_REPLICAS",
+    ),
+    "test_transaction_apis.py::test_requests_before_marker_are_concurrent_transactions": (
+        "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS",
+    ),
+    "test_transaction_apis.py::test_transaction_survives_stop_of_coordinator": (
+        "transactions/transaction_coordinator.py::"
+        "TransactionCoordinator.check_coordinator::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
+    ),
+    "test_transaction_metadata.py::test_idle_transactional_id_expires_except_in_transaction": (
+        "transactions/transaction_state.py::::ErrorCode.INVALID_PRODUCER_ID_MAPPING",
+    ),
 }
-"""Mutants that the scenarios cannot reach, with the test in tests/embedded that kills them."""
+"""Mutants that the scenarios cannot reach, by the test in tests/embedded that kills them."""
+
+KILLED_BY_UNIT_TEST: Final = {
+    mutant: test for test, names in MUTANTS_BY_UNIT_TEST.items() for mutant in names
+}
 
 UNREACHABLE: Final[dict[str, str]] = {
     "groups/classic_group_state.py::::ErrorCode.UNKNOWN_MEMBER_ID": (
         "a member that joins a group without members again is unknown before the table is read"
     ),
-    "handlers/find_coordinator.py::_find::ErrorCode.COORDINATOR_NOT_AVAILABLE": (
+    "handlers/metadata.py::_find_coordinator::ErrorCode.COORDINATOR_NOT_AVAILABLE": (
         "a broker that responds is alive, and then every key has a coordinator"
     ),
 }
@@ -146,11 +157,12 @@ UNREACHABLE: Final[dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """Identifies a place: module, line and column of the expression, and a stable name."""
+    """Identifies a place: module, line and columns of the expression, and a stable name."""
 
     module: str
     line: int
     column: int
+    end_column: int
     name: str
     at_import: bool
     """The expression runs when its module is imported, as that of a table."""
@@ -158,7 +170,7 @@ class Mutant:
     @property
     def spot(self) -> str:
         """Return the place as text, for the environment of a process."""
-        return f"{self.module}:{self.line}:{self.column}"
+        return f"{self.module}:{self.line}:{self.column}:{self.end_column}"
 
 
 class _Finder(ast.NodeVisitor):
@@ -171,19 +183,15 @@ class _Finder(ast.NodeVisitor):
         self._times: Counter[str] = Counter()
         self._functions = 0
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+    def visit_ClassDef(self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        inside = not isinstance(node, ast.ClassDef)
         self._path.append(node.name)
+        self._functions += inside
         self.generic_visit(node)
+        self._functions -= inside
         self._path.pop()
 
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self._path.append(node.name)
-        self._functions += 1
-        self.generic_visit(node)
-        self._functions -= 1
-        self._path.pop()
-
-    visit_AsyncFunctionDef = visit_FunctionDef
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if (
@@ -206,70 +214,30 @@ class _Finder(ast.NodeVisitor):
         self._times[name] += 1
         if self._times[name] > 1:
             name += f" #{self._times[name]}"
-        at_import = not self._functions
-        self.found.append(Mutant(self._module, node.lineno, node.col_offset, name, at_import))
-
-
-class _Changer(ast.NodeTransformer):
-    """Puts another code into one place."""
-
-    def __init__(self, line: int, column: int) -> None:
-        self._place = line, column
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        self.generic_visit(node)
-        here = (node.lineno, node.col_offset) == self._place
-        if here and isinstance(node.value, ast.Name) and node.value.id == "ErrorCode":
-            return ast.copy_location(ast.Attribute(node.value, REPLACEMENT_CODE, node.ctx), node)
-        return node
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        if (node.lineno, node.col_offset) == self._place and node.id.endswith("Error"):
-            errors = ast.parse(
-                f"__import__('kafka_async.errors').errors.{REPLACEMENT_ERROR}", mode="eval"
-            )
-            for inner in ast.walk(errors):
-                ast.copy_location(inner, node)
-            return errors.body
-        return node
-
-
-class _Loader(importlib.machinery.SourceFileLoader):
-    """Compiles the module of a mutant with its change."""
-
-    def __init__(self, fullname: str, path: str, place: tuple[int, int]) -> None:
-        super().__init__(fullname, path)
-        self._place = place
-
-    def get_code(self, fullname: str) -> CodeType:
-        tree = ast.parse(Path(self.path).read_text(), self.path)
-        changed = ast.fix_missing_locations(_Changer(*self._place).visit(tree))
-        return compile(changed, self.path, "exec", dont_inherit=True)
-
-
-class _Importer(importlib.abc.MetaPathFinder):
-    """Finds the module of a mutant."""
-
-    def __init__(self, module: str, place: tuple[int, int]) -> None:
-        self._path = str(PACKAGE / module)
-        dotted = module.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
-        self._fullname = f"kafka_async.embedded.{dotted}"
-        self._place = place
-
-    def find_spec(
-        self, fullname: str, path: Any, target: Any = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._fullname:
-            return None
-        loader = _Loader(fullname, self._path, self._place)
-        return importlib.machinery.ModuleSpec(fullname, loader, origin=self._path)
+        assert node.end_lineno == node.lineno
+        assert node.end_col_offset is not None
+        place = node.lineno, node.col_offset, node.end_col_offset
+        self.found.append(Mutant(self._module, *place, name, at_import=not self._functions))
 
 
 def install(spot: str) -> None:
     """Make the import of a mutant's module change it; `spot` is `Mutant.spot`."""
-    module, line, column = spot.split(":")
+    module, *place = spot.split(":")
+    line, start, end = map(int, place)
+    path = str(PACKAGE / module)
     assert not any(name.startswith("kafka_async.embedded") for name in sys.modules)
-    sys.meta_path.insert(0, _Importer(module, (int(line), int(column))))
+    get_code = SourceFileLoader.get_code
+
+    def mutated_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
+        if self.path != path:
+            return get_code(self, fullname)
+        lines = Path(path).read_bytes().splitlines(keepends=True)
+        row = lines[line - 1]  # columns count its bytes
+        new = REPLACEMENT_ERROR if row[start:end].endswith(b"Error") else REPLACEMENT_CODE
+        lines[line - 1] = row[:start] + new.encode() + row[end:]
+        return compile(b"".join(lines), path, "exec", dont_inherit=True)
+
+    SourceFileLoader.get_code = mutated_code
 
 
 def broker_errors() -> frozenset[str]:
@@ -354,7 +322,7 @@ def run_mutant(spot: str, names: Sequence[str]) -> int:
     for scenario in SCENARIOS:
         if scenario.name in names:
             try:
-                found = json.loads(json.dumps(run_virtual(run_embedded(scenario))))
+                found = json.loads(json.dumps(run_virtual(run_embedded(scenario)).results))
             except Exception:  # noqa: BLE001  # the cluster or the run broke: killed
                 return 1
             if differences(record[scenario.name], found):

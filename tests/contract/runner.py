@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from kafka_async.embedded.error_codes import ErrorCode
-from kafka_async.embedded.routes import routes_by_api_key
+from kafka_async.embedded.handlers.routes import routes_by_api_key
 from kafka_async.protocol import api
-from kafka_async.protocol.header import decode_response, encode_request
+from kafka_async.protocol.header import decode_response
+from kafka_async.protocol.message import Request, Response
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
-from kafka_async.protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
+from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
 from kafka_async.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
@@ -41,16 +38,20 @@ from tests.contract.model import (
     Subscription,
     TopicId,
 )
-from tests.contract.wire import RESPONSE_TIMEOUT, Dial, Wire
+from tests.raw_connection import RawConnection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from uuid import UUID
 
+    from kafka_async.clock import MemoryNetwork
     from kafka_async.protocol.message import Message
     from kafka_async.protocol.registry import Api
 
-CLIENT_ID: Final = "contract"
+R = TypeVar("R", bound=Response)
+
+RESPONSE_TIMEOUT: Final = 15.0
+"""Seconds to wait for a response before the run fails."""
 CRC_AT, ATTRIBUTES_AT = 17, 21
 NOT_READY: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -64,19 +65,20 @@ NO_RESPONSE: Final = {"no_response": True}
 class Cluster:
     """Connects to a cluster and finds names by their coordinator."""
 
-    def __init__(self, dial: Dial, run: str, names: int = 1_200) -> None:
-        self._dial = dial
+    def __init__(self, run: str, names: int = 1_200, network: MemoryNetwork | None = None) -> None:
+        self._network = network
         self._run = run
         self._size = names
         self._addresses: dict[int, tuple[str, int]] = {}
         self._pools: dict[tuple[str, bool], list[str]] = {}
-        self._wires: dict[int, Wire] = {}
+        self._connections: dict[int, RawConnection] = {}
 
-    async def open(self, host: str, port: int) -> None:
+    async def open(self, bootstrap_servers: str) -> None:
         """Read the brokers and wait until the coordinators respond."""
-        wire = await self._dial(host, port)
-        response = await call(wire, MetadataRequest(topics=[]), 9)
-        wire.drop()
+        host, _, port = bootstrap_servers.split(",")[0].rpartition(":")
+        connection = await RawConnection.dial(host, int(port), self._network)
+        response = await connection.call(MetadataRequest(topics=[]), 9)
+        connection.drop()
         self._addresses = {it.node_id: (it.host, it.port) for it in response.brokers}
         assert sorted(self._addresses) == list(range(1, BROKERS + 1))
         for kind, number in (("group", 0), ("txn", 1)):
@@ -84,18 +86,19 @@ class Cluster:
 
     async def close(self) -> None:
         """Close the connections."""
-        for wire in self._wires.values():
-            wire.drop()
+        for connection in self._connections.values():
+            connection.drop()
 
-    async def connect(self, broker: int) -> Wire:
+    async def connect(self, broker: int) -> RawConnection:
         """Open a connection to a broker."""
-        return await self._dial(*self._addresses[broker])
+        return await RawConnection.dial(*self._addresses[broker], self._network, "contract")
 
-    async def wire(self, broker: int) -> Wire:
-        """Return the connection for requests that do not belong to a scenario."""
-        if broker not in self._wires:
-            self._wires[broker] = await self.connect(broker)
-        return self._wires[broker]
+    async def call(self, broker: int, request: Request[R], version: int) -> R:
+        """Send a request that does not belong to a scenario."""
+        if broker not in self._connections:
+            self._connections[broker] = await self.connect(broker)
+        async with asyncio.timeout(RESPONSE_TIMEOUT):
+            return await self._connections[broker].call(request, version)
 
     def name(self, scenario: str, name: Name) -> str:
         """Return the real name of a placeholder; groups and ids are used up."""
@@ -106,25 +109,20 @@ class Cluster:
     async def create_topic(self, name: str, settings: Mapping[str, Any]) -> UUID:
         """Create a topic on its leader and wait until every broker has its metadata."""
         replicas = settings.get("replicas", [settings.get("leader", MAIN_BROKER)])
-        request = CreateTopicsRequest(
-            timeout_ms=30_000,
-            topics=[
-                CreatableTopic(
-                    name=name,
-                    num_partitions=-1,
-                    replication_factor=-1,
-                    assignments=[
-                        CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
-                        for index in range(settings.get("partitions", 1))
-                    ],
-                    configs=[
-                        CreatableTopicConfig(name=key, value=value)
-                        for key, value in settings.get("configs", {}).items()
-                    ],
-                )
+        count = settings.get("partitions", 1)
+        topic = {
+            "name": name,
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": [
+                {"partition_index": index, "broker_ids": replicas} for index in range(count)
             ],
-        )
-        [created] = (await call(await self.wire(MAIN_BROKER), request, 7)).topics
+            "configs": [
+                {"name": key, "value": value} for key, value in settings.get("configs", {}).items()
+            ],
+        }
+        request = CreateTopicsRequest.from_dict({"timeout_ms": 30_000, "topics": [topic]})
+        [created] = (await self.call(MAIN_BROKER, request, 7)).topics
         assert created.error_code == ErrorCode.NONE, created
         for broker in self._addresses:
             await self.wait_for_topic(broker, name)
@@ -137,7 +135,7 @@ class Cluster:
         )
         async with asyncio.timeout(RESPONSE_TIMEOUT):
             while True:
-                [found] = (await call(await self.wire(broker), request, 9)).topics
+                [found] = (await self.call(broker, request, 9)).topics
                 if not found.error_code and all(it.leader_id > 0 for it in found.partitions):
                     return
                 await asyncio.sleep(0.05)
@@ -147,7 +145,7 @@ class Cluster:
         request = FindCoordinatorRequest(key_type=number, coordinator_keys=keys)
         async with asyncio.timeout(RESPONSE_TIMEOUT):
             while True:
-                found = (await call(await self.wire(MAIN_BROKER), request, 4)).coordinators
+                found = (await self.call(MAIN_BROKER, request, 4)).coordinators
                 if all(it.error_code == ErrorCode.NONE for it in found):
                     break
                 await asyncio.sleep(0.2)
@@ -164,53 +162,51 @@ class Cluster:
             while True:
                 if kind == "group":
                     request = HeartbeatRequest(group_id=name, member_id="none")
-                    code = (await call(await self.wire(MAIN_BROKER), request, 3)).error_code
+                    code = (await self.call(MAIN_BROKER, request, 3)).error_code
                 else:
                     states = DescribeTransactionsRequest(transactional_ids=[name])
-                    response = await call(await self.wire(MAIN_BROKER), states, 0)
+                    response = await self.call(MAIN_BROKER, states, 0)
                     code = response.transaction_states[0].error_code
                 if code not in NOT_READY:
                     return
                 await asyncio.sleep(0.2)
 
 
-async def call(wire: Wire, request: Any, version: int) -> Any:
-    """Send a request and return its response."""
-    number = wire.next_id()
-    data = b"".join(encode_request(request, version, number, CLIENT_ID))
-    async with asyncio.timeout(RESPONSE_TIMEOUT):
-        frame = await wire.send(number, data)
-    assert frame is not None, f"the broker disconnected after {request}"
-    return decode_response(frame, request.RESPONSE, version)[1]
-
-
 @dataclass
 class _SentRequest:
     """Holds a request in flight."""
 
-    ask: SendRequest
-    wire: Wire
-    waiter: asyncio.Future[bytes | None]
+    step: SendRequest
+    connection: RawConnection
+    frame: asyncio.Future[bytes]
 
 
 @dataclass
 class Run:
-    """Runs one scenario on one cluster."""
+    """Runs one scenario on one cluster.
+
+    Attributes:
+        results: responses by the number and name of the request.
+        frames: well-formed requests, without their size fields, by number and name.
+    """
 
     cluster: Cluster
     scenario: Scenario
     results: dict[str, Any] = field(default_factory=dict[str, Any])
+    frames: dict[str, bytes] = field(default_factory=dict[str, bytes])
     _names: Names = field(default_factory=Names)
     _bound: dict[Name, str] = field(default_factory=dict[Name, str])
     _topic_ids: dict[str, UUID] = field(default_factory=dict[str, "UUID"])
-    _wires: dict[tuple[int, str], Wire] = field(default_factory=dict[tuple[int, str], Wire])
+    _connections: dict[tuple[int, str], RawConnection] = field(
+        default_factory=dict[tuple[int, str], RawConnection]
+    )
     _responses: dict[str, Any] = field(default_factory=dict[str, Any])
     _later: dict[str, tuple[str, _SentRequest]] = field(
         default_factory=dict[str, tuple[str, _SentRequest]]
     )
 
-    async def play(self) -> dict[str, Any]:
-        """Run all steps; return the responses by the number and name of the request."""
+    async def play(self) -> Run:
+        """Run all steps."""
         try:
             for key, settings in self.scenario.topics.items():
                 name = self._name(Name("topic", key))
@@ -221,9 +217,9 @@ class Run:
             for label in list(self._later):
                 await self._take(label)
         finally:
-            for wire in self._wires.values():
-                wire.drop()
-        return self.results
+            for connection in self._connections.values():
+                connection.drop()
+        return self
 
     async def _named_step(
         self, number: int, step: SendRequest | AwaitResponse | CloseConnection
@@ -238,22 +234,22 @@ class Run:
         if isinstance(step, AwaitResponse):
             await self._take(step.label)
         elif isinstance(step, CloseConnection):
-            self._wires.pop((step.broker, step.connection)).drop()
+            self._connections.pop((step.broker, step.connection)).drop()
         else:
             title = f"{number} {step.api} v{step.version}"
             if step.later:
-                self._later[step.label] = title, await self._send(step)
+                self._later[step.label] = title, await self._send(title, step)
             else:
-                self.results[title] = await self._ask(step)
+                self.results[title] = await self._ask(title, step)
 
     async def _take(self, label: str) -> None:
         title, sent = self._later.pop(label)
         self.results[title] = await self._receive(sent)
 
-    async def _ask(self, step: SendRequest) -> Any:
+    async def _ask(self, title: str, step: SendRequest) -> Any:
         async with asyncio.timeout(RESPONSE_TIMEOUT):
             while True:
-                result = await self._receive(await self._send(step))
+                result = await self._receive(await self._send(title, step))
                 codes = error_codes(result)
                 again = step.until is not None and step.until not in codes
                 text = json.dumps(result, sort_keys=True)
@@ -263,28 +259,28 @@ class Run:
                     return result
                 await asyncio.sleep(0.02)
 
-    async def _send(self, step: SendRequest) -> _SentRequest:
-        wire = await self._wire(step.broker, step.connection)
-        number = wire.next_id()
+    async def _send(self, title: str, step: SendRequest) -> _SentRequest:
+        connection = await self._connection(step.broker, step.connection)
         found = cast("Api", api.lookup(step.api))
         fields = self._resolve(step.fields)
         if found.versions.contains(step.version):
-            request = found.request.from_dict(fields)
-            data = b"".join(encode_request(request, step.version, number, CLIENT_ID))
+            body = connection.encode(found.request.from_dict(fields), step.version)
+            if not step.cut:
+                self.frames[title] = body
         else:  # a version that does not exist: the body does not matter
-            head = found.key.to_bytes(2, "big") + step.version.to_bytes(2, "big", signed=True)
-            data = bytes(4) + head + number.to_bytes(4, "big") + b"\xff\xff\0"
-        body = data[4 : len(data) - step.cut] + step.tail
-        return _SentRequest(step, wire, wire.send(number, len(body).to_bytes(4, "big") + body))
+            head = found.key.to_bytes(2) + step.version.to_bytes(2, signed=True)
+            body = head + connection.next_id().to_bytes(4) + b"\xff\xff\0"
+        return _SentRequest(step, connection, connection.submit(body[: len(body) - step.cut]))
 
     async def _receive(self, sent: _SentRequest) -> Any:
-        step = sent.ask
-        if step.silent and not await self._probe(sent):
+        step = sent.step
+        if step.silent and not await self._has_response(sent):
             return NO_RESPONSE
-        async with asyncio.timeout(RESPONSE_TIMEOUT):
-            frame = await sent.waiter
-        if frame is None:
-            self._wires.pop((step.broker, step.connection), None)
+        try:
+            async with asyncio.timeout(RESPONSE_TIMEOUT):
+                frame = await sent.frame
+        except ConnectionResetError:
+            self._connections.pop((step.broker, step.connection), None)
             return DISCONNECTED
         found = cast("Api", api.lookup(step.api))
         version = step.version if found.versions.contains(step.version) else 0
@@ -295,19 +291,18 @@ class Run:
             self._keep_own(response)
         return plain(cast("Message", response), version, self._names)
 
-    async def _probe(self, sent: _SentRequest) -> bool:
-        """Send a request after a silent one; return True if the silent one got a response."""
-        number = sent.wire.next_id()
-        data = b"".join(encode_request(ApiVersionsRequest(), 0, number, CLIENT_ID))
-        async with asyncio.timeout(RESPONSE_TIMEOUT):
-            await sent.wire.send(number, data)
-        return sent.waiter.done()
+    async def _has_response(self, sent: _SentRequest) -> bool:
+        """Send a request after a silent one; return True unless only that gets a response."""
+        with suppress(ConnectionResetError):
+            async with asyncio.timeout(RESPONSE_TIMEOUT):
+                await sent.connection.call(ApiVersionsRequest(), 0)
+        return sent.frame.done()
 
-    async def _wire(self, broker: int, connection: str) -> Wire:
-        key = broker, connection
-        if key not in self._wires:
-            self._wires[key] = await self.cluster.connect(broker)
-        return self._wires[key]
+    async def _connection(self, broker: int, name: str) -> RawConnection:
+        key = broker, name
+        if key not in self._connections:
+            self._connections[key] = await self.cluster.connect(broker)
+        return self._connections[key]
 
     # -- placeholders -----------------------------------------------------------------------------
 
@@ -403,8 +398,3 @@ def error_codes(result: Any) -> set[int]:
     if isinstance(result, list):
         return set[int]().union(*map(error_codes, cast("list[Any]", result)))
     return set()
-
-
-async def play(cluster: Cluster, scenarios: Sequence[Scenario]) -> dict[str, dict[str, Any]]:
-    """Run scenarios one after the other; returns their responses by scenario."""
-    return {it.name: await Run(cluster, it).play() for it in scenarios}

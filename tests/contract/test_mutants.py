@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
-from tests.contract.mutants import KILLED_BY_UNIT_TEST, ROOT, UNREACHABLE, mutants
+from tests.contract.mutants import KILLED_BY_UNIT_TEST, UNREACHABLE, mutants
+from tests.programs import output_of
 
 SAMPLE = "25"
 
@@ -22,12 +20,4 @@ def test_every_row_matches_a_mutant() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_sample_of_mutants_is_killed(seeded: int) -> None:
-    options = ["--sample", SAMPLE, "--seed", str(seeded)]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.contract.mutants", *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    output_of("-m", "tests.contract.mutants", "--sample", SAMPLE, "--seed", str(seeded))

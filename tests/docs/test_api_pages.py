@@ -17,40 +17,6 @@ from tests.docs.markdown_blocks import ROOT
 PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
 ENTRY = re.compile(r"^::: (?P<path>[\w.]+)\n(?P<options>(?: +.*\n| *\n)*)", re.MULTILINE)
 MEMBERS = re.compile(r"members: \[(?P<names>[^\]]*)\]")
-INTERNAL = {
-    "Client": {
-        *("clock", "coordinator", "coordinators", "finalized_feature", "forget_coordinator"),
-        *(
-            "from_config",
-            "connection",
-            "metadata",
-            "metadata_for",
-            "update_leader",
-            "update_leaders",
-        ),
-        *("on_metadata", "pause", "refresh_metadata", "request_metadata_update", "responsive"),
-        *("submit", "track_topics", "untrack_topics"),
-    },
-    "ClusterHandle": {"reset"},
-    "Consumer": {"mark_committed", "next_generation", "uncommitted"},
-    "EmbeddedCluster": {
-        *(
-            "alive_broker_ids",
-            "write_txn_marker",
-            "call_later",
-            "clock",
-            "controller_id",
-            "coordinator_for",
-        ),
-        *("loop", "next_producer_id", "record_failure", "now_ms", "running"),
-    },
-    "Fault": {"apply_delay", "hit"},
-    "Faults": {"match"},
-    "Producer": {"current", "driver", "open_transaction"},
-    "RecordBatch": {"frame", "from_open_batch", "header", "size"},
-    "Transaction": {"begin", "on_state_changed"},
-}
-"""Members that other packages call and applications do not need, by class."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +83,7 @@ def mro(found: Any) -> tuple[type, ...]:
 )
 def test_page_has_every_public_method(entry: Entry) -> None:
     kind = entry.load()
-    internal = INTERNAL.get(kind.__name__, set[str]())
-    assert methods(kind) - set(entry.members) - internal == set()
+    assert methods(kind) - set(entry.members) == set()
 
 
 def test_every_public_name_has_an_entry() -> None:

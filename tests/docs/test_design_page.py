@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tools.generated_page import ROOT, tracked_files
+
 PACKAGE = ROOT / "kafka_async"
 PAGE = (ROOT / "docs" / "design.md").read_text("utf-8")
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8")
@@ -38,7 +38,7 @@ def files(text: str) -> list[str]:
 
 
 def test_has_the_steps_of_all_paths() -> None:
-    assert len(STEPS) == 34
+    assert len(STEPS) == 35
 
 
 @pytest.mark.parametrize(("file", "function"), STEPS)
@@ -63,9 +63,7 @@ def test_the_diagram_has_every_package() -> None:
 def test_names_in_the_glossary_exist_in_the_code() -> None:
     names = {name for name in QUOTED.findall(GLOSSARY) if re.fullmatch(r"\w+", name)}
     assert len(names) > 20
-    listed = subprocess.run(
-        ["git", "ls-files", "kafka_async"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    listed = tracked_files("kafka_async")
     code = "\n".join((ROOT / name).read_text("utf-8") for name in listed if name.endswith(".py"))
     words = set(re.findall(r"\w+", code))
     assert names - words - {"ProducerRecord", "ConsumerRecord"} == set()

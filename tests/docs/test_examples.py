@@ -24,6 +24,9 @@ SPARK_DEADLINE = 300.0
 COLUMNS = 96
 """Characters of a code line that fit beside both sidebars of the site."""
 
+OUTPUT = "Output"
+"""Title of a block that shows what the example before it prints."""
+
 SCOPE = "asyncio_default_fixture_loop_scope=function"  # pytest-asyncio warns without it.
 PYTEST = ["-m", "pytest", "-q", "-p", "no:anyio", "-o", SCOPE]
 
@@ -82,13 +85,17 @@ def test_code_fits_the_width_of_the_site(page: Path) -> None:
 @pytest.mark.parametrize("page", page_parameters())
 def test_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
     with run_in_thread(brokers=3) as cluster:
-        for block in python_blocks(page):
-            run_block(block, cluster.bootstrap_servers, tmp_path)
+        output = ""
+        for block in blocks_of(page):
+            if block.language == "python":
+                output = run_block(block, cluster.bootstrap_servers, tmp_path)
+            elif block.title == OUTPUT:
+                assert output == block.body, block.place
         assert not cluster.failures
 
 
-def run_block(block: Block, bootstrap: str, where: Path) -> None:
-    """Run one example, which must end by itself and print no warning."""
+def run_block(block: Block, bootstrap: str, where: Path) -> str:
+    """Run one example, which must end by itself and print no warning; return its output."""
     folder = where / f"line{block.line}"
     folder.mkdir()
     (folder / block.name).write_text(block.program(bootstrap), "utf-8")
@@ -114,6 +121,7 @@ def run_block(block: Block, bootstrap: str, where: Path) -> None:
     assert result.returncode == 0, output
     if not with_spark:  # Spark always logs something.
         assert not result.stderr, output
+    return result.stdout
 
 
 def environment() -> dict[str, str]:
@@ -136,6 +144,14 @@ def test_runs_examples_with_the_package_of_this_checkout(
     run_block(Block(PAGES[0], 1, "python", "", body), "nowhere:1", tmp_path)
     test = f"def test_it():\n    {body.replace(chr(10), chr(10) + '    ')}"
     run_block(Block(PAGES[0], 2, "python", "test_it.py", test), "nowhere:1", tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_output_follows_an_example(page: Path) -> None:
+    previous = ""
+    for block in blocks_of(page):
+        assert block.title != OUTPUT or previous == "python", block.place
+        previous = block.language
 
 
 def test_finds_a_failing_block(tmp_path: Path) -> None:

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 import inspect
 import re
-import warnings
-from collections.abc import Awaitable, Callable, Mapping, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from kafka_async import (
-    Admin,
-    Client,
-    Consumer,
-    EmbeddedCluster,
-    Producer,
-    Record,
-    Transaction,
-    errors,
-)
+from kafka_async import Admin, Client, Consumer, Producer, Record, Transaction, errors
 from kafka_async.config import ConsumerConfig, ProducerConfig
 from kafka_async.embedded import run_in_thread
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.foreign_names import ADMIN, CONSUMER, PRODUCER, ForeignName
 from tests.docs.markdown_blocks import ROOT, blocks_of
+from tests.integration.helpers import load
 
 AIOKAFKA = ROOT / "docs" / "migrating-from-aiokafka.md"
 CONFLUENT = ROOT / "docs" / "migrating-from-confluent-kafka.md"
@@ -37,12 +26,8 @@ CODE = re.compile(r"`([^`]+)`")
 CALL = re.compile(r"^(\w+)\(")
 OURS = re.compile(r"\b(producer|consumer|admin|client|transaction|record)\.(\w+)")
 OWNERS: Mapping[str, Any] = {
-    "producer": Producer,
-    "consumer": Consumer,
-    "admin": Admin,
-    "client": Client,
-    "transaction": Transaction,
-    "record": Record,
+    kind.__name__.lower(): kind
+    for kind in (Producer, Consumer, Admin, Client, Transaction, Record)
 }
 PECULIAR = {
     "acks",
@@ -64,50 +49,27 @@ REFUSED = ("not supported yet", "no need for it")
 SERVERS = "localhost:9092"
 
 
-def load(name: str) -> Any:
-    """Import a client without the warnings of the import."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return importlib.import_module(name)
+CLASSES: Mapping[tuple[str, str], Sequence[str]] = {
+    ("aiokafka", "Producer"): ["aiokafka.AIOKafkaProducer"],
+    ("aiokafka", "Consumer"): ["aiokafka.AIOKafkaConsumer"],
+    ("aiokafka", "Admin"): ["aiokafka.admin.AIOKafkaAdminClient"],
+    ("confluent-kafka", "Producer"): [
+        *("confluent_kafka.Producer", "confluent_kafka.SerializingProducer"),
+        *("confluent_kafka.aio.AIOProducer", "confluent_kafka.aio.AsyncSerializingProducer"),
+    ],
+    ("confluent-kafka", "Consumer"): [
+        *("confluent_kafka.Consumer", "confluent_kafka.DeserializingConsumer"),
+        *("confluent_kafka.aio.AIOConsumer", "confluent_kafka.aio.AsyncDeserializingConsumer"),
+    ],
+    ("confluent-kafka", "Message"): ["confluent_kafka.Message"],
+    ("confluent-kafka", "AdminClient"): ["confluent_kafka.admin.AdminClient"],
+}
+"""Classes of a client that a section of its page is about."""
 
 
 def classes(client: str, section: str) -> list[Any]:
-    """Return the classes of a client that a section of its page is about."""
-    if client == "aiokafka":
-        package = load("aiokafka")
-        return {
-            "Producer": [package.AIOKafkaProducer],
-            "Consumer": [package.AIOKafkaConsumer],
-            "Admin": [load("aiokafka.admin").AIOKafkaAdminClient],
-        }[section]
-    package, aio = load("confluent_kafka"), load("confluent_kafka.aio")
-    return {
-        "Producer": [
-            package.Producer,
-            package.SerializingProducer,
-            aio.AIOProducer,
-            aio.AsyncSerializingProducer,
-        ],
-        "Consumer": [
-            package.Consumer,
-            package.DeserializingConsumer,
-            aio.AIOConsumer,
-            aio.AsyncDeserializingConsumer,
-        ],
-        "Message": [package.Message],
-        "AdminClient": [load("confluent_kafka.admin").AdminClient],
-    }[section]
-
-
-SECTIONS = [
-    ("aiokafka", "Producer"),
-    ("aiokafka", "Consumer"),
-    ("aiokafka", "Admin"),
-    ("confluent-kafka", "Producer"),
-    ("confluent-kafka", "Consumer"),
-    ("confluent-kafka", "Message"),
-    ("confluent-kafka", "AdminClient"),
-]
+    paths = [path.rpartition(".") for path in CLASSES[client, section]]
+    return [getattr(load(module), name) for module, _, name in paths]
 
 
 @dataclass(frozen=True)
@@ -147,7 +109,7 @@ def public(kind: Any) -> set[str]:
     }
 
 
-@pytest.mark.parametrize(("client", "title"), SECTIONS)
+@pytest.mark.parametrize(("client", "title"), CLASSES)
 def test_table_lists_every_public_method_and_no_other(client: str, title: str) -> None:
     expected = set[str]().union(*map(public, classes(client, title)))
     named = set[str]().union(*map(calls, rows(client, title)))
@@ -155,7 +117,7 @@ def test_table_lists_every_public_method_and_no_other(client: str, title: str) -
     assert named == expected
 
 
-@pytest.mark.parametrize(("client", "title"), SECTIONS)
+@pytest.mark.parametrize(("client", "title"), CLASSES)
 def test_every_row_names_an_existing_call_or_has_no_equivalent(client: str, title: str) -> None:
     for row in rows(client, title):
         found = OURS.findall(row.ours)
@@ -174,7 +136,7 @@ def test_every_row_names_an_existing_call_or_has_no_equivalent(client: str, titl
         assert found or any(words in row.ours for words in without), row
 
 
-@pytest.mark.parametrize(("client", "title"), SECTIONS)
+@pytest.mark.parametrize(("client", "title"), CLASSES)
 def test_tables_agree_with_the_hints_of_the_errors(client: str, title: str) -> None:
     hints = HINTS[title]
     for row in rows(client, title):
@@ -280,51 +242,3 @@ def test_partitioner_of_the_page_agrees_with_librdkafka() -> None:
         assert producer.flush(30) == 0
     assert found == {key: names["consistent_random"]("pages", key, 7) for key in keys}
     assert len(set(found.values())) == 7
-
-
-async def share_group(
-    servers: str, poll: Callable[[], Awaitable[object]], held: Callable[[], Sized]
-) -> None:
-    """Poll until a consumer and the other client's member have half of the partitions each."""
-    async with (
-        asyncio.timeout(30),
-        Consumer(servers, topics=["shared"], group_id="both") as consumer,
-    ):
-        while len(consumer.assignment()) != 2 or len(held()) != 2:
-            await asyncio.gather(consumer.poll(timeout=0.2), poll())
-
-
-@pytest.mark.asyncio
-async def test_members_of_both_clients_share_a_group_with_confluent_kafka() -> None:
-    async with EmbeddedCluster() as cluster:
-        await cluster.create_topic("shared", partitions=4)
-        servers = cluster.bootstrap_servers
-        theirs = load("confluent_kafka").Consumer(
-            {"bootstrap.servers": servers, "group.id": "both"}
-        )
-        theirs.subscribe(["shared"])
-        try:
-            await share_group(
-                servers, lambda: asyncio.to_thread(theirs.poll, 0.2), theirs.assignment
-            )
-        finally:
-            await asyncio.to_thread(theirs.close)
-
-
-@pytest.mark.asyncio
-async def test_members_of_both_clients_share_a_group_with_aiokafka_by_range() -> None:
-    ranges = load("aiokafka.coordinator.assignors.range").RangePartitionAssignor
-    async with EmbeddedCluster() as cluster:
-        await cluster.create_topic("shared", partitions=4)
-        servers = cluster.bootstrap_servers
-        theirs = load("aiokafka").AIOKafkaConsumer(
-            "shared",
-            bootstrap_servers=servers,
-            group_id="both",
-            partition_assignment_strategy=[ranges],
-        )
-        await theirs.start()
-        try:
-            await share_group(servers, lambda: theirs.getmany(timeout_ms=200), theirs.assignment)
-        finally:
-            await theirs.stop()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.programs import ROOT, output_of
 
 
 def test_sections_that_the_home_page_includes_are_in_the_readme() -> None:
@@ -25,12 +22,8 @@ def test_sections_that_the_home_page_includes_are_in_the_readme() -> None:
 
 @pytest.mark.slow
 def test_builds_without_warnings(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    result = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
+    build = ("-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path)
+    output_of(*build, NO_MKDOCS_2_WARNING="1")
     assert "Not done yet" in (tmp_path / "index.html").read_text("utf-8")
     pages = "".join(page.read_text("utf-8") for page in tmp_path.glob("*.html"))
     assert "fonts.googleapis.com" not in pages

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Unpack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kafka_async.clock import MemoryNetwork
 from kafka_async.embedded import EmbeddedCluster
-from tests.embedded.raw_connection import RawConnection
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.types import TopicPartition
+from tests.contract.model import Name, Scenario, SendRequest
+from tests.contract.runner import DISCONNECTED, Cluster, Run, error_codes
+from tests.raw_connection import RawConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from kafka_async.embedded.settings import SettingOptions
+    from kafka_async.embedded.state.partition import Partition
 
 
 class ClusterHarness:
@@ -28,6 +35,12 @@ class ClusterHarness:
         connection = await RawConnection.open(self.cluster, self.network, broker_id)
         self._connections.append(connection)
         return connection
+
+    def partition(self, index: int = 0) -> Partition:
+        """Return a partition of topic `t`."""
+        found = self.cluster.topics.partition(TopicPartition("t", index))
+        assert found is not None
+        return found
 
     async def close(self) -> None:
         for connection in self._connections:
@@ -47,3 +60,72 @@ async def running_harness(
         yield harness
         await harness.close()
         assert cluster.failures == []
+
+
+class _HarnessCluster(Cluster):
+    """Connects to the brokers of a harness; names are the keys of their placeholders."""
+
+    def __init__(self, harness: ClusterHarness) -> None:
+        super().__init__("")
+        self._harness = harness
+
+    async def connect(self, broker: int) -> RawConnection:
+        return await self._harness.connect(broker)
+
+    def name(self, scenario: str, name: Name) -> str:
+        return name.key
+
+
+class Session(Run):
+    """Sends requests of the contract to an embedded cluster, in states that Kafka cannot be in.
+
+    Attributes:
+        broker: The broker that gets the requests.
+    """
+
+    def __init__(self, harness: ClusterHarness) -> None:
+        super().__init__(_HarnessCluster(harness), Scenario("", [], {}))
+        self.embedded = harness.cluster
+        self.partition = harness.partition
+        self.broker = 1
+        self._ids = itertools.count(1)
+        if (topic := harness.cluster.topics.get("t")) is not None:
+            self._topic_ids["t"] = topic.id
+
+    async def _connection(self, broker: int, name: str) -> RawConnection:
+        """Connect again to a broker that was stopped and started."""
+        found = self._connections.get((broker, name))
+        if found is not None and found.closed.is_set():
+            del self._connections[broker, name]
+        return await super()._connection(broker, name)
+
+    async def ask(self, step: SendRequest) -> Any:
+        """Send a request and return its response.
+
+        Raises:
+            ConnectionResetError: The broker has closed the connection.
+        """
+        step = replace(step, broker=self.broker, label=step.label or f"request {next(self._ids)}")
+        if await self._ask("", step) == DISCONNECTED:
+            raise ConnectionResetError(f"broker {self.broker}")
+        return self._responses[step.label]
+
+    async def code(self, step: SendRequest) -> ErrorCode:
+        """Send a request; return the only error code in its response."""
+        [code] = error_codes(await self._ask("", replace(step, broker=self.broker))) or {0}
+        return ErrorCode(code)
+
+    def coordinator(self, key: str) -> int:
+        """Return the id of a coordinator."""
+        found = self.embedded.brokers.coordinator_for(key)
+        assert found is not None
+        return found
+
+
+@asynccontextmanager
+async def running_session(
+    brokers: int = 1, **settings: Unpack[SettingOptions]
+) -> AsyncGenerator[Session]:
+    """Run a cluster with topic `t` of two partitions, and a session with it."""
+    async with running_harness(brokers, **settings) as harness:
+        yield Session(harness)

@@ -17,9 +17,10 @@ from kafka_async.errors import (
     TopicExistsError,
     UnknownTopicOrPartitionError,
 )
+from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.types import TopicPartition
-from tests.embedded.raw_connection import RawConnection
+from tests.raw_connection import RawConnection
 
 if TYPE_CHECKING:
     from tests.embedded.conftest import StartHarness
@@ -49,7 +50,7 @@ async def test_stop_ends_pending_requests_and_timers(start_harness: StartHarness
     connection = await harness.connect()
     waiting = connection.send(METADATA_REQUEST, 12)
     await fault.wait()
-    timer = harness.cluster.call_later(1, lambda: 1 / 0)
+    timer = harness.cluster.scheduler.call_later(1, lambda: 1 / 0)
     await harness.cluster.stop()
     with pytest.raises(ConnectionResetError):
         await waiting
@@ -78,6 +79,8 @@ async def test_rejects_invalid_arguments() -> None:
 async def test_control_methods_require_started_cluster() -> None:
     with pytest.raises(ClientClosedError):
         await EmbeddedCluster().create_topic("t")
+    with pytest.raises(ClientClosedError):
+        EmbeddedCluster().scheduler.now_ms()
 
 
 @virtual
@@ -155,19 +158,25 @@ async def test_only_keys_of_stopped_broker_change_coordinator(start_harness: Sta
     harness = await start_harness(3)
     cluster = harness.cluster
     keys = [f"group-{index}" for index in range(100)]
-    before = {key: cluster.coordinator_for(key) for key in keys}
+    before = {key: cluster.brokers.coordinator_for(key) for key in keys}
     assert set(before.values()) == {1, 2, 3}
     await cluster.stop_broker(2)
-    during = {key: cluster.coordinator_for(key) for key in keys}
+    during = {key: cluster.brokers.coordinator_for(key) for key in keys}
+    connection = await harness.connect(1)
+    response = await connection.call(FindCoordinatorRequest(coordinator_keys=keys))
+    for found in response.coordinators:
+        broker = cluster.brokers[found.node_id]
+        assert found.node_id == during[found.key]
+        assert (found.host, found.port) == (broker.host, broker.port)
     assert {key for key in keys if during[key] != before[key]} == {
         key for key in keys if before[key] == 2
     }
     await cluster.start_broker(2)
-    assert {key: cluster.coordinator_for(key) for key in keys} == before
+    assert {key: cluster.brokers.coordinator_for(key) for key in keys} == before
     for broker_id in (1, 2, 3):
         await cluster.stop_broker(broker_id)
-    assert cluster.coordinator_for("group-1") is None
-    assert cluster.controller_id == -1
+    assert cluster.brokers.coordinator_for("group-1") is None
+    assert cluster.brokers.controller_id == -1
 
 
 @virtual
@@ -212,9 +221,9 @@ async def test_timers_follow_virtual_time(start_harness: StartHarness) -> None:
     harness = await start_harness()
     loop = asyncio.get_running_loop()
     called: list[float] = []
-    harness.cluster.call_later(3_600, lambda: called.append(loop.time()))
-    harness.cluster.call_later(10, called.append, -1.0).cancel()
-    wall = harness.cluster.now_ms()
+    harness.cluster.scheduler.call_later(3_600, lambda: called.append(loop.time()))
+    harness.cluster.scheduler.call_later(10, called.append, -1.0).cancel()
+    wall = harness.cluster.scheduler.now_ms()
     await asyncio.sleep(4_000)
     assert called == [3_600]
-    assert harness.cluster.now_ms() - wall == 4_000_000
+    assert harness.cluster.scheduler.now_ms() - wall == 4_000_000

@@ -7,26 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.embedded.error_codes import ErrorCode
-from kafka_async.embedded.error_responses import ErrorResponseBuilder
-from kafka_async.errors import InvalidConfigurationError, UnsupportedVersionError
+from kafka_async.embedded.error_codes import ErrorCode, error_code_of
+from kafka_async.embedded.handlers.routes import routes_by_api_key
+from kafka_async.embedded.requests.context import RequestContext
+from kafka_async.embedded.requests.error_responses import error_response
+from kafka_async.errors import (
+    IllegalStateError,
+    InvalidConfigurationError,
+    NotCoordinatorError,
+    UnsupportedVersionError,
+)
 from kafka_async.protocol.api import lookup
-from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
-from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
-from kafka_async.protocol.messages.delete_topics import DeleteTopicsRequest
-from kafka_async.protocol.messages.fetch import FetchRequest
-from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kafka_async.protocol.messages.list_groups import ListGroupsRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.protocol.messages.produce import ProduceRequest
-from kafka_async.types import TopicPartition
-from tests.embedded.raw_connection import batch
+from tests.contract.cases.admin import create, drop, metadata, row
+from tests.contract.cases.log import fetch
+from tests.contract.model import SendRequest, send
+from tests.embedded.harness import Session
+from tests.raw_connection import batch
 
 if TYPE_CHECKING:
-    from kafka_async.embedded.context import RequestContext
     from tests.embedded.conftest import StartHarness
     from tests.embedded.harness import ClusterHarness
-    from tests.embedded.raw_connection import RawConnection
+    from tests.raw_connection import RawConnection
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -39,27 +42,15 @@ async def produce(
     """Write one record to each partition of `t`; return the error codes by partition."""
     topic = harness.cluster.topics.get("t")
     assert topic is not None
-    request = ProduceRequest.from_dict(
-        {
-            "acks": -1,
-            "topic_data": [
-                {
-                    "name": "t",
-                    "topic_id": topic.id,
-                    "partition_data": [{"index": i, "records": batch(b"v")} for i in (0, 1)],
-                }
-            ],
-        }
-    )
-    response = await connection.call(request, version)
-    (topic_response,) = response.responses
-    return {entry.index: entry.error_code for entry in topic_response.partition_responses}
+    rows = [{"index": index, "records": batch(b"v")} for index in (0, 1)]
+    data = [{"name": "t", "topic_id": topic.id, "partition_data": rows}]
+    request = ProduceRequest.from_dict({"acks": -1, "topic_data": data})
+    [found] = (await connection.call(request, version)).responses
+    return {entry.index: entry.error_code for entry in found.partition_responses}
 
 
 def end_offsets(harness: ClusterHarness) -> list[int]:
-    topic = harness.cluster.topics.get("t")
-    assert topic is not None
-    return [partition.log.end_offset for partition in topic.partitions]
+    return [harness.partition(index).log.end_offset for index in (0, 1)]
 
 
 async def test_error_replaces_handling(harness: ClusterHarness) -> None:
@@ -185,7 +176,7 @@ async def test_applied_rule_holds_only_response(harness: ClusterHarness) -> None
     assert loop.time() - began == pytest.approx(2.5)
     writing = asyncio.ensure_future(produce(connection, harness))
     await fault.wait()
-    await asyncio.sleep(1_000)
+    await asyncio.sleep(100)
     assert end_offsets(harness) == [2, 2]
     assert not writing.done()
     fault.release()
@@ -221,73 +212,70 @@ async def test_invalid_rule_is_rejected(harness: ClusterHarness) -> None:
 
 
 async def test_error_of_selected_topic(harness: ClusterHarness) -> None:
-    connection = await harness.connect()
-    faults = harness.cluster.faults
-    faults.add(api="Metadata", topic="t", error="LEADER_NOT_AVAILABLE")
-    names = [{"name": "t"}, {"name": "u"}]
-    response = await connection.call(MetadataRequest.from_dict({"topics": names}), 12)
+    it, faults = Session(harness), harness.cluster.faults
+    faults.add(api="Metadata", topic="t", error="LEADER_NOT_AVAILABLE", count=2)
+    response = await it.ask(metadata(12, "t", "u"))
     assert {row.name: row.error_code for row in response.topics} == {"t": 5, "u": 3}
-    faults.add(api="Metadata", topic="t", error="LEADER_NOT_AVAILABLE")
-    response = await connection.call(MetadataRequest.from_dict({"topics": names[:1]}), 12)
+    response = await it.ask(metadata(12, "t"))
     assert [row.error_code for row in response.topics] == [5]
     assert [row.node_id for row in response.brokers] == [*harness.cluster.brokers]
 
     faults.add(api="CreateTopics", topic="a", error="POLICY_VIOLATION")
-    topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("a", "b")]
-    created = await connection.call(CreateTopicsRequest.from_dict({"topics": topics}), 7)
+    created = await it.ask(create(7, topics=[row("a"), row("b")]))
     assert {row.name: row.error_code for row in created.topics} == {"a": 44, "b": 0}
 
     faults.add(api="DeleteTopics", topic="t", error="TOPIC_DELETION_DISABLED")
-    deleted = await connection.call(DeleteTopicsRequest(topic_names=["t", "b"]), 3)
+    deleted = await it.ask(drop(3, "t", "b"))
     assert {row.name: row.error_code for row in deleted.responses} == {"t": 73, "b": 0}
 
 
-@pytest.mark.parametrize("version", [3, 4])
-async def test_error_of_find_coordinator(harness: ClusterHarness, version: int) -> None:
-    connection = await harness.connect()
+@pytest.mark.parametrize(
+    ("request_", "error", "applied"),
+    [
+        (send("FindCoordinator", 3, key="g"), "COORDINATOR_NOT_AVAILABLE", False),
+        (send("FindCoordinator", 4, coordinator_keys=["g"]), "COORDINATOR_NOT_AVAILABLE", False),
+        (send("ListGroups", 4), "COORDINATOR_NOT_AVAILABLE", False),
+        (send("ApiVersions", 0), "REBOOTSTRAP_REQUIRED", True),
+        (send("Fetch", 12, session_id=5, session_epoch=3), "FETCH_SESSION_ID_NOT_FOUND", False),
+    ],
+)
+async def test_error_of_whole_response(
+    harness: ClusterHarness, request_: SendRequest, error: str, applied: bool
+) -> None:
+    harness.cluster.faults.add(api=request_.api, error=error, applied=applied)
+    assert await Session(harness).code(request_) is ErrorCode[error]
+
+
+async def test_error_of_a_coordinator_names_its_key(harness: ClusterHarness) -> None:
     harness.cluster.faults.add(api="FindCoordinator", error="COORDINATOR_NOT_AVAILABLE")
-    fields = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
-    response = await connection.call(FindCoordinatorRequest.from_dict(fields), version)
-    if version >= 4:
-        assert [(row.key, row.error_code) for row in response.coordinators] == [("g", 15)]
-    else:
-        assert response.error_code == 15
-
-
-async def test_error_of_whole_response(harness: ClusterHarness) -> None:
-    connection = await harness.connect()
-    harness.cluster.faults.add(api="ListGroups", error=15)
-    assert (await connection.call(ListGroupsRequest(), 4)).error_code == 15
-    harness.cluster.faults.add(api="ApiVersions", error="REBOOTSTRAP_REQUIRED", applied=True)
-    assert (await connection.call(ApiVersionsRequest(), 0)).error_code == 129
-    harness.cluster.faults.add(api="Fetch", error="FETCH_SESSION_ID_NOT_FOUND")
-    assert (await connection.call(FetchRequest(session_id=5, session_epoch=3), 12)).error_code == 70
+    request_ = send("FindCoordinator", 4, coordinator_keys=["g"])
+    [found] = (await Session(harness).ask(request_)).coordinators
+    assert (found.key, found.error_code) == ("g", ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 async def test_fetch_error_has_no_watermark(harness: ClusterHarness) -> None:
-    connection = await harness.connect()
     harness.cluster.faults.add(api="Fetch", error="NOT_LEADER_OR_FOLLOWER")
-    requested = {"topic": "t", "partitions": [{"partition": 1, "fetch_offset": 3}]}
-    response = await connection.call(FetchRequest.from_dict({"topics": [requested]}), 12)
-    ((partition,),) = (topic.partitions for topic in response.responses)
+    response = await Session(harness).ask(fetch(12, 3, index=1))
+    [partition] = response.responses[0].partitions
     assert (partition.partition_index, partition.error_code, partition.high_watermark) == (1, 6, -1)
 
 
 async def test_error_response_exists_for_apis_with_error_field(harness: ClusterHarness) -> None:
-    from kafka_async.embedded.context import RequestContext as Context
-
     without: set[str] = set()
-    for key, route in harness.cluster.routes.items():
+    for key, route in routes_by_api_key({}).items():
         for version in range(route.lowest, route.highest + 1):
             api = lookup(key)
-            context = Context(
-                harness.cluster, harness.cluster.brokers[1], key, version, None, "", 0.0
-            )
-            if ErrorResponseBuilder(context, 7).build(api.request()) is None:
+            context = RequestContext(harness.cluster.brokers[1], key, version, None, "", 0.0)
+            if error_response(context, 7, api.request()) is None:
                 without.add(api.name)
     # These APIs have error codes per topic or partition, and the requests are empty.
     assert without >= {"Produce", "Metadata", "ListOffsets", "OffsetCommit"}
     assert without.isdisjoint({"JoinGroup", "SyncGroup", "Heartbeat", "InitProducerId", "EndTxn"})
+
+
+async def test_error_without_code_is_unknown_server_error() -> None:
+    assert error_code_of(NotCoordinatorError("moved")) == ErrorCode.NOT_COORDINATOR
+    assert error_code_of(IllegalStateError("no code")) == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 # -- internal errors ------------------------------------------------------------------------------
@@ -299,13 +287,11 @@ async def test_exception_of_handler_is_recorded_and_returned(
     harness = await start_harness()
     await harness.cluster.create_topic("t", 2)
     connection = await harness.connect()
-    log = harness.cluster.topics.partition(TopicPartition("t", 0))
-    assert log is not None
 
     def broken(records: object) -> float:
         return 1 / 0
 
-    monkeypatch.setattr(log.log, "validate_size_and_crc", broken)
+    monkeypatch.setattr(harness.partition().log, "validate_size_and_crc", broken)
     assert set((await produce(connection, harness)).values()) == {-1}
     (failure,) = harness.cluster.failures
     assert failure.where == "Produce v11 at broker 1"
@@ -347,7 +333,7 @@ async def test_response_that_cannot_be_encoded_resets_connection(
 
 async def test_exception_of_timer_is_recorded(start_harness: StartHarness) -> None:
     harness = await start_harness()
-    harness.cluster.call_later(1, lambda: 1 / 0)
+    harness.cluster.scheduler.call_later(1, lambda: 1 / 0)
     await asyncio.sleep(2)
     (failure,) = harness.cluster.failures
     assert isinstance(failure.error, ZeroDivisionError)

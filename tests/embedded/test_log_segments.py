@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.embedded.log_segments import MAX_SEGMENT_BYTES, LogSegments
+from kafka_async.embedded.state.log_segments import MAX_SEGMENT_BYTES, LogSegments
 from kafka_async.records.batch import iter_batches
-from tests.embedded.raw_connection import batch
+from tests.raw_connection import batch
 
 
 def filled(*sizes: int) -> LogSegments:

@@ -10,10 +10,11 @@ import pytest
 
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.protocol.header import decode_response
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka_async.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_async.protocol.messages.metadata import MetadataRequest
-from tests.embedded.raw_connection import RawConnection
+from tests.raw_connection import RawConnection
 
 if TYPE_CHECKING:
     from tests.embedded.conftest import StartHarness
@@ -86,10 +87,10 @@ async def test_unsupported_api_versions_request_gets_version_0_response(
 ) -> None:
     connection = await harness.connect()
     assert (await connection.send(ApiVersionsRequest(), 0)).error_code == 0
-    future = asyncio.get_running_loop().create_future()
-    connection.pending.append((ApiVersionsResponse, 0, 77, future))
-    connection.write(framed(struct.pack(">hhih", 18, 99, 77, -1) + b"\0unknown fields"))
-    response = await future
+    unsupported = struct.pack(">hhih", 18, 99, 77, -1) + b"\0unknown fields"
+    frame = await connection.submit(unsupported)
+    correlation_id, response = decode_response(frame, ApiVersionsResponse, 0)
+    assert correlation_id == 77
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(row.api_key, row.min_version, row.max_version) for row in response.api_keys] == [
         (18, 0, 5)
@@ -97,9 +98,7 @@ async def test_unsupported_api_versions_request_gets_version_0_response(
 
 
 @virtual
-async def test_version_excluded_by_settings_closes_connection(
-    start_harness: StartHarness,
-) -> None:
+async def test_version_excluded_by_settings_closes_connection(start_harness: StartHarness) -> None:
     harness = await start_harness(api_versions={3: (0, 11)})
     connection = await harness.connect()
     assert (await connection.call(MetadataRequest(topics=[]), 11)).brokers

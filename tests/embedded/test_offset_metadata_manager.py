@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_async.embedded.groups.offset_metadata_manager import (
+from kafka_async.embedded.groups.group_coordinator import subscribed_topics
+from kafka_async.embedded.state.offset_metadata_manager import (
     CommittedOffset,
     OffsetMetadataManager,
-    offsets_partition_for,
 )
-from kafka_async.embedded.groups.subscriptions import subscribed_topics
 from kafka_async.protocol.messages.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,
 )
@@ -29,13 +28,17 @@ PRODUCER = 7
         ("polygenelubricants", -(2**31)),
     ],
 )
-def test_offsets_partition_matches_java_hash(group_id: str, java_hash: int) -> None:
-    expected = 0 if java_hash == -(2**31) else abs(java_hash) % 50
-    assert offsets_partition_for(group_id) == expected
+@pytest.mark.parametrize("partitions", [50, 7])
+def test_offsets_partition_matches_java_hash(
+    group_id: str, java_hash: int, partitions: int
+) -> None:
+    expected = 0 if java_hash == -(2**31) else abs(java_hash) % partitions
+    found = OffsetMetadataManager(partitions).partition_for(group_id)
+    assert found == ("__consumer_offsets", expected)
 
 
 def test_commit_replaces_earlier_offset() -> None:
-    offsets = OffsetMetadataManager()
+    offsets = OffsetMetadataManager(50)
     offsets.commit("g", {TP: CommittedOffset(1)})
     offsets.commit(
         "g", {TP: CommittedOffset(2, 5, "note"), TopicPartition("t", 1): CommittedOffset(3)}
@@ -47,36 +50,34 @@ def test_commit_replaces_earlier_offset() -> None:
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_pending_offsets_wait_for_marker(committed: bool) -> None:
-    offsets = OffsetMetadataManager()
+    offsets = OffsetMetadataManager(50)
     offsets.commit("g", {TP: CommittedOffset(1)})
     offsets.commit_transactional("g", PRODUCER, {TP: CommittedOffset(2)})
     assert offsets.is_pending("g", TP)
     assert not offsets.is_pending("h", TP)
-    offsets.end_transaction(
-        PRODUCER, offsets_partition_for("g") + 1, committed=True
-    )  # of another partition
+    offsets.end_transaction(PRODUCER, offsets.partition_for("other"), committed=True)
     assert offsets.is_pending("g", TP)
-    offsets.end_transaction(PRODUCER, offsets_partition_for("g"), committed=committed)
+    offsets.end_transaction(PRODUCER, offsets.partition_for("g"), committed=committed)
     assert not offsets.is_pending("g", TP)
     assert offsets.committed("g")[TP].offset == (2 if committed else 1)
 
 
 def test_marker_of_other_producer_keeps_pending_offsets() -> None:
-    offsets = OffsetMetadataManager()
+    offsets = OffsetMetadataManager(50)
     offsets.commit_transactional("g", PRODUCER, {TP: CommittedOffset(2)})
-    offsets.end_transaction(PRODUCER + 1, offsets_partition_for("g"), committed=True)
+    offsets.end_transaction(PRODUCER + 1, offsets.partition_for("g"), committed=True)
     assert offsets.is_pending("g", TP)
     assert offsets.committed("g") == {}
 
 
 def test_deletes_offsets_of_topic_and_group() -> None:
-    offsets = OffsetMetadataManager()
+    offsets = OffsetMetadataManager(50)
     other = TopicPartition("u", 0)
     offsets.commit("g", {TP: CommittedOffset(1), other: CommittedOffset(2)})
     offsets.commit_transactional("g", PRODUCER, {TP: CommittedOffset(3)})
     offsets.delete_topic("t")
     assert set(offsets.committed("g")) == {other}
-    offsets.end_transaction(PRODUCER, offsets_partition_for("g"), committed=True)
+    offsets.end_transaction(PRODUCER, offsets.partition_for("g"), committed=True)
     assert set(offsets.committed("g")) == {other}
     offsets.commit_transactional("g", PRODUCER, {other: CommittedOffset(9)})
     offsets.delete_group("g")

@@ -11,7 +11,7 @@ import pytest
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.embedded.__main__ import ports_from
 from kafka_async.protocol.messages.metadata import MetadataRequest
-from tests.embedded.raw_connection import RawConnection
+from tests.raw_connection import RawConnection
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.may_block]
 
@@ -34,9 +34,7 @@ async def test_serves_until_signal(number: signal.Signals) -> None:
         assert process.stdout is not None
         line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
         host, port = line.split(",")[1].split(":")
-        _, connection = await asyncio.get_running_loop().create_connection(
-            RawConnection, host, int(port)
-        )
+        connection = await RawConnection.dial(host, int(port))
         response = await connection.call(MetadataRequest(topics=[]), 12)
         assert ",".join(f"{row.host}:{row.port}" for row in response.brokers) == line
     finally:

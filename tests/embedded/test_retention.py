@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.embedded.configs import effective_configs
-from kafka_async.embedded.log import PartitionLog
 from kafka_async.embedded.settings import Settings
+from kafka_async.embedded.state.configs import effective_configs
+from kafka_async.embedded.state.log import PartitionLog
 from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
 from kafka_async.protocol.messages.fetch import FetchRequest
 from kafka_async.protocol.messages.list_offsets import ListOffsetsRequest
 from kafka_async.protocol.messages.produce import ProduceRequest
-from kafka_async.types import TopicPartition
-from tests.embedded.raw_connection import batch
-from tests.integration.raw_cluster import RawCluster
+from tests.raw_connection import RawConnection, batch
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from tests.embedded.conftest import StartHarness
 
 SEGMENT = 1 << 20
@@ -103,9 +103,9 @@ def test_last_stable_offset_is_at_least_log_start_offset() -> None:
 async def test_retention_uses_cluster_clock_at_intervals(start_harness: StartHarness) -> None:
     harness = await start_harness(log_retention_check_interval_ms=60_000)
     await harness.cluster.create_topic("t", 1, configs={"retention.ms": "90000"})
-    partition = harness.cluster.topics.partition(TopicPartition("t", 0))
-    assert partition is not None
-    partition.log.append(batch(b"x", timestamp=harness.cluster.now_ms()), harness.cluster.now_ms())
+    partition = harness.partition()
+    now = harness.cluster.scheduler.now_ms()
+    partition.log.append(batch(b"x", timestamp=now), now)
     await asyncio.sleep(119)
     assert partition.log.start_offset == 0
     await asyncio.sleep(2)
@@ -135,35 +135,48 @@ def peak_memory(pid: int) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.asyncio
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory from /proc")
-def test_memory_stays_bounded_with_retention_bytes() -> None:
-    broker = subprocess.Popen(
-        [sys.executable, "-m", "kafka_async.embedded", "--port", "0", "--while-stdin"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+async def test_memory_stays_bounded_with_retention_bytes() -> None:
+    async with broker_process() as broker:
+        await check_memory_of(broker)
+
+
+@asynccontextmanager
+async def broker_process() -> AsyncGenerator[asyncio.subprocess.Process]:
+    """Run a broker in a process, which ends with its standard input."""
+    broker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "kafka_async.embedded", "--port", "0", "--while-stdin"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
     )
-    assert broker.stdin is not None
+    try:
+        yield broker
+    finally:
+        await broker.communicate(b"")  # None would leave the standard input open
+
+
+async def check_memory_of(broker: asyncio.subprocess.Process) -> None:
     assert broker.stdout is not None
-    with broker, broker.stdin:
-        cluster = RawCluster(broker.stdout.readline().decode().strip())
-        configs = [{"name": "retention.bytes", "value": "50000000"}]
-        topic = {"name": "t", "num_partitions": 1, "replication_factor": 1, "configs": configs}
-        records = batch(bytes(1_000_000))
-        data = [{"name": "t", "partition_data": [{"index": 0, "records": records}]}]
-        produce = ProduceRequest.from_dict({"acks": -1, "timeout_ms": 1_000, "topic_data": data})
-        stream = cluster.any
-        stream.call(CreateTopicsRequest.from_dict({"topics": [topic]}), 5)
-        count = WRITTEN // len(records) + 1
-        for offset in range(count):
-            [row] = stream.call(produce, 9).responses[0].partition_responses
-            assert (row.error_code, row.base_offset) == (0, offset)
-        part = {"partition": 0, "fetch_offset": count - 50, "partition_max_bytes": 1 << 20}
-        fetch = FetchRequest.from_dict(
-            {"max_wait_ms": 0, "min_bytes": 0, "topics": [{"topic": "t", "partitions": [part]}]}
-        )
-        [kept] = stream.call(fetch, 12).responses[0].partitions
-        assert kept.error_code == 0
-        assert len(kept.records or b"") == len(records)
-        assert count - 60 < kept.log_start_offset <= count - 50
-        assert peak_memory(broker.pid) < PEAK_LIMIT
-        cluster.close()
+    host, _, port = (await broker.stdout.readline()).decode().strip().rpartition(":")
+    stream = await RawConnection.dial(host, int(port))
+    configs = [{"name": "retention.bytes", "value": "50000000"}]
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1, "configs": configs}
+    records = batch(bytes(1_000_000))
+    data = [{"name": "t", "partition_data": [{"index": 0, "records": records}]}]
+    produce = ProduceRequest.from_dict({"acks": -1, "timeout_ms": 1_000, "topic_data": data})
+    await stream.call(CreateTopicsRequest.from_dict({"topics": [topic]}), 5)
+    count = WRITTEN // len(records) + 1
+    for offset in range(count):
+        [row] = (await stream.call(produce, 9)).responses[0].partition_responses
+        assert (row.error_code, row.base_offset) == (0, offset)
+    part = {"partition": 0, "fetch_offset": count - 50, "partition_max_bytes": 1 << 20}
+    fetch = FetchRequest.from_dict(
+        {"max_wait_ms": 0, "min_bytes": 0, "topics": [{"topic": "t", "partitions": [part]}]}
+    )
+    [kept] = (await stream.call(fetch, 12)).responses[0].partitions
+    assert kept.error_code == 0
+    assert len(kept.records or b"") == len(records)
+    assert count - 60 < kept.log_start_offset <= count - 50
+    assert peak_memory(broker.pid) < PEAK_LIMIT
+    await stream.close()

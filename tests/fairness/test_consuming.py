@@ -54,12 +54,14 @@ async def read_all(consumer: Consumer, read: Read) -> None:
         seen += await read(consumer)
 
 
-async def iterate(consumer: Consumer, _: Read) -> None:
+async def iterate(consumer: Consumer) -> int:
+    """Read all records."""
     seen = 0
     async for _record in consumer:
         seen += 1
         if seen == RECORDS:
-            return
+            break
+    return seen
 
 
 TOPICS = ["usual", "packed", "large", "large-packed", "small"]
@@ -83,11 +85,17 @@ async def test_consuming_bounds_the_work_of_an_iteration(
     cluster: BlockingCluster, meter: Meter, topic: str, read: Read
 ) -> None:
     async with meter, reader(cluster, topic) as consumer:
-        if read is iterate:
-            await iterate(consumer, read)
-        else:
-            await read_all(consumer, read)
+        await read_all(consumer, read)
     check(meter)
+
+
+@pytest.mark.parametrize("read", [one, poll_one])
+async def test_parses_few_records_for_a_call_that_returns_one(
+    cluster: BlockingCluster, meter: Meter, read: Read
+) -> None:
+    async with meter, reader(cluster, "large") as consumer:
+        assert await read(consumer) == 1
+    assert 0 < meter.peak.records <= 500
 
 
 @pytest.mark.parametrize("way", ["records", "arrow"])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.cluster.client import Client
+from kafka_async.cluster.client import Client, services_of
 from kafka_async.cluster.metadata import LeaderHint
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import DeliveryError
@@ -17,6 +18,7 @@ from kafka_async.group.consumer_protocol import decode_assignment, encode_subscr
 from kafka_async.group.member import Member
 from kafka_async.producer.accumulator import MAX_BATCHES_PER_REQUEST
 from kafka_async.producer.producer import Producer
+from kafka_async.producer.topic_metadata import WARN_AFTER
 from kafka_async.types import TopicPartition
 from tests.fairness.conftest import VALUE
 from tests.fairness.work import LIMIT, Meter, check
@@ -33,6 +35,7 @@ MEMBERS = 500
 MOST = replace(LIMIT, calls=10 * TOPIC_COUNT)
 """A loop over all topics that does more than comparing them exceeds this."""
 EARLY = 5_000
+Work = Callable[[Producer], Awaitable[None]]
 
 
 @pytest.fixture(scope="session")
@@ -48,12 +51,26 @@ async def test_updating_metadata_of_all_topics_bounds_the_iteration(
     large: BlockingCluster, meter: Meter
 ) -> None:
     async with meter, Client(large.bootstrap_servers) as client:
-        await client.refresh_metadata(
+        await services_of(client).metadata.refresh(
             all_topics=True
         )  # the first call adds the topics, the second updates them
-        metadata = await client.refresh_metadata(all_topics=True)
+        metadata = await services_of(client).metadata.refresh(all_topics=True)
         assert len(metadata.topics[WIDE].partitions) == PARTITIONS
     check(meter, MOST)
+
+
+async def lead(client: Client, leader: int) -> None:
+    """As if brokers said, some in an answer, that all the topics have another leader."""
+    partitions = [TopicPartition(name, 0) for name in TOPICS]
+    for at in range(0, len(partitions), MAX_BATCHES_PER_REQUEST):
+        hints = [
+            LeaderHint(
+                partition, leader, services_of(client).metadata.snapshot.leader_epoch(partition) + 1
+            )
+            for partition in partitions[at : at + MAX_BATCHES_PER_REQUEST]
+        ]
+        services_of(client).metadata.update_leaders(hints)
+        await asyncio.sleep(0)
 
 
 async def to_every_topic(producer: Producer, times: int = 1) -> None:
@@ -63,82 +80,87 @@ async def to_every_topic(producer: Producer, times: int = 1) -> None:
             await producer.enqueue(name, VALUE)
 
 
-async def test_first_records_to_2500_topics_bound_the_iteration(
-    large: BlockingCluster, meter: Meter
+async def wait_for_metadata(producer: Producer) -> None:
+    await to_every_topic(producer)
+    await services_of(producer.client).metadata.wait_for_topics(TOPICS, timeout=30)
+    await to_every_topic(producer)  # into batches that linger
+
+
+async def refresh_metadata(producer: Producer) -> None:
+    refreshing = asyncio.ensure_future(services_of(producer.client).metadata.refresh())
+    await to_every_topic(producer, 2)
+    assert len((await refreshing).topics) >= len(TOPICS)
+
+
+async def let_batches_be_due_together(producer: Producer) -> None:
+    await to_every_topic(producer)
+    await producer.send(TOPICS[-1], VALUE)
+
+
+async def change_leaders(producer: Producer) -> None:
+    await to_every_topic(producer)
+    for leader in (2, 1):  # there is no broker 2: each partition loses its leader
+        await lead(producer.client, leader)
+
+
+async def partition_early_records(producer: Producer) -> None:
+    for _ in range(EARLY):
+        await producer.enqueue(WIDE, VALUE, key=b"key")
+
+
+async def send_to_wide_topic(producer: Producer) -> None:
+    await producer.send(WIDE, VALUE)
+    await services_of(producer.client).metadata.refresh(topics=[WIDE])
+
+
+@pytest.mark.parametrize(
+    ("work", "linger_ms", "records"),
+    [
+        (to_every_topic, 5, TOPIC_COUNT),
+        (wait_for_metadata, 60_000, 2 * TOPIC_COUNT),
+        (partition_early_records, 5, EARLY),
+        (send_to_wide_topic, 5, 1),
+    ],
+)
+async def test_starting_to_produce_bounds_the_iteration(
+    large: BlockingCluster, meter: Meter, work: Work, linger_ms: int, records: int
 ) -> None:
-    async with meter, Producer(large.bootstrap_servers) as producer:
-        await to_every_topic(producer)
+    async with meter, Producer(large.bootstrap_servers, linger_ms=linger_ms) as producer:
+        await work(producer)
         await producer.flush()
-        assert producer.statistics().record_send_total == len(TOPICS)
+        assert producer.statistics().record_send_total == records
     check(meter, MOST)
 
 
-async def test_metadata_and_flush_of_2500_topics_bound_the_iteration(
+async def test_late_metadata_of_all_topics_bounds_the_iteration(
     large: BlockingCluster, meter: Meter
 ) -> None:
-    async with meter, Producer(large.bootstrap_servers, linger_ms=60_000) as producer:
-        await to_every_topic(producer)
-        await producer.client.metadata_for(TOPICS, timeout=30)
-        await to_every_topic(producer)  # into batches that linger
+    async with Producer(large.bootstrap_servers) as producer:
+        fault = large.faults.add(api="Metadata", hang=True, count=None)
+        async with meter:
+            await to_every_topic(producer)
+            meter.spend(WARN_AFTER)  # so that all requests time out in one iteration
+            for _ in range(5):
+                await asyncio.sleep(0)
+        fault.remove()
         await producer.flush()
-        assert producer.statistics().record_send_total == 2 * len(TOPICS)
     check(meter, MOST)
 
 
-async def test_producing_to_2500_topics_during_metadata_refresh_bounds_the_iteration(
-    large: BlockingCluster, meter: Meter
+@pytest.mark.parametrize(
+    ("work", "linger_ms"),
+    [(refresh_metadata, 5), (let_batches_be_due_together, 100), (change_leaders, 5)],
+)
+async def test_producing_to_2500_topics_bounds_the_iteration(
+    large: BlockingCluster, meter: Meter, work: Work, linger_ms: int
 ) -> None:
-    async with Producer(large.bootstrap_servers) as producer:
+    async with Producer(large.bootstrap_servers, linger_ms=linger_ms) as producer:
         await to_every_topic(producer)
         await producer.flush()
-
         async with meter:
-            renewing = asyncio.ensure_future(producer.client.refresh_metadata())
-            await to_every_topic(producer, 2)
-            assert len((await renewing).topics) >= len(TOPICS)
+            await work(producer)
             await producer.flush()
         check(meter, MOST)
-
-
-async def test_batches_of_2500_topics_due_together_bound_the_iteration(
-    large: BlockingCluster, meter: Meter
-) -> None:
-    async with Producer(large.bootstrap_servers, linger_ms=100) as producer:
-        await to_every_topic(producer)
-        await producer.flush()
-
-        async with meter:
-            await to_every_topic(producer)
-            await producer.send(TOPICS[-1], VALUE)
-            await producer.flush()
-        check(meter, MOST)
-
-
-async def test_leader_change_of_2500_topics_bounds_the_iteration(
-    large: BlockingCluster, meter: Meter
-) -> None:
-    async with Producer(large.bootstrap_servers) as producer:
-        await to_every_topic(producer)
-        await producer.flush()
-
-        async with meter:
-            await to_every_topic(producer)
-            for leader in (2, 1):  # there is no broker 2: each partition loses its leader
-                await lead(producer.client, leader)
-            await producer.flush()
-        check(meter, MOST)
-
-
-async def lead(client: Client, leader: int) -> None:
-    """As if brokers said, some in an answer, that all the topics have another leader."""
-    partitions = [TopicPartition(name, 0) for name in TOPICS]
-    for at in range(0, len(partitions), MAX_BATCHES_PER_REQUEST):
-        hints = [
-            LeaderHint(partition, leader, client.metadata.leader_epoch(partition) + 1)
-            for partition in partitions[at : at + MAX_BATCHES_PER_REQUEST]
-        ]
-        client.update_leaders(hints)
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("timeout", [None, 0.0], ids=["delivering", "giving up"])
@@ -153,26 +175,6 @@ async def test_stopping_a_producer_of_2500_topics_bounds_the_iteration(
             await producer.stop(timeout)
         except DeliveryError:
             assert timeout is not None
-    check(meter, MOST)
-
-
-async def test_unpartitioned_records_are_partitioned_in_slices(
-    large: BlockingCluster, meter: Meter
-) -> None:
-    async with meter, Producer(large.bootstrap_servers) as producer:
-        for _ in range(EARLY):
-            await producer.enqueue(WIDE, VALUE, key=b"key")
-        await producer.flush()
-        assert producer.statistics().record_send_total == EARLY
-    check(meter, MOST)
-
-
-async def test_record_to_a_topic_of_10000_partitions_bounds_the_iteration(
-    large: BlockingCluster, meter: Meter
-) -> None:
-    async with meter, Producer(large.bootstrap_servers) as producer:
-        await producer.send(WIDE, VALUE)
-        await producer.client.refresh_metadata(topics=[WIDE])
     check(meter, MOST)
 
 

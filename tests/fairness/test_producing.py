@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafka_async.hooks import BatchClosed
-from kafka_async.producer import writer
+from kafka_async.producer import runtime
 from kafka_async.producer.producer import Producer
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord, TopicPartition
@@ -42,35 +42,19 @@ MICROSECONDS_PER_READING = 10
 Write = Callable[[Producer, Meter], Awaitable[object]]
 
 
-async def enqueue(producer: Producer, meter: Meter) -> None:
-    for _ in range(RECORDS):
-        await producer.enqueue("clicks", VALUE)
-        meter.now.records += 1
+def enqueue(
+    count: int, value: bytes = VALUE, keys: Sequence[bytes | None] = (None,), topic: str = "clicks"
+) -> Write:
+    async def write(producer: Producer, meter: Meter) -> None:
+        for key in itertools.islice(itertools.cycle(keys), count):
+            await producer.enqueue(topic, value, key=key)
+            meter.now.records += 1
+
+    return write
 
 
-async def enqueue_keyed(producer: Producer, meter: Meter) -> None:
-    for key in itertools.islice(itertools.cycle(KEYS), RECORDS):
-        await producer.enqueue("clicks", VALUE, key=key)
-        meter.now.records += 1
-
-
-async def enqueue_large_values(producer: Producer, meter: Meter) -> None:
-    for _ in range(RECORDS // 5):
-        await producer.enqueue("clicks", KIB)
-        meter.now.records += 1
-
-
-async def send_many(producer: Producer, meter: Meter) -> None:
-    await producer.send_many("clicks", [VALUE] * RECORDS)
-
-
-async def send_many_keyed(producer: Producer, meter: Meter) -> None:
-    keys = list(itertools.islice(itertools.cycle(KEYS), RECORDS))
-    await producer.send_many("clicks", [VALUE] * RECORDS, keys)
-
-
-async def send_many_empty(producer: Producer, meter: Meter) -> None:
-    await producer.send_many("clicks", [b""] * RECORDS)
+def send_many(value: bytes, keys: list[bytes] | None = None) -> Write:
+    return lambda producer, _: producer.send_many("clicks", [value] * RECORDS, keys)
 
 
 async def send_records(producer: Producer, meter: Meter) -> None:
@@ -88,20 +72,15 @@ async def send_batch(producer: Producer, meter: Meter) -> None:
         await producer.send_batch(TopicPartition("clicks", number % 6), batch)
 
 
-async def concurrent_sends(producer: Producer, meter: Meter) -> None:
-    async with asyncio.TaskGroup() as group:
-        for number in range(TASKS):
-            group.create_task(producer.send("clicks", VALUE))
-            if number % STARTED == 0:
-                await asyncio.sleep(0)
+def concurrent_sends(count: int, partition: int | None = None) -> Write:
+    async def write(producer: Producer, meter: Meter) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(count):
+                group.create_task(producer.send("clicks", VALUE, partition=partition))
+                if number % STARTED == 0:
+                    await asyncio.sleep(0)
 
-
-async def concurrent_sends_in_one_batch(producer: Producer, meter: Meter) -> None:
-    async with asyncio.TaskGroup() as group:
-        for number in range(TASKS_PER_BATCH):
-            group.create_task(producer.send("clicks", VALUE, partition=0))
-            if number % STARTED == 0:
-                await asyncio.sleep(0)
+    return write
 
 
 async def large_batches(producer: Producer, meter: Meter) -> None:
@@ -110,48 +89,41 @@ async def large_batches(producer: Producer, meter: Meter) -> None:
         await asyncio.sleep(0)
 
 
-async def fill_large_batches(producer: Producer, meter: Meter) -> None:
-    for _ in range(2 * LARGEST // len(VALUE * 100)):
-        await producer.enqueue("large", VALUE * 100)
-        meter.now.records += 1
-
-
-async def large_records(producer: Producer, meter: Meter) -> None:
-    for _ in range(3):
-        await producer.enqueue("large", LARGEST_VALUE)
-        meter.now.records += 1
-
-
 async def round_trips(producer: Producer, meter: Meter) -> None:
     for _ in range(100):
         await producer.send("clicks", VALUE)
 
 
-CASES: list[tuple[Write, dict[str, Any]]] = [
-    (enqueue, {}),
-    (enqueue, {"batch_size": 1 << 20}),
-    (enqueue, {"compression_type": "zstd"}),
-    (enqueue, {"compression_type": "gzip", "batch_size": 32_000}),
-    (enqueue_keyed, {}),
-    (enqueue_keyed, {"compression_type": "lz4"}),
-    (enqueue_keyed, {"compression_type": "zstd"}),
-    (enqueue_large_values, {}),
-    (enqueue_large_values, {"compression_type": "zstd"}),
-    (send_many, {}),
-    (send_many_keyed, {}),
-    (send_many_empty, {"batch_size": 1 << 20}),
-    (send_records, {}),
-    (send_batch, {}),
-    (concurrent_sends, {"linger_ms": 0}),
-    (concurrent_sends_in_one_batch, {"linger_ms": 300, "batch_size": 1 << 20}),
-    (large_batches, LARGE_LIMITS),
-    (fill_large_batches, {**LARGE_LIMITS, "linger_ms": 1000}),
-    (large_records, LARGE_LIMITS),
-    (round_trips, {"linger_ms": 0}),
-]
+large_values = enqueue(RECORDS // 5, KIB)
+fill_large_batches = enqueue(2 * LARGEST // len(VALUE * 100), VALUE * 100, topic="large")
+CASES: dict[str, tuple[Write, dict[str, Any]]] = {
+    "enqueue": (enqueue(RECORDS), {}),
+    "1 MiB batches": (enqueue(RECORDS), {"batch_size": 1 << 20}),
+    "zstd": (enqueue(RECORDS), {"compression_type": "zstd"}),
+    "gzip": (enqueue(RECORDS), {"compression_type": "gzip", "batch_size": 32_000}),
+    "keyed": (enqueue(RECORDS, keys=KEYS), {}),
+    "keyed lz4": (enqueue(RECORDS, keys=KEYS), {"compression_type": "lz4"}),
+    "keyed zstd": (enqueue(RECORDS, keys=KEYS), {"compression_type": "zstd"}),
+    "large values": (large_values, {}),
+    "large values zstd": (large_values, {"compression_type": "zstd"}),
+    "send_many": (send_many(VALUE), {}),
+    "send_many keyed": (send_many(VALUE, KEYS * (RECORDS // len(KEYS))), {}),
+    "send_many empty": (send_many(b""), {"batch_size": 1 << 20}),
+    "send_records": (send_records, {}),
+    "send_batch": (send_batch, {}),
+    "sends": (concurrent_sends(TASKS), {"linger_ms": 0}),
+    "one batch": (
+        concurrent_sends(TASKS_PER_BATCH, 0),
+        {"linger_ms": 300, "batch_size": 1 << 20},
+    ),
+    "large batches": (large_batches, LARGE_LIMITS),
+    "filled large batches": (fill_large_batches, {**LARGE_LIMITS, "linger_ms": 1000}),
+    "large records": (enqueue(3, LARGEST_VALUE, topic="large"), LARGE_LIMITS),
+    "round trips": (round_trips, {"linger_ms": 0}),
+}
 
 
-@pytest.mark.parametrize(("write", "options"), CASES)
+@pytest.mark.parametrize(("write", "options"), CASES.values(), ids=CASES)
 async def test_producing_bounds_the_work_of_an_iteration(
     cluster: BlockingCluster, meter: Meter, write: Write, options: dict[str, Any]
 ) -> None:
@@ -189,7 +161,7 @@ def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return read_clock
 
-    monkeypatch.setattr(writer, "time_function", ticking)
+    monkeypatch.setattr(runtime, "time_function", ticking)
 
 
 @pytest.mark.virtual_clock

@@ -22,7 +22,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from kafka_async import kernel
-from kafka_async.producer import sender, writer
+from kafka_async.producer import runtime, sender
 from kafka_async.producer.writer import RecordWriter
 from kafka_async.records import batch, compression
 
@@ -178,7 +178,7 @@ class Instruments:
             return time() + spent()
 
         self._patch.setattr(loop, "time", measured_time)
-        for module in (writer, sender):
+        for module in (runtime, sender):
             self._patch.setattr(module, "time_function", _loop_time)
 
     def _count_bytes(self) -> None:

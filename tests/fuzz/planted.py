@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from types import FunctionType
 
@@ -29,7 +30,9 @@ def seeds() -> Iterator[tuple[str, bytes]]:
 
 
 def functions() -> list[FunctionType]:
+    if "PLANTED_FAILURE" in os.environ:
+        raise RuntimeError("the fuzzer does not start")
     return [run]
 
 
-TARGET = Target("planted", run, subject, len, seeds, functions, overhead=100_000)
+TARGET = Target(run, subject, len, seeds, functions, overhead=100_000)

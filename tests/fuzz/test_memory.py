@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from benchmarks.wire_messages import metadata
+from benchmarks.wire.messages import metadata
 from fuzz.codecs import DECODERS
 from fuzz.measure import memory_peak
 from fuzz.oracle import MEMORY_LIMIT, MESSAGE_FACTOR, allowed_memory
@@ -46,21 +46,26 @@ UNKNOWN = tuple((tag, b"") for tag in range(100, 130))
 """Tagged fields of three bytes that no schema knows."""
 
 
-def smallest(kind: type[Struct], version: int) -> Any:
-    """Return the structure with the shortest encoding."""
+def filled(kind: type[Struct], version: int, text: str = "") -> Any:
+    """Return a structure with the text in each string and one element in each array.
+
+    Without a text it has the shortest encoding: arrays are empty, and fields null where they can.
+    """
     made = kind()
     for field in fields(kind, version):
-        nullable = field.nullable.contains(version)
-        setattr(made, field.name, None if nullable else smallest_value(field.type, version))
+        null = not text and field.nullable.contains(version)
+        setattr(made, field.name, None if null else filled_value(field.type, version, text))
     return made
 
 
-def smallest_value(kind: FieldType, version: int) -> object:
+def filled_value(kind: FieldType, version: int, text: str = "") -> object:
     if isinstance(kind, Fixed):
         return kind.zero
     if isinstance(kind, Sized):
-        return "" if kind is STRING else b""
-    return [] if isinstance(kind, Array) else smallest(kind, version)
+        return text if kind is STRING else text.encode()
+    if isinstance(kind, Array):
+        return [filled_value(kind.element, version, text)] if text else []
+    return filled(kind, version, text)
 
 
 def fields(kind: type[Struct], version: int) -> Iterator[Field]:
@@ -71,7 +76,7 @@ def greedy(kind: type[Struct], version: int, many: int) -> Iterator[tuple[str, A
     """Yield the structure with many elements in one of its arrays or nested arrays, by path."""
     for field in fields(kind, version):
         for path, value in greedy_values(field.type, version, many):
-            made = smallest(kind, version)
+            made = filled(kind, version)
             setattr(made, field.name, value)
             yield f"{field.name}{path}", made
 
@@ -83,7 +88,7 @@ def greedy_values(kind: FieldType, version: int, many: int) -> Iterator[tuple[st
         yield from ((f".{path}", value) for path, value in greedy(kind, version, many))
         return
     element = kind.element
-    yield f"[{many}]", [smallest_value(element, version)] * many
+    yield f"[{many}]", [filled_value(element, version)] * many
     if not isinstance(element, Fixed | Sized):
         for path, value in greedy(element, version, many):
             yield f"[1].{path}", [value]
@@ -214,31 +219,13 @@ def test_too_large_message_is_rejected_before_it_allocates() -> None:
 # -- valid messages -------------------------------------------------------------------------------
 
 
-def honest(kind: type[Struct], version: int, text: str) -> Any:
-    """Return a structure with the text in each string and one element in each array."""
-    made = kind()
-    for field in fields(kind, version):
-        setattr(made, field.name, honest_value(field.type, version, text))
-    return made
-
-
-def honest_value(kind: FieldType, version: int, text: str) -> object:
-    if isinstance(kind, Fixed):
-        return kind.zero
-    if isinstance(kind, Sized):
-        return text if kind is STRING else text.encode()
-    if isinstance(kind, Array):
-        return [honest_value(kind.element, version, text)]
-    return honest(kind, version, text)
-
-
 @pytest.mark.parametrize("text", ["name", "n"])
 @pytest.mark.parametrize(("message", "version"), NEWEST, ids=label)
 def test_accepts_messages_with_short_names(message: type[Message], version: int, text: str) -> None:
-    sent = honest(message, version, text)
+    sent = filled(message, version, text)
     for field in fields(message, version):
         if isinstance(field.type, Array):
-            elements = [honest_value(field.type.element, version, text)] * 5000
+            elements = [filled_value(field.type.element, version, text)] * 5000
             setattr(sent, field.name, elements)
     assert message.decode(sent.encode(version), version)
 
@@ -258,5 +245,5 @@ def test_a_million_small_numbers_are_shared() -> None:
 
 
 def test_accepts_a_large_valid_message() -> None:
-    sent = metadata(3000, 13)
+    sent = metadata(3000)
     assert MetadataResponse.decode(sent.encode(13), 13) == sent

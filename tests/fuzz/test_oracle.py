@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fuzz import batches, captured, compression, frames, responses
+from fuzz import batches, captured, compression, frames, responses, sections, writing
 from fuzz.codecs import selector
+from fuzz.kernel_pair import PAIR
 from fuzz.measure import replay
-from fuzz.oracle import (
-    MEMORY_LIMIT,
-    Finding,
-    allowed_cpu,
-    allowed_memory,
-    check_error_message,
-    same,
-)
+from fuzz.oracle import MEMORY_LIMIT, Finding, allowed_cpu, allowed_memory, check_error_message
 from fuzz.target import load
 from kafka_async.errors import CorruptRecordError, DecodeError
-from kafka_async.kernel import _pykernel
-from kafka_async.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasRequestEntryData,
-    OpData,
-)
+from kafka_async.kernel._pykernel import OpenBatch
 from kafka_async.protocol.messages.metadata import MetadataResponse
 from kafka_async.records.compression import Codec, compress
 
-BATCH = b"\x0f" + captured.batches()["v2-none"]
+BATCH = bytes([batches.WRITE | batches.COLUMNS, 0]) + captured.batches()["v2-none"]
+SECTION = next(iter(sections.seeds()))[1]
+WRITTEN = writing.HEAD.pack(1000, Codec.none) + b"\x02\x01\x03key\x05value\x01\x01h\x02hv"
 METADATA = MetadataResponse(throttle_time_ms=5, cluster_id="c")
 
 
@@ -61,10 +53,18 @@ def test_disagreeing_codecs_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> No
         responses.check(MetadataResponse, 12, METADATA.encode(12))
 
 
-def kernel_with(function: str, replacement: Any) -> SimpleNamespace:
-    """Return the compiled kernel with one function or class replaced."""
-    kernel = {name: getattr(batches.COMPILED, name) for name in dir(batches.COMPILED)}
-    return SimpleNamespace(**kernel | {function: replacement})
+# -- kernels --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def change(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that replaces functions or classes of the compiled kernel."""
+
+    def change(**changed: Any) -> None:
+        kernel = {name: getattr(PAIR.compiled, name) for name in dir(PAIR.compiled)}
+        monkeypatch.setattr(PAIR, "compiled", SimpleNamespace(**kernel | changed))
+
+    return change
 
 
 def nothing(*arguments: object) -> list[object]:
@@ -73,30 +73,105 @@ def nothing(*arguments: object) -> list[object]:
 
 @pytest.mark.parametrize(
     ("function", "sentence"),
-    [("parse_records", "read different records"), ("parse_columns", "columns differ")],
+    [("parse_records", "records of both kernels"), ("parse_columns", "columns of both kernels")],
 )
 def test_disagreeing_kernels_are_a_finding(
-    monkeypatch: pytest.MonkeyPatch, function: str, sentence: str
+    change: Callable[..., None], function: str, sentence: str
 ) -> None:
     batches.run(BATCH)
-    monkeypatch.setattr(batches, "COMPILED", kernel_with(function, nothing))
+    change(**{function: nothing})
     with pytest.raises(Finding, match=sentence):
         batches.run(BATCH)
 
 
-def test_kernels_writing_different_bytes_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    class BatchWithExtraByte(_pykernel.OpenBatch):
+def test_kernels_writing_different_bytes_are_a_finding(change: Callable[..., None]) -> None:
+    class BatchWithExtraByte(OpenBatch):
         def close(self) -> bytes:
             return super().close() + b"\0"
 
-    monkeypatch.setattr(batches, "COMPILED", kernel_with("OpenBatch", BatchWithExtraByte))
-    with pytest.raises(Finding, match="write different bytes"):
+    change(OpenBatch=BatchWithExtraByte)
+    with pytest.raises(Finding, match="written bytes of both kernels"):
         batches.run(BATCH)
+
+
+def drop_last(function: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    return lambda *arguments: function(*arguments)[:-1]
+
+
+def without_offsets(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments: function(*arguments)._replace(offsets=b"")
+
+
+def raising(error: Exception) -> Callable[..., Callable[..., Any]]:
+    def fail(*_: object) -> Any:
+        raise error
+
+    def change(_: object) -> Callable[..., Any]:
+        return fail
+
+    return change
+
+
+OTHER = raising(CorruptRecordError("another message", topic="topic", partition=7, offset=0))
+LONG = raising(CorruptRecordError("x" * 1000))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"parse_records": drop_last}, Finding),
+        ({"parse_records": OTHER, "parse_columns": OTHER}, Finding),
+        ({"parse_records": OTHER}, Finding),
+        ({"parse_records": LONG, "parse_columns": LONG}, Finding),
+        ({"parse_columns": raising(MemoryError())}, MemoryError),
+        ({"parse_columns": without_offsets}, Finding),
+    ],
+    ids=["record less", "other error", "one other error", "long error", "undocumented", "column"],
+)
+def test_wrong_reader_is_a_finding(
+    change: Callable[..., None],
+    changes: dict[str, Callable[[Callable[..., Any]], Any]],
+    error: type[BaseException],
+) -> None:
+    sections.run(SECTION)
+    change(**{name: edit(getattr(PAIR.compiled, name)) for name, edit in changes.items()})
+    with pytest.raises(error):
+        sections.run(SECTION)
+
+
+class BatchWithoutHeaders(OpenBatch):
+    """Drops the headers."""
+
+    def append(
+        self, timestamp_ms: Any, key: Any = None, value: Any = None, headers: Any = ()
+    ) -> Any:
+        return super().append(timestamp_ms, key, value)
+
+
+def too_small_bound(*_: object) -> int:
+    return 70
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"OpenBatch": BatchWithoutHeaders}, "written"),
+        ({"record_size_bound": too_small_bound}, "bound"),
+    ],
+    ids=["no headers", "small bound"],
+)
+def test_wrong_writer_is_a_finding(
+    change: Callable[..., None], changes: dict[str, Any], what: str
+) -> None:
+    writing.run(WRITTEN)
+    change(**changes)
+    with pytest.raises(Finding, match=what):
+        writing.run(WRITTEN)
 
 
 def test_error_without_offset_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def records(*arguments: object) -> None:
-        raise CorruptRecordError("somewhere", topic="t", partition=3)
+        raise CorruptRecordError("somewhere", topic="topic", partition=7)
 
     monkeypatch.setattr(batches.BatchView, "records", records)
     with pytest.raises(Finding, match="names no offset"):
@@ -106,11 +181,20 @@ def test_error_without_offset_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> N
 def test_mutations_get_past_the_checksums() -> None:
     damaged = bytearray(captured.batches()["v2-none"])
     damaged[-1] ^= 1
-    (view,) = batches.iter_batches(batches.repaired(bytes(damaged), 1))
-    view.check_crc()
     (view,) = batches.iter_batches(batches.repaired(bytes(damaged), 0))
+    view.check_crc()
+    (view,) = batches.iter_batches(batches.repaired(bytes(damaged), batches.KEEP_CRC))
     with pytest.raises(CorruptRecordError, match="CRC"):
         view.check_crc()
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_harness_compresses_records_with_the_codec_of_the_batch(codec: str) -> None:
+    data = dict(batches.seeds())[f"pack-{codec}"]
+    (view,) = batches.iter_batches(batches.repaired(data[batches.START :], data[0]))
+    assert len(view.records()) == 5
+    assert view.header.codec.name == codec
+    assert view.decompressed_bytes
 
 
 def test_decompressing_beyond_the_limit_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,25 +227,12 @@ def test_error_containing_its_input_is_a_finding() -> None:
             check_error_message(DecodeError(f"no such thing: {text}"), data)
 
 
-def test_nan_equals_nan() -> None:
-    """A quota is a float, which may be NaN."""
-    nan = float("nan")
-    assert same(entry("finance", nan), entry("finance", nan))
-    assert not same(entry("finance", nan), entry("finance", 1.0))
-    assert not same(entry("finance", nan), entry("other", nan))
-
-
-def entry(name: str, value: float) -> AlterClientQuotasRequest:
-    op = OpData(key=name, value=value)
-    return AlterClientQuotasRequest(entries=[AlterClientQuotasRequestEntryData(ops=[op])])
-
-
 def test_size_of_compressed_input_is_its_decompressed_size() -> None:
     bomb = compress(Codec.gzip, bytes(100_000))
     assert compression.size(bytes([Codec.gzip]) + bomb) == 100_000
     assert compression.size(b"\x01" + bytes(50)) == 1024  # corrupt, within the first step
     plain = captured.batches()["v2-none"]
-    assert batches.size(b"\0" + plain) == len(plain)
+    assert batches.size(b"\0\0" + plain) == len(plain)
 
 
 # -- time and memory ------------------------------------------------------------------------------

@@ -5,27 +5,28 @@ from __future__ import annotations
 import importlib.util
 import re
 import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from fuzz import runner
 from fuzz.target import NAMES
-from kafka_async.testing.environment import in_ci
+from tests.programs import ROOT, output_of
+
+if TYPE_CHECKING:
+    from tests.conftest import CannotRun
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 SECONDS = 60
 
 
 @pytest.fixture(autouse=True)
-def require_atheris() -> None:
+def require_atheris(cannot_run: CannotRun) -> None:
     """Skip without atheris, or fail with CI=true."""
     if importlib.util.find_spec("atheris") is None:
-        report = pytest.fail if in_ci() else pytest.skip
-        report("no atheris: pip install -r tools/requirements-dev.txt")
+        cannot_run("atheris", "pip install -r tools/requirements-dev.txt")
 
 
 def test_finds_and_replays_a_planted_bug(tmp_path: Path) -> None:
@@ -35,36 +36,27 @@ def test_finds_and_replays_a_planted_bug(tmp_path: Path) -> None:
     assert Path(finding.file).read_bytes()[:3] == b"Kaf"
     assert 0 < made.executions < 500_000
     again = subprocess.run(
-        finding.replay(made.target).split(), cwd=ROOT, capture_output=True, text=True, check=False
+        [*made.replay_command.split(), finding.file],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert again.returncode == 1
     assert "the planted promise is broken" in again.stdout
 
 
-def test_fuzzer_that_does_not_start_raises(tmp_path: Path) -> None:
-    with pytest.raises(runner.FuzzerFailed, match="No module named"):
-        runner.fuzz("tests.fuzz.absent", seconds=1, runs=0, seed=1, folder=tmp_path)
-
-
-def test_runs_add_up(tmp_path: Path) -> None:
-    for number in (1, 2):
-        made = runner.fuzz("compression", seconds=0, runs=1_000, seed=number, folder=tmp_path)
-        entry = runner.save_run(made, tmp_path)
-    assert made.findings == []
-    assert entry["executions"] >= 2_000
-    assert [run["seed"] for run in entry["runs"]] == [1, 2]
-    assert runner.load_state(tmp_path)["compression"] == entry
+def test_fuzzer_that_does_not_start_raises(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PLANTED_FAILURE", "1")
+    with pytest.raises(runner.FuzzerFailed, match="does not start"):
+        runner.fuzz("tests.fuzz.planted", seconds=1, runs=0, seed=1, folder=tmp_path)
 
 
 @pytest.mark.timeout(5 * SECONDS)
 def test_short_run_finds_nothing(seeded: int) -> None:
-    command = [sys.executable, "-m", "fuzz", "short", "--seconds", str(SECONDS)]
-    done = subprocess.run(
-        [*command, "--seed", str(seeded)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    print(done.stdout, done.stderr)  # noqa: T201 shown if the test fails
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()[-len(NAMES) :]
+    output = output_of("-m", "fuzz", "short", "--seconds", str(SECONDS), "--seed", str(seeded))
+    print(output)  # noqa: T201 shown if the test fails
+    lines = output.splitlines()[-len(NAMES) :]
     assert [line.split()[0] for line in lines] == list(NAMES)
     for line in lines:
         found = re.search(r"([\d,]+) executions .* coverage ([\d,]+) edges .* findings 0$", line)

@@ -1,26 +1,32 @@
-"""Tables of a group member: every state and event, every error of every request."""
+"""Tables of a group member: states, posted events, and the errors of every request."""
 
 from __future__ import annotations
-
-import itertools
 
 import pytest
 
 from kafka_async import errors
+from kafka_async.consumer.commit_errors import COMMIT_ERRORS, CommitErrorAction, commit_error_action
 from kafka_async.errors import IllegalStateError, KafkaConnectionError, KafkaError, for_code
 from kafka_async.group.member_states import (
-    COMMIT_ERRORS,
+    FAIL,
+    FIND_COORDINATOR,
+    GENERATION_LOST,
     HEARTBEAT_ERRORS,
     HEARTBEAT_STATES,
     JOIN_ERRORS,
+    MEMBER_ID_LOST,
+    POSTED_EVENTS,
+    REJECT,
+    REJOIN,
+    RETRY,
     SYNC_ERRORS,
     TRANSITIONS,
-    CommitErrorAction,
     Invalidation,
+    MembershipErrorAction,
     MembershipErrorTable,
     MembershipEvent,
     MemberState,
-    commit_error_action,
+    PendingEvents,
     membership_error_action,
     next_state,
 )
@@ -28,17 +34,9 @@ from kafka_async.group.member_states import (
 CODES = [code for code in range(-1, 137) if code and for_code(code).code == code]
 
 
-@pytest.mark.parametrize(
-    ("state", "event"),
-    list(itertools.product(MemberState, MembershipEvent)),
-    ids=lambda each: each.name,
-)
-def test_transitions_follow_table(state: MemberState, event: MembershipEvent) -> None:
-    if (state, event) in TRANSITIONS:
-        assert next_state(state, event) is TRANSITIONS[state, event]
-    else:
-        with pytest.raises(IllegalStateError, match=state.value):
-            next_state(state, event)
+def test_unlisted_transition_is_a_bug() -> None:
+    with pytest.raises(IllegalStateError, match="'unjoined' has no transition for 'synced'"):
+        next_state(MemberState.UNJOINED, MembershipEvent.SYNCED)
 
 
 def test_every_state_is_reachable_and_has_exit() -> None:
@@ -49,45 +47,76 @@ def test_every_state_is_reachable_and_has_exit() -> None:
     assert {state for state, _ in TRANSITIONS} == set(MemberState) - {MemberState.CLOSED}
 
 
+def test_only_closing_ends_the_fatal_state() -> None:
+    exits = {event: after for (state, event), after in TRANSITIONS.items() if state.name == "FATAL"}
+    assert exits == {MembershipEvent.CLOSE_REQUESTED: MemberState.CLOSED}
+
+
+# -- events of other tasks ------------------------------------------------------------------------
+
+
+def pending(*events: MembershipEvent) -> PendingEvents:
+    posted = PendingEvents()
+    for event in events:
+        posted.post(event)
+    return posted
+
+
+@pytest.mark.parametrize("state", POSTED_EVENTS, ids=lambda each: each.name)
+def test_posted_events_have_transitions(state: MemberState) -> None:
+    assert all((state, event) in TRANSITIONS for event in POSTED_EVENTS[state])
+
+
+@pytest.mark.parametrize("state", MemberState, ids=lambda each: each.name)
+def test_member_that_may_wait_can_be_told_to_leave(state: MemberState) -> None:
+    ends = {MembershipEvent.LEAVE_REQUESTED, MembershipEvent.CLOSE_REQUESTED}
+    runs_to_its_end = {MemberState.ASSIGNING, MemberState.LEAVING, MemberState.CLOSED}
+    assert ends.isdisjoint(POSTED_EVENTS.get(state, ())) is (state in runs_to_its_end)
+
+
+def test_takes_most_important_event_first_and_each_once() -> None:
+    posted = pending(
+        MembershipEvent.REBALANCE_NEEDED,
+        MembershipEvent.LEAVE_REQUESTED,
+        MembershipEvent.MEMBERSHIP_LOST,
+    )
+    assert [posted.take(MemberState.STABLE) for _ in range(4)] == [
+        MembershipEvent.MEMBERSHIP_LOST,
+        MembershipEvent.LEAVE_REQUESTED,
+        MembershipEvent.REBALANCE_NEEDED,
+        None,
+    ]
+
+
+def test_event_stays_pending_until_a_state_that_it_ends() -> None:
+    posted = pending(MembershipEvent.REBALANCE_NEEDED)
+    assert posted.take(MemberState.SYNCING) is None
+    assert posted.take(MemberState.STABLE) is MembershipEvent.REBALANCE_NEEDED
+
+
 @pytest.mark.parametrize(
-    "state",
+    ("events", "state", "taken"),
     [
-        s
-        for s in MemberState
-        if s not in (MemberState.UNJOINED, MemberState.LEAVING, MemberState.CLOSED)
+        ("JOIN_REQUESTED LEAVE_REQUESTED", MemberState.UNJOINED, None),
+        ("LEAVE_REQUESTED JOIN_REQUESTED", MemberState.STABLE, None),
+        ("LEAVE_REQUESTED JOIN_REQUESTED", MemberState.UNJOINED, "JOIN_REQUESTED"),
+        ("CLOSE_REQUESTED JOIN_REQUESTED", MemberState.UNJOINED, "CLOSE_REQUESTED"),
+        ("REJECTED MEMBERSHIP_LOST", MemberState.STABLE, "REJECTED"),
     ],
 )
-def test_member_can_leave_from_every_state(state: MemberState) -> None:
-    assert next_state(state, MembershipEvent.LEAVE_REQUESTED) is MemberState.LEAVING
+def test_later_event_replaces_or_yields(events: str, state: MemberState, taken: str | None) -> None:
+    posted = pending(*(MembershipEvent[name] for name in events.split()))
+    found = posted.take(state)
+    assert (found and found.name) == taken
 
 
-def test_full_life_cycle() -> None:
-    state = MemberState.UNJOINED
-    for event in (
-        *(
-            MembershipEvent.JOIN_REQUESTED,
-            MembershipEvent.PREPARED,
-            MembershipEvent.JOINED,
-            MembershipEvent.SYNCED,
-            MembershipEvent.ASSIGNED,
-        ),
-        *(
-            MembershipEvent.REBALANCE_NEEDED,
-            MembershipEvent.PREPARED,
-            MembershipEvent.MEMBERSHIP_LOST,
-            MembershipEvent.PARTITIONS_DROPPED,
-        ),
-        *(
-            MembershipEvent.PREPARED,
-            MembershipEvent.JOINED,
-            MembershipEvent.REBALANCE_NEEDED,
-            MembershipEvent.LEAVE_REQUESTED,
-            MembershipEvent.LEFT,
-            MembershipEvent.CLOSE_REQUESTED,
-        ),
-    ):
-        state = next_state(state, event)
-    assert state is MemberState.CLOSED
+def test_only_requests_outlive_the_membership() -> None:
+    posted = pending(*MembershipEvent)
+    posted.end_membership()
+    assert [event.name for event in MembershipEvent if event in posted] == [
+        "LEAVE_REQUESTED",
+        "CLOSE_REQUESTED",
+    ]
 
 
 def test_no_heartbeats_while_join_or_sync_is_in_flight() -> None:
@@ -98,114 +127,61 @@ def test_no_heartbeats_while_join_or_sync_is_in_flight() -> None:
 @pytest.mark.parametrize(
     "table", [JOIN_ERRORS, SYNC_ERRORS, HEARTBEAT_ERRORS], ids=["join", "sync", "heartbeat"]
 )
-@pytest.mark.parametrize("code", CODES, ids=lambda code: for_code(code).__name__)
-def test_every_error_code_has_an_action(table: MembershipErrorTable, code: int) -> None:
-    row = membership_error_action(table, errors.error_for(code))
-    assert row.event in (
-        None,
-        MembershipEvent.REBALANCE_NEEDED,
-        MembershipEvent.MEMBERSHIP_LOST,
-        MembershipEvent.FAILED,
-    )
-    assert (row.invalidates is not Invalidation.NONE) == (
-        row.event is MembershipEvent.MEMBERSHIP_LOST
-    )
-
-
-@pytest.mark.parametrize("code", CODES, ids=lambda code: for_code(code).__name__)
-def test_every_error_code_has_a_commit_action(code: int) -> None:
-    assert isinstance(commit_error_action(errors.error_for(code)), CommitErrorAction)
+def test_error_that_ends_the_membership_says_what_is_invalid(table: MembershipErrorTable) -> None:
+    for code in CODES:
+        row = membership_error_action(table, errors.error_for(code))
+        lost = row.event is MembershipEvent.MEMBERSHIP_LOST
+        assert (row.invalidates is not Invalidation.NONE) == lost, for_code(code)
 
 
 @pytest.mark.parametrize(
-    ("table", "error", "event", "find_coordinator", "invalidates"),
+    ("state", "event"),
+    sorted(
+        {
+            (state, row.event)
+            for state, table in [
+                (MemberState.JOINING, JOIN_ERRORS),
+                (MemberState.SYNCING, SYNC_ERRORS),
+                (MemberState.STABLE, HEARTBEAT_ERRORS),
+            ]
+            for row in table.values()
+            if row.event is not None
+        },
+        key=str,
+    ),
+    ids=lambda each: each.name,
+)
+def test_event_of_an_error_has_a_transition(state: MemberState, event: MembershipEvent) -> None:
+    assert (state, event) in TRANSITIONS
+
+
+@pytest.mark.parametrize(
+    ("table", "error", "action"),
     [
-        (JOIN_ERRORS, errors.MemberIdRequiredError(), None, False, Invalidation.NONE),
-        (JOIN_ERRORS, errors.NotCoordinatorError(), None, True, Invalidation.NONE),
-        (JOIN_ERRORS, errors.CoordinatorLoadInProgressError(), None, False, Invalidation.NONE),
-        (JOIN_ERRORS, KafkaConnectionError("lost"), None, True, Invalidation.NONE),
-        (
-            JOIN_ERRORS,
-            errors.UnknownMemberIdError(),
-            MembershipEvent.MEMBERSHIP_LOST,
-            False,
-            Invalidation.MEMBER_ID,
-        ),
-        (
-            JOIN_ERRORS,
-            errors.FencedInstanceIdError(),
-            MembershipEvent.FAILED,
-            False,
-            Invalidation.NONE,
-        ),
-        (
-            JOIN_ERRORS,
-            errors.GroupMaxSizeReachedError(),
-            MembershipEvent.FAILED,
-            False,
-            Invalidation.NONE,
-        ),
-        (
-            JOIN_ERRORS,
-            errors.InconsistentGroupProtocolError(),
-            MembershipEvent.FAILED,
-            False,
-            Invalidation.NONE,
-        ),
-        (
-            SYNC_ERRORS,
-            errors.RebalanceInProgressError(),
-            MembershipEvent.REBALANCE_NEEDED,
-            False,
-            Invalidation.NONE,
-        ),
-        (
-            SYNC_ERRORS,
-            errors.NotCoordinatorError(),
-            MembershipEvent.REBALANCE_NEEDED,
-            True,
-            Invalidation.NONE,
-        ),
-        (
-            SYNC_ERRORS,
-            errors.IllegalGenerationError(),
-            MembershipEvent.MEMBERSHIP_LOST,
-            False,
-            Invalidation.GENERATION,
-        ),
-        (
-            HEARTBEAT_ERRORS,
-            errors.RebalanceInProgressError(),
-            MembershipEvent.REBALANCE_NEEDED,
-            False,
-            Invalidation.NONE,
-        ),
-        (
-            HEARTBEAT_ERRORS,
-            errors.IllegalGenerationError(),
-            MembershipEvent.MEMBERSHIP_LOST,
-            False,
-            Invalidation.GENERATION,
-        ),
-        (
-            HEARTBEAT_ERRORS,
-            errors.UnknownMemberIdError(),
-            MembershipEvent.MEMBERSHIP_LOST,
-            False,
-            Invalidation.MEMBER_ID,
-        ),
-        (HEARTBEAT_ERRORS, errors.NotCoordinatorError(), None, True, Invalidation.NONE),
-        (HEARTBEAT_ERRORS, errors.KafkaTimeoutError("late"), None, False, Invalidation.NONE),
+        (JOIN_ERRORS, errors.MemberIdRequiredError(), RETRY),
+        (JOIN_ERRORS, errors.NotCoordinatorError(), FIND_COORDINATOR),
+        (JOIN_ERRORS, errors.CoordinatorLoadInProgressError(), RETRY),
+        (JOIN_ERRORS, KafkaConnectionError("lost"), FIND_COORDINATOR),
+        (JOIN_ERRORS, errors.UnknownMemberIdError(), MEMBER_ID_LOST),
+        (JOIN_ERRORS, errors.FencedInstanceIdError(), REJECT),
+        (JOIN_ERRORS, errors.InvalidSessionTimeoutError(), REJECT),
+        (JOIN_ERRORS, errors.GroupMaxSizeReachedError(), FAIL),
+        (JOIN_ERRORS, errors.GroupAuthorizationError(), FAIL),
+        (JOIN_ERRORS, errors.InconsistentGroupProtocolError(), FAIL),
+        (SYNC_ERRORS, errors.RebalanceInProgressError(), REJOIN),
+        (SYNC_ERRORS, errors.NotCoordinatorError(), REJOIN._replace(find_coordinator=True)),
+        (SYNC_ERRORS, errors.IllegalGenerationError(), GENERATION_LOST),
+        (HEARTBEAT_ERRORS, errors.RebalanceInProgressError(), REJOIN),
+        (HEARTBEAT_ERRORS, errors.IllegalGenerationError(), GENERATION_LOST),
+        (HEARTBEAT_ERRORS, errors.UnknownMemberIdError(), MEMBER_ID_LOST),
+        (HEARTBEAT_ERRORS, errors.NotCoordinatorError(), FIND_COORDINATOR),
+        (HEARTBEAT_ERRORS, errors.KafkaTimeoutError("late"), RETRY),
     ],
 )
 def test_membership_error_actions(
-    table: MembershipErrorTable,
-    error: KafkaError,
-    event: MembershipEvent | None,
-    find_coordinator: bool,
-    invalidates: Invalidation,
+    table: MembershipErrorTable, error: KafkaError, action: MembershipErrorAction
 ) -> None:
-    assert membership_error_action(table, error) == (event, find_coordinator, invalidates)
+    assert membership_error_action(table, error) == action
 
 
 @pytest.mark.parametrize(

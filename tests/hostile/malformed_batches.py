@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import random
 import struct
 
 import crc32c
 
 from kafka_async.records.batch import assign_offsets, encode_batch
 from kafka_async.records.compression import Codec, compress
+from tests.kernel.malformed_records import SECRET
 from tests.kernel.wire import record
-
-SECRET = random.Random(64).randbytes(600)
-"""Contents of the records, which can be recognised in an error."""
 
 LENGTH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA, TIME, COUNT = 8, 16, 17, 21, 23, 27, 57
 
@@ -46,4 +43,11 @@ def with_field(made: bytes, at: int, code: str, value: int) -> bytes:
     out = bytearray(made)
     struct.pack_into(code, out, at, value)
     struct.pack_into(">I", out, CRC, crc32c.crc32c(bytes(out[ATTRIBUTES:])))
+    return bytes(out)
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    """Return the bytes with one bit changed."""
+    out = bytearray(data)
+    out[at] ^= 0x40
     return bytes(out)

@@ -26,6 +26,7 @@ from kafka_async.protocol.messages.list_offsets import (
 from kafka_async.records.compression import Codec, compress
 from kafka_async.types import TopicPartition
 from tests.cluster.scripted import Peer, World
+from tests.hostile.malformed_batches import batch
 
 if TYPE_CHECKING:
     from kafka_async.kernel import Record
@@ -98,6 +99,37 @@ class ScriptedFetch:
 def send_if_open(peer: Peer, header: RequestHeader, response: FetchResponse) -> None:
     if peer.open:
         peer.respond(header, response)
+
+
+async def check_consumer_continues(
+    read: list[int], malformed: bytes, next_batch: tuple[int, bytes], **options: Any
+) -> list[CorruptRecordError]:
+    """Check that a consumer returns `read`, then raises at malformed data each time it polls.
+
+    Another partition continues, and so does this one after a seek to the next batch. Return the
+    errors.
+    """
+    script = ScriptedFetch()
+    offset, data = next_batch
+    script.data[BAD] = {0: malformed, offset: data}
+    script.data[GOOD] = {0: batch(base=0), 5: batch()}
+    script.aborted = options.pop("aborted", [])
+    async with script.consumer(**options) as consumer:
+        reader = Reader(consumer)
+        await reader.until_errors(2)
+        errors = list(reader.errors)
+        for error in errors:
+            assert (error.topic, error.partition) == BAD
+            assert error.offset is not None
+            assert error.offset > max(read, default=-1)
+        assert reader.offsets[BAD] == read
+        await reader.until(GOOD, list(range(10)))
+        script.data[GOOD][10] = batch(base=10)
+        await reader.until(GOOD, list(range(15)))
+        consumer.seek(BAD, offset)
+        script.aborted = []
+        await reader.until(BAD, [*read, *range(offset, offset + 5)])
+    return errors
 
 
 class Reader:

@@ -32,10 +32,11 @@ from kafka_async.records.compression import (
     decompress,
     decompress_frames,
 )
-from tests.hostile.malformed_batches import SECRET, batch, records
+from tests.hostile.malformed_batches import SECRET, batch, flipped, records
 from tests.hostile.measure import MIB, allocates_at_most, grows_at_most
-from tests.hostile.scripted_fetch import BAD, GOOD, Reader, ScriptedFetch
+from tests.hostile.scripted_fetch import BAD, GOOD, ScriptedFetch, check_consumer_continues
 from tests.kernel.wire import record
+from tests.records.test_legacy import entry, wrapped
 
 if TYPE_CHECKING:
     from kafka_async.types import Headers
@@ -324,160 +325,96 @@ def blocks(*lengths_and_data: tuple[int, bytes]) -> bytes:
     return XERIAL + b"".join(struct.pack(">i", n) + data for n, data in lengths_and_data)
 
 
-def flipped(data: bytes, at: int) -> bytes:
-    out = bytearray(data)
-    out[at] ^= 0x40
-    return bytes(out)
-
-
-GOOD_BLOCK = raw_snappy(DATA)
+GZIP, SNAPPY, LZ4, ZSTD = (compress(codec, DATA) for codec in COMPRESSED_CODECS)
+BLOCK_OF_DATA = raw_snappy(DATA)
+BAD_BLOCK = b"\x80\x01" + BLOCK_OF_DATA[2:]
 HUGE = b"\xff\xff\xff\xff\x0f"  # 2^32-1 in snappy's preamble
-
-NO_MARK = "ends before its end mark"
-NO_STREAM = {
-    Codec.gzip: "is no gzip stream .*header",
-    Codec.snappy: "is no snappy block .*corrupt",
-    Codec.lz4: "is no lz4 frame .*frameType",
-    Codec.zstd: "is no zstd frame .*frame parameters",
-}
+ZSTD_HEADER = b"\x28\xb5\x2f\xfd\0\x58"
 GARBAGE = SECRET[6:]  # without the flag of a dictionary
 
-CASES: dict[str, tuple[Codec, bytes, str]] = {
-    **{
-        f"{c.name} cut off": (c, compress(c, DATA)[:-10], expected_message)
-        for c, expected_message in (
-            (Codec.gzip, NO_MARK),
-            (Codec.snappy, "block of an impossible length"),
-            (Codec.lz4, NO_MARK),
-            (Codec.zstd, "ends inside a block"),
-        )
+NO_MARK = "ends before its end mark"
+NO_GZIP = "is no gzip stream .*header"
+NO_LZ4 = "is no lz4 frame .*frameType"
+NO_ZSTD = "is no zstd frame .*frame parameters"
+WRONG_LENGTH = "block of an impossible length"
+WRONG_BLOCK = "is no snappy block .*literal"
+WRONG_KIND = "impossible kind or size"
+TOO_LARGE = "declares .*more than it (may|can) hold"
+TOO_MUCH_MEMORY = "Frame requires too much memory"
+
+MALFORMED: dict[Codec, dict[str, tuple[bytes, str]]] = {
+    Codec.gzip: {
+        "cut off": (GZIP[:-10], NO_MARK),
+        "of nothing": (b"", NO_MARK),
+        "with trailing garbage": (GZIP + GARBAGE[:99], NO_GZIP),
+        "of random bytes": (GARBAGE, NO_GZIP),
+        "without its end mark": (GZIP[:-8], NO_MARK),
+        "with a wrong length": (flipped(GZIP, -1), "is no gzip stream .*length check"),
+        "with a wrong CRC": (flipped(GZIP, -8), "is no gzip stream .*data check"),
     },
-    "gzip of nothing": (Codec.gzip, b"", NO_MARK),
-    "snappy of nothing": (Codec.snappy, b"", "is no snappy block .*empty"),
-    "lz4 of nothing": (Codec.lz4, b"", NO_MARK),
-    "zstd of nothing": (Codec.zstd, b"", "is no zstd frame .*not enough data"),
-    **{
-        f"{c.name} with trailing garbage": (
-            c,
-            compress(c, DATA) + GARBAGE[:99],
-            "block of an impossible length" if c is Codec.snappy else NO_STREAM[c],
-        )
-        for c in COMPRESSED_CODECS
+    Codec.snappy: {
+        "cut off": (SNAPPY[:-10], WRONG_LENGTH),
+        "of nothing": (b"", "is no snappy block .*empty"),
+        "with trailing garbage": (SNAPPY + GARBAGE[:99], WRONG_LENGTH),
+        "of random bytes": (GARBAGE, "is no snappy block .*corrupt"),
+        "with a negative block": (blocks((-1, BLOCK_OF_DATA)), WRONG_LENGTH),
+        "with a block of 0 bytes": (blocks((0, b"")), WRONG_LENGTH),
+        "with a block of 2^31-1 bytes": (blocks((2**31 - 1, BLOCK_OF_DATA)), WRONG_LENGTH),
+        "with a block beyond the end": (
+            blocks((len(BLOCK_OF_DATA) + 1, BLOCK_OF_DATA)),
+            WRONG_LENGTH,
+        ),
+        "with a block cut off in its length": (blocks() + b"\0\0", "inside a block's length"),
+        "with an invalid block after a good one": (
+            blocks((len(BLOCK_OF_DATA), BLOCK_OF_DATA), (len(BAD_BLOCK), BAD_BLOCK)),
+            WRONG_BLOCK,
+        ),
+        "of a newer version": (
+            XERIAL[:8] + struct.pack(">ii", 2, 2),
+            "needs a reader of version 2",
+        ),
+        "with wrong size 2^32-1": (HUGE + BLOCK_OF_DATA, TOO_LARGE),
+        "with wrong size 1:1,000,000": (b"\x80\x80\x80\x20" + SECRET[:60], TOO_LARGE),
+        "with wrong size too large": (b"\x80\x20" + BLOCK_OF_DATA[2:], "block .*mismatch"),
+        "with wrong size too small": (BAD_BLOCK, WRONG_BLOCK),
     },
-    **{f"{c.name} of random bytes": (c, GARBAGE, NO_STREAM[c]) for c in COMPRESSED_CODECS},
-    "gzip without its end mark": (Codec.gzip, compress(Codec.gzip, DATA)[:-8], NO_MARK),
-    "gzip with a wrong length": (
-        Codec.gzip,
-        flipped(compress(Codec.gzip, DATA), -1),
-        "is no gzip stream .*length check",
-    ),
-    "gzip with a wrong CRC": (
-        Codec.gzip,
-        flipped(compress(Codec.gzip, DATA), -8),
-        "is no gzip stream .*data check",
-    ),
-    "lz4 without its end mark": (Codec.lz4, compress(Codec.lz4, DATA)[:-4], NO_MARK),
-    "lz4 with a wrong header checksum": (
-        Codec.lz4,
-        flipped(compress(Codec.lz4, DATA), 6),
-        "is no lz4 frame .*headerChecksum",
-    ),
-    "lz4 with wrong content size 10": (Codec.lz4, lz4_with_content_size(10), "frameSize_wrong"),
-    "lz4 with wrong content size 1:1,000,000": (
-        Codec.lz4,
-        lz4_with_content_size(len(DATA) * 10**6),
-        "frameSize_wrong",
-    ),
-    "lz4 with wrong content size 2^63-1": (
-        Codec.lz4,
-        lz4_with_content_size(2**63 - 1),
-        "frameSize_wrong",
-    ),
-    "lz4 with a dictionary id": (Codec.lz4, lz4_with_dictionary(7), "needs a dictionary"),
-    "zstd without its last block": (
-        Codec.zstd,
-        b"\x28\xb5\x2f\xfd\0\x58\x08\0\0x",
-        "ends before its last block",
-    ),
-    "zstd with a reserved block": (
-        Codec.zstd,
-        b"\x28\xb5\x2f\xfd\0\x58\x0f\0\0x",
-        "impossible kind or size",
-    ),
-    "zstd with blocks of 2 MiB": (Codec.zstd, zstd_blocks(2 * MIB - 1), "impossible kind or size"),
-    "zstd with wrong content size 2": (
-        Codec.zstd,
-        zstd_with_content_size(2),
-        "declares 2 bytes, more than it may hold",
-    ),
-    "zstd with wrong content size 1:1,000,000": (
-        Codec.zstd,
-        zstd_with_content_size(17 * 10**6),
-        "declares .* more than it may hold",
-    ),
-    "zstd with wrong content size 2^63-1": (
-        Codec.zstd,
-        zstd_with_content_size(2**63 - 1),
-        "declares .* more than it may hold",
-    ),
-    "zstd with a window of 2^41": (
-        Codec.zstd,
-        zstd_with_window(31),
-        "frame parameters: Frame requires too much memory",
-    ),
-    "zstd with a window of 2^28": (
-        Codec.zstd,
-        zstd_with_window(18),
-        "decompression error: Frame requires too much memory",
-    ),
-    "zstd with a dictionary id": (Codec.zstd, zstd_with_dictionary(7), "needs a dictionary"),
-    "xerial negative block": (
-        Codec.snappy,
-        blocks((-1, GOOD_BLOCK)),
-        "block of an impossible length",
-    ),
-    "xerial block 0": (Codec.snappy, blocks((0, GOOD_BLOCK)), "block of an impossible length"),
-    "xerial block 2^31-1": (
-        Codec.snappy,
-        blocks((2**31 - 1, GOOD_BLOCK)),
-        "block of an impossible length",
-    ),
-    "xerial block beyond the end": (
-        Codec.snappy,
-        blocks((len(GOOD_BLOCK) + 1, GOOD_BLOCK)),
-        "block of an impossible length",
-    ),
-    "xerial block cut off in its length": (
-        Codec.snappy,
-        blocks() + b"\0\0",
-        "ends inside a block's length",
-    ),
-    "xerial of a newer version": (
-        Codec.snappy,
-        b"\x82SNAPPY\0" + struct.pack(">ii", 2, 2),
-        "needs a reader of version 2",
-    ),
-    "snappy with wrong size 2^32-1": (
-        Codec.snappy,
-        HUGE + GOOD_BLOCK,
-        "declares more than it can hold",
-    ),
-    "snappy with wrong size 1:1,000,000": (
-        Codec.snappy,
-        b"\x80\x80\x80\x20" + SECRET[:60],
-        "declares more than it can hold",
-    ),
-    "snappy with wrong size too large": (
-        Codec.snappy,
-        b"\x80\x20" + GOOD_BLOCK[2:],
-        "is no snappy block .*mismatch",
-    ),
-    "snappy with wrong size too small": (
-        Codec.snappy,
-        b"\x80\x01" + GOOD_BLOCK[2:],
-        "is no snappy block .*literal",
-    ),
+    Codec.lz4: {
+        "cut off": (LZ4[:-10], NO_MARK),
+        "of nothing": (b"", NO_MARK),
+        "with trailing garbage": (LZ4 + GARBAGE[:99], NO_LZ4),
+        "of random bytes": (GARBAGE, NO_LZ4),
+        "without its end mark": (LZ4[:-4], NO_MARK),
+        "with a wrong header checksum": (flipped(LZ4, 6), "is no lz4 frame .*headerChecksum"),
+        "with wrong content size 10": (lz4_with_content_size(10), "frameSize_wrong"),
+        "with wrong content size 1:1,000,000": (
+            lz4_with_content_size(len(DATA) * 10**6),
+            "frameSize_wrong",
+        ),
+        "with wrong content size 2^63-1": (lz4_with_content_size(2**63 - 1), "frameSize_wrong"),
+        "with a dictionary id": (lz4_with_dictionary(7), "needs a dictionary"),
+    },
+    Codec.zstd: {
+        "cut off": (ZSTD[:-10], "ends inside a block"),
+        "of nothing": (b"", "is no zstd frame .*not enough data"),
+        "with trailing garbage": (ZSTD + GARBAGE[:99], NO_ZSTD),
+        "of random bytes": (GARBAGE, NO_ZSTD),
+        "without its last block": (ZSTD_HEADER + b"\x08\0\0x", "ends before its last block"),
+        "with a reserved block": (ZSTD_HEADER + b"\x0f\0\0x", WRONG_KIND),
+        "with blocks of 2 MiB": (zstd_blocks(2 * MIB - 1), WRONG_KIND),
+        "with wrong content size 2": (zstd_with_content_size(2), TOO_LARGE),
+        "with wrong content size 1:1,000,000": (zstd_with_content_size(17 * 10**6), TOO_LARGE),
+        "with wrong content size 2^63-1": (zstd_with_content_size(2**63 - 1), TOO_LARGE),
+        "with a window of 2^41": (zstd_with_window(31), f"frame parameters: {TOO_MUCH_MEMORY}"),
+        "with a window of 2^28": (zstd_with_window(18), f"error: {TOO_MUCH_MEMORY}"),
+        "with a dictionary id": (zstd_with_dictionary(7), "needs a dictionary"),
+    },
 }
+CASES = {
+    f"{codec.name} {name}": (codec, *case)
+    for codec, cases in MALFORMED.items()
+    for name, case in cases.items()
+}
+"""The codec, the malformed bytes and the error's message, by case."""
 
 
 def test_malformed_data_has_no_content_size() -> None:
@@ -537,45 +474,26 @@ def test_output_has_only_decompressed_bytes() -> None:
 @pytest.mark.parametrize("name", [*CASES, *(name for name in BOMBS if "1:" in name)])
 async def test_consumer_raises_at_malformed_batch_and_continues(name: str) -> None:
     codec, compressed = CASES[name][:2] if name in CASES else (BOMBS[name][0], bomb(name))
-    script = ScriptedFetch()
-    script.data[BAD] = {
-        0: batch(base=0) + batch(codec=codec, payload=compressed),
-        10: batch(base=10),
-    }
-    script.data[GOOD] = {0: batch(base=0), 5: batch()}
-    async with script.consumer() as consumer:
-        reader = Reader(consumer)
-        await reader.until_errors(2)
-        for error in reader.errors:
-            assert (error.topic, error.partition, error.offset) == (*BAD, 5)
-        await reader.until(GOOD, list(range(10)))
-        consumer.seek(BAD, 10)
-        await reader.until(BAD, [0, 1, 2, 3, 4, 10, 11, 12, 13, 14])
+    malformed = batch(base=0) + batch(codec=codec, payload=compressed)
+    errors = await check_consumer_continues([0, 1, 2, 3, 4], malformed, (10, batch(base=10)))
+    assert {error.offset for error in errors} == {5}
 
 
 # -- many batches below the limit -----------------------------------------------------------------
-
-
-def message(offset: int, key: bytes | None, value: bytes | None, attributes: int = 0) -> bytes:
-    """Return an entry of a message set of magic 1."""
-    fields = [b"\xff" * 4 if f is None else struct.pack(">i", len(f)) + f for f in (key, value)]
-    covered = b"".join((struct.pack(">bbq", 1, attributes, 9_000), *fields))
-    return struct.pack(">qiI", offset, len(covered) + 4, zlib.crc32(covered)) + covered
 
 
 @functools.cache
 def large_message_set(base: int, in_key: bool) -> bytes:
     """Return the same as `large_batch` in magic 1; the 100 MiB are the key or the value."""
     large = bytes(100 * MIB)
-    one = message(0, large, None) if in_key else message(0, None, large)
-    return message(base, None, compress(Codec.gzip, one), Codec.gzip)
+    one = entry(0, None, key=large) if in_key else entry(0, large)
+    return wrapped(base, one)
 
 
 @functools.cache
 def message_set_before(base: int) -> bytes:
     """Return a message set with a record of 100 MiB before `base` and a small one at it."""
-    both = message(0, None, bytes(100 * MIB)) + message(1, b"key", b"value")
-    return message(base, None, compress(Codec.gzip, both), Codec.gzip)
+    return wrapped(base, entry(0, bytes(100 * MIB)), entry(1, b"value", key=b"key"))
 
 
 @functools.cache

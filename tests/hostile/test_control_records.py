@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafka_async.consumer.isolation import AbortedRange, all_batches, committed_batches
+from kafka_async.consumer.completed_fetch import AbortedRange, all_batches, committed_batches
 from kafka_async.errors import CorruptRecordError
 from kafka_async.records.batch import (
     assign_offsets,
     encode_batch,
+    encode_control_batch,
     iter_batches,
 )
 from kafka_async.records.compression import Codec
-from kafka_async.records.control import encode_control_batch
 from tests.hostile.malformed_batches import COUNT, SECRET, batch, with_field
-from tests.hostile.scripted_fetch import BAD, GOOD, Reader, ScriptedFetch
+from tests.hostile.scripted_fetch import BAD, GOOD, Reader, ScriptedFetch, check_consumer_continues
 from tests.kernel.wire import record
 
 OURS, OTHERS = 7, 8
@@ -220,20 +220,14 @@ def test_malformed_marker_is_corrupt(kernel: ModuleType, name: str) -> None:
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("name", MALFORMED_MARKERS)
 async def test_consumer_raises_at_malformed_marker_and_hides_aborted_records(name: str) -> None:
-    script = ScriptedFetch()
-    script.aborted = LISTED
-    script.data[BAD] = {0: data(0) + MALFORMED_MARKERS[name] + data(2), 3: batch(base=3)}
-    script.data[GOOD] = {0: batch(base=0)}
-    async with script.consumer(isolation_level="read_committed") as consumer:
-        reader = Reader(consumer)
-        await reader.until_errors(2)
-        for error in reader.errors:
-            assert (error.topic, error.partition, error.offset) == (*BAD, 1)
-        assert reader.offsets[BAD] == []
-        await reader.until(GOOD, [0, 1, 2, 3, 4])
-        consumer.seek(BAD, 3)
-        script.aborted = []
-        await reader.until(BAD, [3, 4, 5, 6, 7])
+    errors = await check_consumer_continues(
+        [],
+        data(0) + MALFORMED_MARKERS[name] + data(2),
+        (3, batch(base=3)),
+        isolation_level="read_committed",
+        aborted=LISTED,
+    )
+    assert {error.offset for error in errors} == {1}
 
 
 # -- wrong watermarks -----------------------------------------------------------------------------

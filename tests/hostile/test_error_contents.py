@@ -23,7 +23,6 @@ from kafka_async.errors import CorruptRecordError, DecodeError, KafkaError, Prot
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
 from kafka_async.records.batch import BatchView, iter_batches
 from kafka_async.records.compression import compress, decompress
-from kafka_async.records.legacy import read_records
 from tests.hostile import test_batches as batches
 from tests.hostile import test_compression as compression
 from tests.hostile import test_control_records as control_records
@@ -179,14 +178,6 @@ def failure(read: Read, data: bytes) -> KafkaError | None:
     except KafkaError as error:
         return error
     return None
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_error_of_old_message_set_has_little_input(magic: int) -> None:
-    data = with_field(batch(), 16, ">b", magic)
-    with pytest.raises(CorruptRecordError) as caught:
-        read_records(memoryview(data), "t", 0, 0, 1 << 20)
-    assert_contains_little_of(caught.value, data)
 
 
 # -- logs -----------------------------------------------------------------------------------------

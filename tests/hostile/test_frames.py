@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from kafka_async.cluster.broker_connection import MAX_FRAME_SIZES, BrokerConnection, ConnectionKind
+from kafka_async.cluster.client import services_of
 from kafka_async.cluster.connection import MAX_HANDSHAKE_FRAME_SIZE
 from kafka_async.cluster.framing import Frame, FrameReader, FrameSizeError, ReceiveBudget
 from kafka_async.errors import (
@@ -86,7 +87,9 @@ class FrameHarness:
 async def harness() -> AsyncIterator[FrameHarness]:
     world = World()
     async with world.client(request_timeout_ms=10_000) as client:
-        yield FrameHarness(world, client.connection(1, ConnectionKind.COORDINATOR, None))
+        yield FrameHarness(
+            world, services_of(client).brokers.connection(1, ConnectionKind.COORDINATOR, None)
+        )
 
 
 def frame(header: RequestHeader, response: Response, tail: bytes = b"") -> bytes:
@@ -137,42 +140,31 @@ CASES: dict[str, Case] = {
 }
 
 
+@pytest.mark.parametrize("byte_by_byte", [False, True])
 @pytest.mark.parametrize("name", CASES)
-async def test_malformed_frame_closes_connection(harness: FrameHarness, name: str) -> None:
+async def test_malformed_frame_closes_connection(
+    harness: FrameHarness, name: str, byte_by_byte: bool
+) -> None:
     case = CASES[name]
     await harness.send_requests()
     sent = case.bytes_sent(harness)
-    begun = asyncio.get_running_loop().time()
+    loop = asyncio.get_running_loop()
     with allocates_at_most(2 * MIB):
-        harness.peer.transport.write(sent)
+        for piece in map(int.to_bytes, sent) if byte_by_byte else [sent]:
+            harness.peer.transport.write(piece)
+            await asyncio.sleep(0.01)
+        ended = loop.time()
         if case.closes:
             harness.peer.transport.close()
         await until(lambda: not harness.peer.open)
         outcomes = await harness.outcomes()
-    assert asyncio.get_running_loop().time() - begun < 1.0
+    assert loop.time() - ended < 1.0
     assert outcomes[: case.responses] == [HeartbeatResponse()] * case.responses
     for error in outcomes[case.responses :]:
         assert isinstance(error, KafkaConnectionError)
         assert error.retriable
         assert isinstance(error.__cause__, case.cause)
         assert "broker 1" in str(error)
-    await harness.assert_reconnects()
-
-
-@pytest.mark.parametrize("name", CASES)
-async def test_malformed_frame_closes_connection_byte_by_byte(
-    harness: FrameHarness, name: str
-) -> None:
-    case = CASES[name]
-    await harness.send_requests()
-    for byte in case.bytes_sent(harness):
-        harness.peer.transport.write(bytes([byte]))
-        await asyncio.sleep(0.01)
-    if case.closes:
-        harness.peer.transport.close()
-    outcomes = await harness.outcomes()
-    assert outcomes[: case.responses] == [HeartbeatResponse()] * case.responses
-    assert all(isinstance(error, KafkaConnectionError) for error in outcomes[case.responses :])
     await harness.assert_reconnects()
 
 
@@ -277,7 +269,7 @@ async def test_frame_size_limits() -> None:
 async def test_each_connection_kind_limits_frame_size(kind: ConnectionKind, over: int) -> None:
     world = World()
     async with world.client() as client:
-        connection = client.connection(1, kind, None)
+        connection = services_of(client).brokers.connection(1, kind, None)
         await connection.connect(5.0)
         peer = world.brokers[1].peers[-1]
         world.brokers[1].held.add(HEARTBEAT)

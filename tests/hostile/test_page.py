@@ -22,13 +22,11 @@ CODE = re.compile(r"`([^`]+)`")
 
 TESTED = {
     "Frames": [frames.CASES],
-    "Primitives": [
-        primitives.CASES, primitives.HEADERS, primitives.VARINTS, primitives.ALLOWED,
-    ],
+    "Primitives": [primitives.CASES, primitives.HEADERS, primitives.ALLOWED],
     "Record batches": [batches.CASES],
     "Compression": [compression.BOMBS, compression.CASES],
     "Markers and transactions": [control_records.CASES, control_records.MALFORMED_MARKERS],
-}  # fmt: skip
+}
 
 
 def rows(section: str) -> list[list[str]]:

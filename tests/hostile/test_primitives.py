@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from kafka_async.errors import CorruptRecordError, DecodeError
+from kafka_async.errors import DecodeError
 from kafka_async.protocol.header import decode_request, decode_response
 from kafka_async.protocol.messages.api_versions import ApiVersionsResponse
 from kafka_async.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -22,9 +22,9 @@ from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatR
 from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafka_async.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
-from kafka_async.protocol.spec import Array, Fixed, Sized
+from kafka_async.protocol.wire import UVARINT
 from tests.hostile.measure import allocates_at_most
-from tests.protocol.samples import all_classes
+from tests.protocol.samples import all_classes, structures_in
 
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Message
@@ -43,11 +43,7 @@ def integer(value: int) -> bytes:
 
 
 def uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(out) + bytes([value])
+    return UVARINT[value]
 
 
 def tags(*fields: tuple[int, bytes], count: int | None = None, size: int | None = None) -> bytes:
@@ -128,9 +124,12 @@ CASES: dict[str, Case] = {
     "more than 1,000,000 elements": Case(ShareAcknowledgeRequest, 1, acknowledgement(1_000_001),
                                          "acknowledge_types claims 1000001"),
     # Structures.
-    "nullable structure marked -2": Case(ConsumerGroupHeartbeatResponse, 0, integer(0) + short(0)
-                                         + b"\0\0" + integer(0) + integer(0) + b"\xfe" + TAIL,
-                                         "assignment begins with -2"),
+    **{
+        f"nullable structure marked {marker}": Case(
+            ConsumerGroupHeartbeatResponse, 0, integer(0) + short(0) + b"\0\0" + integer(0)
+            + integer(0) + struct.pack("b", marker) + TAIL, f"assignment begins with {marker}")
+        for marker in (-2, 0, 5)
+    },
     "records beyond the end": Case(FetchResponse, 4, integer(0) + integer(1) + short(1) + b"t"
                                    + integer(1) + integer(0) + short(0) + bytes(16)
                                    + integer(-1) + integer(2**31 - 1) + TAIL,
@@ -169,18 +168,13 @@ CASES: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_malformed_message_is_decode_error(kernel: ModuleType, name: str) -> None:
+def test_malformed_message_is_decode_error_and_allocates_little(
+    kernel: ModuleType, name: str
+) -> None:
     case = CASES[name]
     with pytest.raises(DecodeError, match=case.error) as caught:
-        case.message.decode(case.data, case.version)
+        case.message.decode(case.data, case.version)  # also creates the decoder
     assert f"{case.message.__name__} version {case.version}" in str(caught.value)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_malformed_message_allocates_little(kernel: ModuleType, name: str) -> None:
-    case = CASES[name]
-    with pytest.raises(DecodeError):  # creates the decoder
-        case.message.decode(case.data, case.version)
     with allocates_at_most(8 * len(case.data) + 64 * KIB), pytest.raises(DecodeError):
         case.message.decode(case.data, case.version)
 
@@ -249,47 +243,4 @@ def test_message_nesting_is_bounded() -> None:
 
 def depth(kind: type[Struct], above: tuple[type[Struct], ...]) -> int:
     assert kind not in above, f"{kind.__name__} holds itself"
-    deepest = 0
-    for field in kind.SPEC.fields:
-        inner: Any = field.type
-        while isinstance(inner, Array):
-            inner = inner.element
-        if not isinstance(inner, Fixed | Sized):
-            deepest = max(deepest, depth(inner, (*above, kind)))
-    return 1 + deepest
-
-
-# -- the varints of records -----------------------------------------------------------------------
-
-VARINTS = {
-    "varint of 6 bytes": (b"\x80" * 5 + b"\0", 32),
-    "varint above 32 bits": (b"\xff\xff\xff\xff\x1f", 32),
-    "varint without an end": (b"\xff" * 100, 32),
-    "varint cut off": (b"\x80\x80", 32),
-    "varlong of 11 bytes": (b"\x80" * 10 + b"\0", 64),
-    "varlong above 64 bits": (b"\xff" * 9 + b"\x02", 64),
-    "varlong without an end": (b"\xff" * 100, 64),
-    "varlong cut off": (b"\x80" * 9, 64),
-}
-
-
-@pytest.mark.parametrize("name", VARINTS)
-def test_malformed_varint_of_record_is_corrupt(kernel: ModuleType, name: str) -> None:
-    data, bits = VARINTS[name]
-    with pytest.raises(CorruptRecordError):
-        kernel.decode_varint(data, 0, bits)
-
-
-@pytest.mark.parametrize(
-    ("data", "bits", "value"),
-    [
-        (b"\x82\x80\x80\x80\0", 32, 1),
-        (b"\x81" + b"\x80" * 8 + b"\0", 64, -1),
-        (b"\xff\xff\xff\xff\x0f", 32, -(2**31)),
-        (b"\xff" * 9 + b"\x01", 64, -(2**63)),
-    ],
-)
-def test_overlong_varint_of_record_is_read_as_in_java(
-    kernel: ModuleType, data: bytes, bits: int, value: int
-) -> None:
-    assert kernel.decode_varint(data, 0, bits) == (value, len(data))
+    return 1 + max((depth(each, (*above, kind)) for each in structures_in(kind)), default=0)

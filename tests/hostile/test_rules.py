@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafka_async
-from kafka_async.cluster.request_destinations import Broker, Leader
+from kafka_async.cluster.client import services_of
+from kafka_async.cluster.metadata import LeaderHint
+from kafka_async.cluster.request_router import Broker, Leader
 from kafka_async.cluster.transport import Stream
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
 from kafka_async.errors import InvalidConfigurationError, KafkaTimeoutError
 from kafka_async.producer.preload import preload
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
-from kafka_async.protocol.spec import Array, Fixed, Sized
 from kafka_async.types import Node, TopicPartition
 from tests.embedded_client import InMemory, until
-from tests.protocol.samples import all_classes
+from tests.protocol.samples import all_classes, structures_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafka_async.protocol.spec import FieldType, Struct
+    from kafka_async.protocol.spec import Struct
     from kafka_async.protocol.wire import BytesLike
 
 PACKAGE = Path(kafka_async.__file__).parent
@@ -140,14 +141,8 @@ def every_structure() -> set[type[Struct]]:
         kind = pending.pop()
         if kind not in found:
             found.add(kind)
-            pending += filter(None, (structure_in(field.type) for field in kind.SPEC.fields))
+            pending += structures_in(kind)
     return found
-
-
-def structure_in(kind: FieldType) -> type[Struct] | None:
-    while isinstance(kind, Array):
-        kind = kind.element
-    return None if isinstance(kind, Fixed | Sized) else kind
 
 
 @on_virtual_time
@@ -182,7 +177,7 @@ async def test_metadata_hosts_are_checked_against_allowed_hosts(host: str) -> No
         InMemory(2, advertised_hosts={2: host}) as memory,
         memory.client(1, allowed_broker_hosts=ALLOWED) as client,
     ):
-        assert client.metadata.brokers[2].host == host
+        assert services_of(client).metadata.snapshot.brokers[2].host == host
         with pytest.raises(InvalidConfigurationError, match="allowed_broker_hosts"):
             await client.request(ListGroupsRequest(), to=Broker(2), timeout=5.0)
         await client.request(ListGroupsRequest(), to=Broker(1), timeout=5.0)
@@ -194,8 +189,10 @@ async def test_leader_hints_are_checked_against_allowed_hosts() -> None:
     async with InMemory() as memory:
         await memory.cluster.create_topic("t")
         async with memory.client(allowed_broker_hosts=ALLOWED) as client:
-            await client.metadata_for(["t"], timeout=5.0)
-            client.update_leader(partition, 7, 1, Node(7, "evil.example", 9092, None))
-            await until(lambda: client.metadata.leader(partition) == (7, 1))
+            await services_of(client).metadata.wait_for_topics(["t"], timeout=5.0)
+            services_of(client).metadata.update_leaders(
+                [LeaderHint(partition, 7, 1, Node(7, "evil.example", 9092, None))]
+            )
+            await until(lambda: services_of(client).metadata.snapshot.leader(partition) == (7, 1))
             with pytest.raises(InvalidConfigurationError, match="allowed_broker_hosts"):
                 await client.request(ListGroupsRequest(), to=Leader(partition), timeout=5.0)

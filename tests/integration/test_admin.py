@@ -15,6 +15,7 @@ from kafka_async.admin import (
     OffsetSpec,
     ResourceType,
 )
+from kafka_async.cluster.client import services_of
 from kafka_async.errors import (
     GroupIdNotFoundError,
     InvalidReplicationFactorError,
@@ -90,7 +91,7 @@ async def test_describes_the_cluster(admin: Admin, kafka_cluster: ClusterHandle)
     cluster = await admin.describe_cluster()
     addresses = {f"{node.host}:{node.port}" for node in cluster.brokers}
     assert addresses == set(kafka_cluster.bootstrap_servers.split(","))
-    assert cluster.cluster_id == admin.client.metadata.cluster_id
+    assert cluster.cluster_id == services_of(admin.client).metadata.snapshot.cluster_id
     assert cluster.controller_id in {node.id for node in cluster.brokers}
 
 

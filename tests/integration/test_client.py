@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
 
 from kafka_async.admin import Admin, NewTopic
 from kafka_async.cluster.broker_connection import ConnectionKind
-from kafka_async.cluster.client import Client
-from kafka_async.cluster.request_destinations import (
+from kafka_async.cluster.client import Client, services_of
+from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.cluster.request_router import (
     AnyBroker,
     Broker,
     Controller,
-    CoordinatorKind,
     CoordinatorOfGroup,
     Leader,
 )
 from kafka_async.hooks import Hooks, Rebootstrapped
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
-from kafka_async.protocol.messages.metadata import MetadataRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafka_async.types import TopicPartition
+from tests.integration.helpers import create_topic
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
@@ -40,15 +41,15 @@ async def client(kafka_cluster: ClusterHandle) -> AsyncIterator[Client]:
 async def test_requests_reach_every_kind_of_destination(
     client: Client, kafka_cluster: ClusterHandle
 ) -> None:
-    name = kafka_cluster.topic()
-    async with Admin(client) as admin:
-        await admin.create_topics([NewTopic(name, 3, 3)])
+    name = await create_topic(kafka_cluster, partitions=3)
     request = DescribeClusterRequest()
     places = [AnyBroker(), Controller(), CoordinatorOfGroup("g"), *map(Broker, (1, 2, 3))]
     for to in [*places, Leader(TopicPartition(name, 2))]:
         response = await client.request(request, to=to)
-        assert response.cluster_id == client.metadata.cluster_id
-    found = await client.coordinators(CoordinatorKind.GROUP, ["a", "b", "c"], timeout=10.0)
+        assert response.cluster_id == services_of(client).metadata.snapshot.cluster_id
+    found = await services_of(client).coordinators.find_all(
+        CoordinatorKind.GROUP, ["a", "b", "c"], timeout=10.0
+    )
     assert set(found) == {"a", "b", "c"}
     assert set(found.values()) <= {1, 2, 3}
 
@@ -58,8 +59,10 @@ async def test_reads_the_finalized_features_of_the_cluster(
 ) -> None:
     """Checks transaction.version, which is 2 since Kafka 4.0."""
     before = kafka_cluster.cluster.name.startswith("apache 3.")
-    assert client.finalized_feature("transaction.version") == (0 if before else 2)
-    assert client.finalized_feature("no.such.feature") == 0
+    assert services_of(client).brokers.finalized_feature("transaction.version") == (
+        0 if before else 2
+    )
+    assert services_of(client).brokers.finalized_feature("no.such.feature") == 0
 
 
 async def test_connects_to_the_second_bootstrap_server(kafka_cluster: ClusterHandle) -> None:
@@ -67,7 +70,39 @@ async def test_connects_to_the_second_bootstrap_server(kafka_cluster: ClusterHan
     servers = kafka_cluster.bootstrap_servers.split(",")
     for alive in servers:
         async with Client(f"127.0.0.1:1,{alive}", default_api_timeout_ms=20_000) as client:
-            assert set(client.metadata.brokers) == {1, 2, 3}
+            assert set(services_of(client).metadata.snapshot.brokers) == {1, 2, 3}
+
+
+async def test_finds_the_name_of_a_topic_id(client: Client, kafka_cluster: ClusterHandle) -> None:
+    name = kafka_cluster.topic()
+    async with Admin(client) as admin:
+        topic_id = (await admin.create_topics([NewTopic(name, 1)]))[name].topic_id
+    assert services_of(client).metadata.snapshot.topic_name(topic_id) is None
+    cluster = await services_of(client).metadata.refresh(topic_ids=[topic_id])
+    assert cluster.topic_name(topic_id) == name
+
+
+async def test_sends_to_the_new_leader_after_the_old_one_stopped(
+    client: Client, kafka_cluster: ClusterHandle
+) -> None:
+    name = await create_topic(kafka_cluster, assignments={0: [3, 1, 2]})
+    partition = TopicPartition(name, 0)
+    request = MetadataRequest(topics=[])
+    await client.request(request, to=Leader(partition))
+    before = services_of(client).metadata.snapshot.leader(partition)
+    assert before is not None
+    assert before.leader_id == 3
+    control = kafka_cluster.control
+    await asyncio.to_thread(control.stop_broker, 3)
+    try:
+        await client.request(request, to=Leader(partition))
+        after = services_of(client).metadata.snapshot.leader(partition)
+        assert after is not None
+        assert after.leader_id in (1, 2)
+        assert after.epoch > before.epoch
+    finally:
+        await asyncio.to_thread(control.start_broker, 3)
+    await client.request(request, to=Broker(3))
 
 
 async def test_rebootstraps_from_the_second_bootstrap_server(kafka_cluster: ClusterHandle) -> None:
@@ -81,50 +116,25 @@ async def test_rebootstraps_from_the_second_bootstrap_server(kafka_cluster: Clus
         default_api_timeout_ms=20_000,
         metadata_recovery_rebootstrap_trigger_ms=0,  # Every metadata request rebootstraps.
     ) as client:
-        assert set((await client.refresh_metadata()).brokers) == {1, 2, 3}
+        assert set((await services_of(client).metadata.refresh()).brokers) == {1, 2, 3}
     assert events
 
 
 async def test_receives_pipelined_responses_in_order(client: Client) -> None:
-    connection = client.connection(1, ConnectionKind.FETCH, client)
+    connection = services_of(client).brokers.connection(1, ConnectionKind.FETCH, client)
     await connection.connect(10.0)
-    futures = [connection.submit(MetadataRequest(topics=[]), timeout=10.0) for _ in range(50)]
+    names = [f"missing-{number}" for number in range(50)]
+    futures = [
+        connection.submit(
+            MetadataRequest(
+                topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+            ),
+            timeout=10.0,
+        )
+        for name in names
+    ]
     futures[7].cancel()
-    responses = await asyncio.gather(*futures, return_exceptions=True)
-    assert isinstance(responses[7], asyncio.CancelledError)
-    assert sum(isinstance(response, BaseException) for response in responses) == 1
+    responses: list[Any] = await asyncio.gather(*futures, return_exceptions=True)
+    assert isinstance(responses.pop(7), asyncio.CancelledError)
+    assert [response.topics[0].name for response in responses] == names[:7] + names[8:]
     await connection.close()
-
-
-async def test_finds_the_name_of_a_topic_id(client: Client, kafka_cluster: ClusterHandle) -> None:
-    name = kafka_cluster.topic()
-    async with Admin(client) as admin:
-        topic_id = (await admin.create_topics([NewTopic(name, 1)]))[name].topic_id
-    assert client.metadata.topic_name(topic_id) is None
-    cluster = await client.refresh_metadata(topic_ids=[topic_id])
-    assert cluster.topic_name(topic_id) == name
-
-
-async def test_sends_to_the_new_leader_after_the_old_one_stopped(
-    client: Client, kafka_cluster: ClusterHandle
-) -> None:
-    name = kafka_cluster.topic()
-    partition = TopicPartition(name, 0)
-    async with Admin(client) as admin:
-        await admin.create_topics([NewTopic(name, assignments={0: [3, 1, 2]})])
-    request = MetadataRequest(topics=[])
-    await client.request(request, to=Leader(partition))
-    before = client.metadata.leader(partition)
-    assert before is not None
-    assert before.leader_id == 3
-    control = kafka_cluster.control
-    await asyncio.to_thread(control.stop_broker, 3)
-    try:
-        await client.request(request, to=Leader(partition))
-        after = client.metadata.leader(partition)
-        assert after is not None
-        assert after.leader_id in (1, 2)
-        assert after.epoch > before.epoch
-    finally:
-        await asyncio.to_thread(control.start_broker, 3)
-    await client.request(request, to=Broker(3))

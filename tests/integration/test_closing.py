@@ -12,6 +12,7 @@ import pytest
 from kafka_async import Admin, Client, Consumer, Producer
 from kafka_async.admin import NewTopic
 from kafka_async.testing.backends import ApacheBackend, EmbeddedBackend
+from tests.integration.helpers import create_topic, poll_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -85,10 +86,9 @@ async def until_no_more_than(count: int) -> None:
 async def test_cancelled_consumer_leaves_its_group(
     kafka_cluster: ClusterHandle, leave: Leave
 ) -> None:
-    topic, group, ready = kafka_cluster.topic(), kafka_cluster.group(), asyncio.Event()
+    group, ready = kafka_cluster.group(), asyncio.Event()
     before = await asyncio.to_thread(sockets)
-    async with Admin(kafka_cluster.bootstrap_servers) as admin:
-        await admin.create_topics([NewTopic(topic, 1, 1)])
+    topic = await create_topic(kafka_cluster)
 
     async def use() -> None:
         async with Consumer(
@@ -127,9 +127,7 @@ async def test_cancelled_client_closes_its_sockets(
 @pytest.mark.slow
 async def test_stop_is_bounded_while_all_brokers_are_frozen() -> None:
     """Freezes the broker by SIGSTOP: its connections stay open without responses."""
-    cluster = ApacheBackend(brokers=1)
-    await asyncio.to_thread(cluster.start)
-    try:
+    with ApacheBackend(brokers=1) as cluster:
         async with Producer(cluster.bootstrap_servers) as producer:
             await producer.send("t", b"value")
         options: dict[str, Any] = {
@@ -149,22 +147,15 @@ async def test_stop_is_bounded_while_all_brokers_are_frozen() -> None:
             await idle.stop()
             await busy.stop(3.0)
         cluster.resume_broker(1)
-    finally:
-        await asyncio.to_thread(cluster.stop)
 
 
 async def test_stop_is_bounded_after_all_brokers_have_stopped() -> None:
-    cluster = EmbeddedBackend(brokers=3)
-    await asyncio.to_thread(cluster.start)
-    try:
+    with EmbeddedBackend(brokers=3) as cluster:
         async with Admin(cluster.bootstrap_servers) as admin:
             await admin.create_topics([NewTopic("t", 1, 1)])
         consumer = Consumer(cluster.bootstrap_servers, topics=["t"], group_id="g")
         await consumer.start()
-        while not consumer.assignment():
-            await consumer.poll(timeout=0.2)
+        await poll_until(consumer.assignment, consumer)
         await consumer.commit()
-    finally:
-        await asyncio.to_thread(cluster.stop)
     async with asyncio.timeout(10):
         await consumer.stop()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.admin import Admin, NewTopic
-from kafka_async.cluster.request_destinations import Leader
+from kafka_async.cluster.request_router import Leader
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import UnknownTopicOrPartitionError
 from kafka_async.producer.producer import Producer
@@ -19,6 +18,7 @@ from kafka_async.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kafka_async.types import TopicPartition
+from tests.integration.helpers import create_topic, poll_until
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
@@ -27,9 +27,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
 
 
 async def make(cluster: ClusterHandle, partitions: int, prefix: str = "t") -> list[TopicPartition]:
-    name = cluster.topic(prefix)
-    async with Admin(cluster.bootstrap_servers) as admin:
-        await admin.create_topics([NewTopic(name, partitions, 1)])
+    name = await create_topic(cluster, prefix, partitions)
     return [TopicPartition(name, number) for number in range(partitions)]
 
 
@@ -70,56 +68,6 @@ async def test_reads_assigned_partitions_in_order(kafka_cluster: ClusterHandle) 
         assert await reader.poll(timeout=0.1) == []
         assert await reader.beginning_offsets(partitions) == dict.fromkeys(partitions, 0)
         assert await reader.end_offsets(partitions) == dict.fromkeys(partitions, 100)
-
-
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_reads_every_codec(kafka_cluster: ClusterHandle, codec: Any) -> None:
-    (partition,) = await make(kafka_cluster, 1, codec)
-    async with Producer(kafka_cluster.bootstrap_servers, compression_type=codec) as producer:
-        for number in range(50):
-            await producer.enqueue(partition.topic, b"x" * number, headers=[("h", b"v")])
-    async with consumer(kafka_cluster, partitions=[partition]) as reader:
-        records = [await anext(reader) for _ in range(50)]
-        assert [record.value for record in records] == [b"x" * number for number in range(50)]
-        assert {record.headers for record in records} == {(("h", b"v"),)}
-
-
-async def test_logs_an_offset_whose_records_were_deleted(
-    kafka_cluster: ClusterHandle, caplog: pytest.LogCaptureFixture
-) -> None:
-    (partition,) = await make(kafka_cluster, 1)
-    await fill(kafka_cluster, [partition], 9)
-    async with consumer(kafka_cluster, partitions=[partition]) as reader:
-        await read(reader, 9)  # a fetch of deleted records would be out of range too
-        row = DeleteRecordsPartition(partition_index=0, offset=4)
-        topic = DeleteRecordsTopic(name=partition.topic, partitions=[row])
-        request = DeleteRecordsRequest(topics=[topic], timeout_ms=10_000)
-        response = await reader.client.request(request, to=Leader(partition))
-        assert response.topics[0].partitions[0].error_code == 0
-        reader.seek(partition, 1)
-        assert await read(reader, 5) == [(0, offset) for offset in range(4, 9)]
-        assert (
-            f"{partition}: offset 1 is out of range: continuing at offset 4 "
-            "(auto_offset_reset=earliest): 3 offsets are skipped" in caplog.text
-        )
-        assert reader.statistics().offset_reset_total == 1
-
-
-async def test_seeks_and_pauses(kafka_cluster: ClusterHandle) -> None:
-    first, second = await make(kafka_cluster, 2)
-    await fill(kafka_cluster, [first, second], 10)
-    async with consumer(kafka_cluster, partitions=[first, second]) as reader:
-        await read(reader, 20)
-        reader.seek(first, 7)
-        assert await read(reader, 3) == [(0, 7), (0, 8), (0, 9)]
-        reader.pause(first)
-        await reader.seek_to_beginning()
-        assert await read(reader, 10) == [(1, number) for number in range(10)]
-        assert await reader.poll(timeout=0.2) == []
-        reader.resume(first)
-        assert await read(reader, 10) == [(0, number) for number in range(10)]
-        await reader.seek_to_end()
-        assert [await reader.position(p) for p in (first, second)] == [10, 10]
 
 
 async def test_seeks_by_time(kafka_cluster: ClusterHandle) -> None:
@@ -177,33 +125,6 @@ async def fail_at(offset: int, reader: Consumer) -> None:
                 raise RuntimeError("while handling the record")
 
 
-async def test_read_committed_returns_no_aborted_records(
-    kafka_cluster: ClusterHandle,
-) -> None:
-    (partition,) = await make(kafka_cluster, 1)
-    name = partition.topic
-    async with Producer(
-        kafka_cluster.bootstrap_servers, transactional_id=kafka_cluster.transactional_id()
-    ) as producer:
-        for number, commit in enumerate([True, False, True, False, False, True]):
-            txn = await producer.begin()
-            await txn.enqueue(name, f"{number}a".encode())
-            await txn.enqueue(name, f"{number}b".encode())
-            await producer.flush()
-            await (txn.commit() if commit else txn.abort())
-    async with consumer(
-        kafka_cluster, partitions=[partition], isolation_level="read_committed"
-    ) as reader:
-        async with asyncio.timeout(30):
-            values = [(await anext(reader)).value for _ in range(6)]
-        assert values == [f"{n}{x}".encode() for n in (0, 2, 5) for x in "ab"]
-        assert await reader.poll(timeout=0.2) == []
-        ends = await reader.end_offsets(partition)
-        assert await reader.position(partition) == ends[partition]
-    async with consumer(kafka_cluster, partitions=[partition]) as reader:
-        assert len(await read(reader, 12)) == 12
-
-
 async def test_offsets_are_committed_or_aborted_with_the_transaction(
     kafka_cluster: ClusterHandle,
 ) -> None:
@@ -223,7 +144,7 @@ async def test_offsets_are_committed_or_aborted_with_the_transaction(
             await txn.commit_offsets(reader)
             if commit:
                 await txn.commit()
-                assert reader.uncommitted() == {}
+                assert reader.__offset_source__().uncommitted() == {}
             else:
                 await txn.abort()
                 await reader.seek_to_committed()
@@ -239,18 +160,6 @@ async def test_offsets_are_committed_or_aborted_with_the_transaction(
 async def read_records(reader: Consumer, count: int) -> list[Any]:
     async with asyncio.timeout(30):
         return [await anext(reader) for _ in range(count)]
-
-
-async def test_converts_batches_to_arrow(kafka_cluster: ClusterHandle) -> None:
-    (partition,) = await make(kafka_cluster, 1)
-    await fill(kafka_cluster, [partition], 20)
-    async with consumer(kafka_cluster, partitions=[partition]) as reader:
-        rows: list[object] = []
-        async with asyncio.timeout(30):
-            while len(rows) < 20:
-                for batch in await reader.poll_batches():
-                    rows += batch.to_arrow().column("value").to_pylist()
-        assert rows == [str(number).encode() for number in range(20)]
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
@@ -269,11 +178,71 @@ async def test_reports_high_watermark_and_last_stable_offset_of_fetches(
         assert reader.high_watermark(partition) is None
         await transaction.send(partition.topic, b"open")
         await read(reader, 3 if isolation == "read_committed" else 4)
-        async with asyncio.timeout(30):
-            while reader.high_watermark(partition) != 4:
-                await reader.poll(timeout=0.1)
+        await poll_until(lambda: reader.high_watermark(partition) == 4, reader)
         assert reader.last_stable_offset(partition) == 3
         assert reader.health().lag == {partition: 0}
+
+
+async def test_logs_an_offset_whose_records_were_deleted(
+    kafka_cluster: ClusterHandle, caplog: pytest.LogCaptureFixture
+) -> None:
+    (partition,) = await make(kafka_cluster, 1)
+    await fill(kafka_cluster, [partition], 9)
+    async with consumer(kafka_cluster, partitions=[partition]) as reader:
+        await read(reader, 9)  # a fetch of deleted records would be out of range too
+        row = DeleteRecordsPartition(partition_index=0, offset=4)
+        topic = DeleteRecordsTopic(name=partition.topic, partitions=[row])
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=10_000)
+        response = await reader.client.request(request, to=Leader(partition))
+        assert response.topics[0].partitions[0].error_code == 0
+        reader.seek(partition, 1)
+        assert await read(reader, 5) == [(0, offset) for offset in range(4, 9)]
+        assert (
+            f"{partition}: offset 1 is out of range: continuing at offset 4 "
+            "(auto_offset_reset=earliest): 3 offsets are skipped" in caplog.text
+        )
+        assert reader.statistics().offset_reset_total == 1
+
+
+async def test_seeks_and_pauses(kafka_cluster: ClusterHandle) -> None:
+    first, second = await make(kafka_cluster, 2)
+    await fill(kafka_cluster, [first, second], 10)
+    async with consumer(kafka_cluster, partitions=[first, second]) as reader:
+        await read(reader, 20)
+        reader.seek(first, 7)
+        assert await read(reader, 3) == [(0, 7), (0, 8), (0, 9)]
+        reader.pause(first)
+        await reader.seek_to_beginning()
+        assert await read(reader, 10) == [(1, number) for number in range(10)]
+        assert await reader.poll(timeout=0.2) == []
+        reader.resume(first)
+        assert await read(reader, 10) == [(0, number) for number in range(10)]
+        await reader.seek_to_end()
+        assert [await reader.position(p) for p in (first, second)] == [10, 10]
+
+
+async def test_read_committed_returns_no_aborted_records(kafka_cluster: ClusterHandle) -> None:
+    (partition,) = await make(kafka_cluster, 1)
+    name = partition.topic
+    async with Producer(
+        kafka_cluster.bootstrap_servers, transactional_id=kafka_cluster.transactional_id()
+    ) as producer:
+        for number, commit in enumerate([True, False, True, False, False, True]):
+            txn = await producer.begin()
+            await txn.enqueue(name, f"{number}a".encode())
+            await txn.enqueue(name, f"{number}b".encode())
+            await producer.flush()
+            await (txn.commit() if commit else txn.abort())
+    async with consumer(
+        kafka_cluster, partitions=[partition], isolation_level="read_committed"
+    ) as reader:
+        values = [record.value for record in await read_records(reader, 6)]
+        assert values == [f"{n}{x}".encode() for n in (0, 2, 5) for x in "ab"]
+        assert await reader.poll(timeout=0.2) == []
+        ends = await reader.end_offsets(partition)
+        assert await reader.position(partition) == ends[partition]
+    async with consumer(kafka_cluster, partitions=[partition]) as reader:
+        assert len(await read(reader, 12)) == 12
 
 
 async def test_missing_topic_raises_without_automatic_creation(
@@ -290,16 +259,3 @@ async def test_missing_topic_raises_without_automatic_creation(
         with pytest.raises(UnknownTopicOrPartitionError, match=f"{name}.* does not exist"):
             async with asyncio.timeout(30):
                 await reader.poll(timeout=None)
-
-
-async def test_subscribe_without_a_group_replaces_the_topics(kafka_cluster: ClusterHandle) -> None:
-    (first,), (second,) = await make(kafka_cluster, 1, "a"), await make(kafka_cluster, 1, "b")
-    await fill(kafka_cluster, [first, second], 600)
-    async with consumer(kafka_cluster, topics=[first.topic]) as reader:
-        assert await read(reader, 1) == [(0, 0)]
-        reader.subscribe([second.topic])
-        async with asyncio.timeout(30):
-            while not (records := await reader.poll()):
-                pass
-        assert {record.topic for record in records} == {second.topic}
-        assert reader.assignment() == {second}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import sys
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async import Admin
+from kafka_async import blocking
 from tests.cli.programs import Program, command_of
 
 if TYPE_CHECKING:
@@ -37,19 +36,8 @@ def wait_for_success(program: Program, path: Path) -> tuple[dict[str, Any], str]
 
 
 def topics_and_groups(servers: str) -> list[str]:
-    async def list_names() -> list[str]:
-        async with Admin(servers) as admin:
-            return sorted([*await admin.list_topics(), *await admin.list_groups()])
-
-    return asyncio.run(list_names())
-
-
-def delete_topics(servers: str, topics: list[str]) -> None:
-    async def delete() -> None:
-        async with Admin(servers) as admin:
-            await admin.delete_topics(topics)
-
-    asyncio.run(delete())
+    with blocking.Admin(servers) as admin:
+        return sorted([*admin.list_topics(), *admin.list_groups()])
 
 
 def test_counts_correctly_and_deletes_its_topics_unless_told_to_keep_them(
@@ -69,12 +57,13 @@ def test_counts_correctly_and_deletes_its_topics_unless_told_to_keep_them(
     try:
         check_figures(default, servers)
         assert f"a plain count finds {default['words']:,} words" in out
-        names = "\n".join([*topics_and_groups(servers)])
+        names = "\n".join(topics_and_groups(servers))
         assert run_id(default) not in names
         assert names.count(run_id(small)) == 4  # Three topics and a group.
         check_top_words(small["topics"]["top-words"], out_of_kept)
     finally:
-        delete_topics(servers, list(small["topics"].values()))
+        with blocking.Admin(servers) as admin:
+            admin.delete_topics(small["topics"].values())
 
 
 def check_figures(figures: dict[str, Any], servers: str) -> None:

@@ -6,77 +6,63 @@ Encoding the response again has to give the broker's bytes.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafka_async.embedded import ErrorCode
 from kafka_async.errors import KafkaError
 from kafka_async.protocol import api
-from kafka_async.protocol.header import encode_response
+from kafka_async.protocol.header import decode_response, encode_response
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
 from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
 from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.integration.api_requests import REQUESTS, Resources
-from tests.integration.raw_cluster import NOT_READY, TIMEOUT, RawCluster, RawConnection
+from tests.integration.api_requests import Resources, request_of
+from tests.integration.raw_cluster import RawCluster, when_ready
 
 if TYPE_CHECKING:
     from kafka_async.protocol.registry import Api
     from kafka_async.testing.fixtures import ClusterHandle
+    from tests.raw_connection import RawConnection
 
-pytestmark = pytest.mark.any_broker
-
-
-@pytest.fixture
-def cluster(kafka_cluster: ClusterHandle) -> Iterator[RawCluster]:
-    opened = RawCluster(kafka_cluster.bootstrap_servers)
-    yield opened
-    opened.close()
+pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
 
 
-def coordinators(cluster: RawCluster, kind: int, prefix: str) -> dict[int, list[str]]:
+async def coordinators(cluster: RawCluster, kind: int, prefix: str) -> dict[int, list[str]]:
     """Return many names by the broker that coordinates them."""
-    cluster.coordinator(kind, prefix)  # Waits until there are coordinators.
+    await cluster.coordinator(kind, prefix)  # Waits until there are coordinators.
     names = [f"{prefix}-{number}" for number in range(128)]
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=names)
     found: dict[int, list[str]] = {}
-    for row in cluster.any.call(request, 4).coordinators:
+    for row in (await cluster.any.call(request, 4)).coordinators:
         assert row.error_code == ErrorCode.NONE
         found.setdefault(row.node_id, []).append(row.key)
     return found
 
 
-def call_when_ready(broker: RawConnection, request: Any, version: int) -> Any:
-    """Return the first response of a coordinator that has loaded its state."""
-    deadline = time.monotonic() + TIMEOUT
-    while True:
-        response = broker.call(request, version)
-        if response.error_code not in NOT_READY or time.monotonic() > deadline:
-            return response
-        time.sleep(0.1)
-
-
-def create_resources(cluster: RawCluster, handle: ClusterHandle) -> tuple[RawConnection, Resources]:
+async def create_resources(
+    cluster: RawCluster, handle: ClusterHandle
+) -> tuple[RawConnection, Resources]:
     """Create a topic, groups and a transactional id, and connect to the broker that has them."""
-    by_broker = coordinators(cluster, 0, handle.group())
+    by_broker = await coordinators(cluster, 0, handle.group())
     broker_id, names = max(by_broker.items(), key=lambda item: len(item[1]))
     groups = iter(names)
     group = next(groups)
-    broker = cluster.create_topic(handle.topic(), leader=broker_id)
+    broker = await cluster.create_topic(handle.topic(), leader=broker_id)
     request = MetadataRequest(topics=[MetadataRequestTopic(name=handle.topic())])
-    [topic] = broker.call(request, 12).topics
-    heartbeat = call_when_ready(broker, HeartbeatRequest(group_id=group, member_id="unknown"), 3)
+    [topic] = (await broker.call(request, 12)).topics
+    unknown = HeartbeatRequest(group_id=group, member_id="unknown")
+    heartbeat = await when_ready(lambda: broker.call(unknown, 3))
     assert heartbeat.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     # A broker may coordinate no transactions, for example after another one was down; it responds
     # with an error code then.
-    ids = coordinators(cluster, 1, handle.transactional_id())
+    ids = await coordinators(cluster, 1, handle.transactional_id())
     transactional_id = ids.get(broker_id, [handle.transactional_id()])[0]
     init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=10_000)
-    producer = call_when_ready(cluster.coordinator(1, transactional_id), init, 4)
+    coordinator = await cluster.coordinator(1, transactional_id)
+    producer = await when_ready(lambda: coordinator.call(init, 4))
     assert producer.error_code == ErrorCode.NONE
     return broker, Resources(
         broker_id=broker_id,
@@ -93,10 +79,10 @@ def create_resources(cluster: RawCluster, handle: ClusterHandle) -> tuple[RawCon
     )
 
 
-def advertised(broker: RawConnection) -> dict[int, range]:
+async def advertised(broker: RawConnection) -> dict[int, range]:
     """Return the versions that the broker advertises, by API key."""
     request = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
-    response = broker.call(request, 3)
+    response = await broker.call(request, 3)
     assert response.error_code == ErrorCode.NONE
     return {row.api_key: range(row.min_version, row.max_version + 1) for row in response.api_keys}
 
@@ -106,25 +92,25 @@ def is_supported(known: Api, version: int) -> bool:
     return known.versions.contains(version) or version == known.unstable
 
 
-def check_version(broker: RawConnection, known: Api, version: int, at: Resources) -> None:
+async def check_version(broker: RawConnection, known: Api, version: int, at: Resources) -> None:
     """Send a request, encode its response again, and check that the connection still works."""
-    request = known.request.from_dict(REQUESTS[known.name](at, version))
-    response, frame = broker.exchange(request, version)
-    correlation_id = int.from_bytes(frame[:4], "big")
+    request = request_of(known, version, at)
+    frame = await broker.submit(broker.encode(request, version))
+    correlation_id, response = decode_response(frame, known.response, version)
     again = b"".join(map(bytes, encode_response(response, version, correlation_id)))
     assert again[4:] == frame, f"encoding {response} gives other bytes"
-    assert broker.call(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE
+    assert (await broker.call(ApiVersionsRequest(), 0)).error_code == ErrorCode.NONE
 
 
 MIN_APIS, MIN_VERSIONS = 30, 190
 """The embedded cluster has the fewest APIs and versions."""
 
 
-def test_broker_responds_to_every_advertised_version(
-    cluster: RawCluster, kafka_cluster: ClusterHandle
+async def test_broker_responds_to_every_advertised_version(
+    raw_cluster: RawCluster, kafka_cluster: ClusterHandle
 ) -> None:
-    broker, at = create_resources(cluster, kafka_cluster)
-    apis = advertised(broker)
+    broker, at = await create_resources(raw_cluster, kafka_cluster)
+    apis = await advertised(broker)
     tested = 0
     removed = 0
     failed: list[str] = []
@@ -138,10 +124,10 @@ def test_broker_responds_to_every_advertised_version(
         for version in common:
             tested += 1
             try:
-                check_version(broker, known, version, at)
+                await check_version(broker, known, version, at)
             except (AssertionError, OSError, KafkaError) as error:
                 failed.append(f"{known.name} {version}: {error!r}")
-                broker = RawConnection(*broker.address)
+                broker = await raw_cluster.leader(at.topic)
     coverage = f"tested {len(apis)} APIs in {tested} versions, {removed} removed ones left out"
     print(f"{kafka_cluster.cluster.name}: {coverage}")  # noqa: T201  # part of the result
     assert failed == []

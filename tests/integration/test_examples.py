@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from kafka_async import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafka_async import Admin, Producer, TopicPartition
+from tests.integration.helpers import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -25,16 +26,6 @@ pytestmark = pytest.mark.asyncio
 
 ROOT = Path(__file__).parents[2]
 CANCELLED_REQUESTS = 50
-
-
-async def read_all(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
-    values: list[bytes | None] = []
-    partitions = [TopicPartition(topic, 0)]
-    async with Consumer(bootstrap, partitions=partitions, auto_offset_reset="earliest") as consumer:
-        async with asyncio.timeout(30):
-            while len(values) < count:
-                values += [record.value for record in await consumer.poll(timeout=5)]
-    return values
 
 
 async def cancel_after(iterations: int, request: Coroutine[Any, Any, httpx.Response]) -> None:
@@ -51,11 +42,9 @@ async def test_web_service_stores_concurrent_clicks_and_survives_cancelled_reque
 ) -> None:
     from examples import web_service
 
-    topic = kafka_cluster.topic("clicks")
+    topic = await create_topic(kafka_cluster, "clicks")
     monkeypatch.setattr(web_service, "TOPIC", topic)
     monkeypatch.setenv("KAFKA_BOOTSTRAP", kafka_cluster.bootstrap_servers)
-    async with Admin(kafka_cluster.bootstrap_servers) as admin:
-        await admin.create_topics([NewTopic(topic, 1)])
     app = web_service.app
     transport = httpx.ASGITransport(app)
     async with (
@@ -73,7 +62,7 @@ async def test_web_service_stores_concurrent_clicks_and_survives_cancelled_reque
     assert {response.status_code for response in responses} == {200}
     offsets = {response.json()["offset"] for response in responses}
     assert len(offsets) == 1000
-    values = await read_all(kafka_cluster.bootstrap_servers, topic, max(offsets) + 1)
+    values = [record.value for record in await kafka_cluster.read(topic)]
     assert sorted(value or b"" for value in values if value != b"cancelled") == sorted(
         str(n).encode() for n in range(1000)
     )
@@ -81,31 +70,35 @@ async def test_web_service_stores_concurrent_clicks_and_survives_cancelled_reque
     assert 0 < values.count(b"cancelled") <= CANCELLED_REQUESTS
 
 
+async def start_example(
+    name: str, *arguments: str, stderr: int | None = None
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, str(ROOT / "examples" / name), *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=stderr,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+    )
+
+
 async def test_microservice_drains_at_sigterm(kafka_cluster: ClusterHandle) -> None:
-    source, target = kafka_cluster.topic("orders"), kafka_cluster.topic("invoices")
+    source = await create_topic(kafka_cluster, "orders")
+    target = await create_topic(kafka_cluster, "invoices")
     bootstrap = kafka_cluster.bootstrap_servers
-    async with Admin(bootstrap) as admin:
-        await admin.create_topics([NewTopic(source, 1), NewTopic(target, 1)])
     async with Producer(bootstrap) as producer:
         for number in range(100):
             order = {"id": number, "price": 2, "count": number}
             await producer.enqueue(source, json.dumps(order).encode())
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(ROOT / "examples" / "microservice.py"),
-        bootstrap,
-        source,
-        target,
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    invoices = await read_all(bootstrap, target, 100)
+    process = await start_example("microservice.py", bootstrap, source, target)
+    async with asyncio.timeout(30):
+        while len(invoices := await kafka_cluster.read(target)) < 100:
+            pass
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(30):
         output, _ = await process.communicate()
     assert process.returncode == 0
     assert output == b"drained\n"
-    assert [json.loads(invoice or b"") for invoice in invoices] == [
+    assert [json.loads(invoice.value or b"") for invoice in invoices] == [
         {"order": number, "total": 2 * number} for number in range(100)
     ]
     async with Admin(bootstrap) as admin:
@@ -118,7 +111,7 @@ async def test_spark_driver_waits_for_new_records_without_blocking_the_event_loo
 ) -> None:
     from examples import spark_driver
 
-    topic = kafka_cluster.topic("clicks")
+    topic = await create_topic(kafka_cluster, "clicks")
     bootstrap = kafka_cluster.bootstrap_servers
     partition = TopicPartition(topic, 0)
     job_started, job_may_end = threading.Semaphore(0), threading.Semaphore(0)
@@ -131,8 +124,7 @@ async def test_spark_driver_waits_for_new_records_without_blocking_the_event_loo
         return end[partition]
 
     monkeypatch.setattr(spark_driver, "count_values", job)
-    async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
-        await admin.create_topics([NewTopic(topic, 1)])
+    async with Producer(bootstrap) as producer:
         driver: Any = spark_driver.drive
         driving = asyncio.create_task(driver(None, bootstrap, topic, batch=10, jobs=2))
         for _ in range(2):
@@ -151,24 +143,14 @@ async def test_spark_driver_waits_for_new_records_without_blocking_the_event_loo
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.may_block(reason="Spark starts in this process")
-async def test_spark_driver_runs_a_job_on_new_records(
-    kafka_cluster: ClusterHandle,
-) -> None:
-    topic = kafka_cluster.topic("clicks")
+async def test_spark_driver_runs_a_job_on_new_records(kafka_cluster: ClusterHandle) -> None:
+    topic = await create_topic(kafka_cluster, "clicks", 2)
     bootstrap = kafka_cluster.bootstrap_servers
-    async with Admin(bootstrap) as admin:
-        await admin.create_topics([NewTopic(topic, 2)])
     async with Producer(bootstrap) as producer:
         for number in range(1000):
             await producer.enqueue(topic, str(number % 10).encode())
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(ROOT / "examples" / "spark_driver.py"),
-        bootstrap,
-        topic,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+    process = await start_example(
+        "spark_driver.py", bootstrap, topic, stderr=asyncio.subprocess.DEVNULL
     )
     async with asyncio.timeout(110):
         output, _ = await process.communicate()

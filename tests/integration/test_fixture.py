@@ -26,9 +26,10 @@ def test_listens_only_on_this_machine(kafka_cluster: ClusterHandle) -> None:
     assert hosts == {"127.0.0.1"}
 
 
-def test_starts_a_stopped_broker_at_its_port(kafka_cluster: ClusterHandle) -> None:
+@pytest.mark.parametrize("end", ["stop_broker", "kill_broker"])
+def test_starts_a_broker_again_at_its_port(kafka_cluster: ClusterHandle, end: str) -> None:
     servers = kafka_cluster.bootstrap_servers.split(",")
-    kafka_cluster.control.stop_broker(3)
+    getattr(kafka_cluster.control, end)(3)
     try:
         with pytest.raises(OSError):  # noqa: PT011  # Refused or reset, depending on the system.
             broker_ids(servers[2], timeout=10)
@@ -71,7 +72,7 @@ async def test_deletes_the_topics_of_a_test(kafka_cluster: ClusterHandle) -> Non
             await handle.produce(topic, [b"a"])
             await handle.produce(other, [b"a"])
             assert {kept, topic, other} <= set(await admin.list_topics())
-            await asyncio.to_thread(handle.reset)
+            await asyncio.to_thread(handle.__exit__)
             async with asyncio.timeout(30):
                 while {topic, other} & set(await admin.list_topics()):
                     # Each broker applies a deletion when it reads it from the controller.
@@ -88,9 +89,8 @@ def test_logs_topics_that_cannot_be_deleted(
     monkeypatch.setattr("kafka_async.testing.topic_cleanup.TIMEOUT_MS", 100)
     cluster = ExternalBackend()
     cleanup = TopicCleanup(cluster)
-    handle = ClusterHandle(cluster, cleanup)
-    topic = handle.topic("orders")
-    handle.reset()
+    with ClusterHandle(cluster, cleanup) as handle:
+        topic = handle.topic("orders")
     assert f"topics were not deleted: ['{topic}']" in caplog.text
     assert "127.0.0.1:1" in caplog.text
     cleanup.close()

@@ -1,4 +1,4 @@
-"""A leader frozen by SIGSTOP: it accepts connections and requests, and does not respond.
+"""A broker frozen by SIGSTOP: it accepts connections and requests, and does not respond.
 
 The bounds are generous; tests/cluster/test_frozen_broker.py measures in virtual time.
 """
@@ -10,21 +10,22 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-import pytest_asyncio
 
-from kafka_async.admin import Admin, NewTopic
-from kafka_async.consumer.consumer import Consumer
-from kafka_async.producer.producer import Producer
-from kafka_async.testing.backends.apache import ApacheBackend
-from kafka_async.testing.backends.embedded import EmbeddedBackend
-from kafka_async.types import TopicPartition
+from kafka_async import Consumer, Producer, TopicPartition
+from kafka_async.cluster.client import services_of
+from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.errors import CommitFailedError
+from kafka_async.hooks import Hooks, RequestSent
+from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafka_async.testing.backends import ApacheBackend, EmbeddedBackend
+from tests.integration.helpers import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from kafka_async.testing.fixtures import ClusterHandle
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 FROZEN = 3
 BOUND = 45.0
@@ -32,15 +33,21 @@ BOUND = 45.0
 
 
 @asynccontextmanager
-async def frozen(cluster: ClusterHandle, partition: TopicPartition) -> AsyncGenerator[None]:
-    """Freeze broker 3, so that the leadership of the partition moves."""
+async def frozen(backend: ApacheBackend, broker: int) -> AsyncGenerator[None]:
+    await asyncio.to_thread(backend.pause_broker, broker)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(backend.resume_broker, broker)
+
+
+@asynccontextmanager
+async def frozen_leader(cluster: ClusterHandle, partition: TopicPartition) -> AsyncGenerator[None]:
+    """Freeze the leader of a partition, so that the leadership moves."""
     backend = cluster.cluster
     if isinstance(backend, ApacheBackend):
-        await asyncio.to_thread(backend.pause_broker, FROZEN)
-        try:
+        async with frozen(backend, FROZEN):
             yield
-        finally:
-            await asyncio.to_thread(backend.resume_broker, FROZEN)
     elif isinstance(backend, EmbeddedBackend):
         fault = backend.cluster.faults.add(broker=FROZEN, hang=True, count=None)
         backend.cluster.move_leader(partition, 1)
@@ -52,27 +59,20 @@ async def frozen(cluster: ClusterHandle, partition: TopicPartition) -> AsyncGene
         pytest.skip(f"{backend.name} cannot freeze a broker")
 
 
-@pytest_asyncio.fixture
-async def partition(kafka_cluster: ClusterHandle) -> TopicPartition:
-    name = kafka_cluster.topic()
-    async with Admin(kafka_cluster.bootstrap_servers) as admin:
-        await admin.create_topics([NewTopic(name, assignments={0: [FROZEN, 1, 2]})])
-    return TopicPartition(name, 0)
-
-
-@pytest.mark.slow
 async def test_producer_and_consumer_continue_with_the_new_leader(
-    kafka_cluster: ClusterHandle, partition: TopicPartition
+    kafka_cluster: ClusterHandle,
 ) -> None:
+    topic = await create_topic(kafka_cluster, assignments={0: [FROZEN, 1, 2]})
+    partition = TopicPartition(topic, 0)
     servers = kafka_cluster.bootstrap_servers
     async with (
         Producer(servers) as producer,
         Consumer(servers, partitions=[partition], auto_offset_reset="earliest") as consumer,
     ):
-        await producer.send(partition.topic, b"before", partition=0)
+        await producer.send(topic, b"before", partition=0)
         assert [record.value for record in await consumer.poll(timeout=30.0)] == [b"before"]
-        async with frozen(kafka_cluster, partition), asyncio.timeout(BOUND):
-            sending = asyncio.create_task(producer.send(partition.topic, b"after", partition=0))
+        async with frozen_leader(kafka_cluster, partition), asyncio.timeout(BOUND):
+            sending = asyncio.create_task(producer.send(topic, b"after", partition=0))
             while producer.health().state == "running":  # noqa: ASYNC110  # There is no event.
                 await asyncio.sleep(0.1)
             assert "(broker 3) has not responded for" in str(producer.health().last_error)
@@ -82,3 +82,52 @@ async def test_producer_and_consumer_continue_with_the_new_leader(
             while not records:
                 records = await consumer.poll(timeout=BOUND)
         assert [record.value for record in records] == [b"after"]
+
+
+async def test_group_continues_while_its_coordinator_is_frozen(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    backend = kafka_cluster.cluster
+    if not isinstance(backend, ApacheBackend):
+        pytest.skip("on Apache Kafka another broker becomes the coordinator")
+    hooks, looked_up = Hooks(), asyncio.Event()
+
+    def sent(event: RequestSent) -> None:
+        if event.api_key == FindCoordinatorRequest.API_KEY:
+            looked_up.set()
+
+    hooks.listen(RequestSent, sent)
+    topic, group = await create_topic(kafka_cluster), kafka_cluster.group()
+    await kafka_cluster.produce(topic, [b"value"])
+    async with Consumer(
+        kafka_cluster.bootstrap_servers,
+        topics=[topic],
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=500,
+        hooks=hooks,
+    ) as consumer:
+        coordinators = services_of(consumer.client).coordinators
+        assert await consumer.poll(timeout=30)
+        await consumer.commit()
+        before = await coordinators.find(CoordinatorKind.GROUP, group, timeout=10)
+        looked_up.clear()
+        async with frozen(backend, before):
+            async with asyncio.timeout(20):  # Takes about 6 s.
+                await looked_up.wait()
+            async with asyncio.timeout(90):
+                await _commit(consumer, TopicPartition(topic, 0))
+            assert await coordinators.find(CoordinatorKind.GROUP, group, timeout=10) != before
+
+
+async def _commit(consumer: Consumer, partition: TopicPartition) -> None:
+    """Commit, after rejoining the group if it has removed the member."""
+    while True:
+        await consumer.poll(timeout=1)
+        try:
+            await consumer.commit({partition: 1}, timeout=60)
+        except CommitFailedError:
+            continue
+        return

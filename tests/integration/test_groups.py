@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 
 from kafka_async.admin import Admin, NewTopic
-from kafka_async.consumer.consumer import Consumer, RebalanceListener
+from kafka_async.cluster.client import services_of
+from kafka_async.consumer.consumer import Consumer
 from kafka_async.producer.producer import Producer
 from kafka_async.types import TopicPartition
 from tests.failing_assignor import FailingAssignor
+from tests.integration.helpers import create_topic, poll_until
+from tests.recording_listener import RecordingListener
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
@@ -26,22 +29,6 @@ STRATEGIES = [
     pytest.param(["range"], id="range"),
     pytest.param(["cooperative-sticky"], id="cooperative-sticky"),
 ]
-
-
-class RecordingListener(RebalanceListener):
-    """Records its calls."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, set[int]]] = []
-
-    def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        self.lines.append(("assigned", {p.partition for p in partitions}))
-
-    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        self.lines.append(("revoked", {p.partition for p in partitions}))
-
-    def on_lost(self, partitions: Collection[TopicPartition]) -> None:
-        self.lines.append(("lost", {p.partition for p in partitions}))
 
 
 class Group:
@@ -123,13 +110,22 @@ async def wait_until(true: Callable[[], bool], describe: Callable[[], str]) -> N
         pytest.fail(f"the condition did not become true: {describe()}")
 
 
-async def make_group(stack: AsyncExitStack, cluster: ClusterHandle, **options: Any) -> Group:
-    topic = cluster.topic()
-    async with Admin(cluster.bootstrap_servers) as admin:
-        await admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
-    group = Group(cluster, topic, **options)
-    stack.push_async_callback(group.close)
-    return group
+MakeGroup = Callable[..., Coroutine[Any, Any, Group]]
+
+
+@pytest_asyncio.fixture
+async def make_group(kafka_cluster: ClusterHandle) -> AsyncIterator[MakeGroup]:
+    """Return a function that creates a topic and a group, which is closed at the end."""
+
+    async def make(**options: Any) -> Group:
+        group = Group(
+            kafka_cluster, await create_topic(kafka_cluster, partitions=PARTITIONS), **options
+        )
+        stack.push_async_callback(group.close)
+        return group
+
+    async with AsyncExitStack() as stack:
+        yield make
 
 
 async def produce(cluster: ClusterHandle, each: int) -> None:
@@ -142,87 +138,49 @@ async def produce(cluster: ClusterHandle, each: int) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 async def test_group_rebalances_after_joins_a_leave_and_a_crash(
-    kafka_cluster: ClusterHandle, strategy: list[str]
+    make_group: MakeGroup, strategy: list[str]
 ) -> None:
-    async with AsyncExitStack() as stack:
-        group = await make_group(stack, kafka_cluster, partition_assignment_strategy=strategy)
-        await group.join("one")
-        assert await group.wait_until_balanced() == {"one": set(range(PARTITIONS))}
-        await group.join("two")
-        await group.wait_until_balanced()
-        await group.join("three")
-        assert list(map(len, (await group.wait_until_balanced()).values())) == [2, 2, 2]
-        await group.leave("one")
-        assert list(map(len, (await group.wait_until_balanced()).values())) == [3, 3]
-        await group.kill("two")
-        assert await group.wait_until_balanced() == {"three": set(range(PARTITIONS))}
+    group = await make_group(partition_assignment_strategy=strategy)
+    await group.join("one")
+    assert await group.wait_until_balanced() == {"one": set(range(PARTITIONS))}
+    await group.join("two")
+    await group.wait_until_balanced()
+    await group.join("three")
+    assert list(map(len, (await group.wait_until_balanced()).values())) == [2, 2, 2]
+    await group.leave("one")
+    assert list(map(len, (await group.wait_until_balanced()).values())) == [3, 3]
+    await group.kill("two")
+    assert await group.wait_until_balanced() == {"three": set(range(PARTITIONS))}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 async def test_each_record_is_read_once_during_rebalances(
-    kafka_cluster: ClusterHandle, strategy: list[str]
+    make_group: MakeGroup, kafka_cluster: ClusterHandle, strategy: list[str]
 ) -> None:
-    async with AsyncExitStack() as stack:
-        group = await make_group(stack, kafka_cluster, partition_assignment_strategy=strategy)
-        await group.join("one", max_poll_records=7)
-        await produce(kafka_cluster, 50)
-        await group.join("two", max_poll_records=5)
-        await group.wait_until_balanced()
-        await produce(kafka_cluster, 50)
-        await group.leave("one")
-        await group.join("three")
-        await group.wait_until_balanced()
-        await produce(kafka_cluster, 50)
-        await wait_until(lambda: len(group.seen) >= 150 * PARTITIONS, lambda: str(len(group.seen)))
-        assert sorted(group.seen) == [(p, o) for p in range(PARTITIONS) for o in range(150)]
+    group = await make_group(partition_assignment_strategy=strategy)
+    await group.join("one", max_poll_records=7)
+    await produce(kafka_cluster, 50)
+    await group.join("two", max_poll_records=5)
+    await group.wait_until_balanced()
+    await produce(kafka_cluster, 50)
+    await group.leave("one")
+    await group.join("three")
+    await group.wait_until_balanced()
+    await produce(kafka_cluster, 50)
+    await wait_until(lambda: len(group.seen) >= 150 * PARTITIONS, lambda: str(len(group.seen)))
+    assert sorted(group.seen) == [(p, o) for p in range(PARTITIONS) for o in range(150)]
 
 
-async def test_cooperative_rebalance_revokes_only_partitions_that_move(
-    kafka_cluster: ClusterHandle,
-) -> None:
-    async with AsyncExitStack() as stack:
-        group = await make_group(
-            stack, kafka_cluster, partition_assignment_strategy=["cooperative-sticky"]
-        )
-        listener = RecordingListener()
-        await group.join("one", listener=listener)
-        await group.wait_until_balanced()
-        await group.join("two")
-        assignments = await group.wait_until_balanced()
-        assert [line for line in listener.lines if line[1]] == [
-            ("assigned", set(range(PARTITIONS))),
-            ("revoked", assignments["two"]),
-        ]
-
-
-async def test_eager_rebalance_revokes_and_assigns_all_partitions(
-    kafka_cluster: ClusterHandle,
-) -> None:
-    async with AsyncExitStack() as stack:
-        group = await make_group(stack, kafka_cluster, partition_assignment_strategy=["range"])
-        listener = RecordingListener()
-        await group.join("one", listener=listener)
-        await group.wait_until_balanced()
-        await group.join("two")
-        assigned = (await group.wait_until_balanced())["one"]
-        await group.leave("one")
-        everything = set(range(PARTITIONS))
-        assert listener.lines[0] == ("assigned", everything)
-        assert listener.lines[1] == ("revoked", everything)
-        assert listener.lines[-2:] == [("assigned", assigned), ("revoked", assigned)]
-
-
-async def test_static_member_gets_its_partitions_back(kafka_cluster: ClusterHandle) -> None:
-    async with AsyncExitStack() as stack:
-        group = await make_group(stack, kafka_cluster, session_timeout_ms=30_000)
-        one = await group.join("one", group_instance_id="one")
-        await group.join("two", group_instance_id="two")
-        before = await group.wait_until_balanced()
-        generation = one.group_metadata().generation_id
-        await group.leave("two")
-        await group.join("two", group_instance_id="two")
-        assert await group.wait_until_balanced() == before
-        assert one.group_metadata().generation_id == generation
+async def test_static_member_gets_its_partitions_back(make_group: MakeGroup) -> None:
+    group = await make_group(session_timeout_ms=30_000)
+    one = await group.join("one", group_instance_id="one")
+    await group.join("two", group_instance_id="two")
+    before = await group.wait_until_balanced()
+    generation = one.group_metadata().generation_id
+    await group.leave("two")
+    await group.join("two", group_instance_id="two")
+    assert await group.wait_until_balanced() == before
+    assert one.group_metadata().generation_id == generation
 
 
 async def test_group_assigns_new_partitions(kafka_cluster: ClusterHandle) -> None:
@@ -235,43 +193,9 @@ async def test_group_assigns_new_partitions(kafka_cluster: ClusterHandle) -> Non
             group_id=kafka_cluster.group(),
             metadata_max_age_ms=300,
         ) as consumer:
-            while len(consumer.assignment()) < 2:
-                await consumer.poll(timeout=0.1)
+            await poll_until(lambda: len(consumer.assignment()) == 2, consumer)
             await admin.create_partitions({topic: PARTITIONS})
-            async with asyncio.timeout(40):
-                while len(consumer.assignment()) < PARTITIONS:
-                    await consumer.poll(timeout=0.1)
-
-
-@pytest.mark.parametrize("ours_first", [True, False], ids=["ours-leads", "theirs-leads"])
-async def test_shares_partitions_with_members_of_another_client(
-    kafka_cluster: ClusterHandle, ours_first: bool
-) -> None:
-    aiokafka: Any = importlib.import_module("aiokafka")
-    assignors: Any = importlib.import_module("aiokafka.coordinator.assignors.range")
-    async with AsyncExitStack() as stack:
-        group = await make_group(stack, kafka_cluster, partition_assignment_strategy=["range"])
-        if ours_first:
-            await group.join("ours")
-            await group.wait_until_balanced()
-        theirs = aiokafka.AIOKafkaConsumer(
-            kafka_cluster.topic(),
-            bootstrap_servers=kafka_cluster.bootstrap_servers,
-            group_id=kafka_cluster.group(),
-            heartbeat_interval_ms=200,
-            partition_assignment_strategy=(assignors.RangePartitionAssignor,),
-        )
-        await theirs.start()
-        stack.push_async_callback(theirs.stop)
-        if not ours_first:
-            await group.join("ours")
-
-        def shared() -> bool:
-            mine = group.assignments()["ours"]
-            other = {partition.partition for partition in theirs.assignment()}
-            return len(mine) == len(other) == 3 and mine | other == set(range(PARTITIONS))
-
-        await wait_until(shared, lambda: f"{group.assignments()}, theirs {theirs.assignment()}")
+            await poll_until(lambda: len(consumer.assignment()) == PARTITIONS, consumer)
 
 
 async def test_deleted_topic_stops_neither_commits_nor_the_group(
@@ -303,14 +227,14 @@ async def test_deleted_topic_stops_neither_commits_nor_the_group(
         await admin.delete_topics([gone.topic])
         async with asyncio.timeout(20):
             await leader.commit()
-            while set(leader.assignment()) != {kept}:
-                await leader.poll(timeout=0.1)
+            await poll_until(lambda: set(leader.assignment()) == {kept}, leader)
             async with Consumer(servers, **options) as second:
-                while not second.group_metadata().member_id or (
-                    set(leader.assignment() | second.assignment()) != {kept}
-                ):
-                    await leader.poll(timeout=0.1)
-                    await second.poll(timeout=0.1)
+
+                def shared() -> bool:
+                    joined = bool(second.group_metadata().member_id)
+                    return joined and set(leader.assignment() | second.assignment()) == {kept}
+
+                await poll_until(shared, leader, second)
         committed = await admin.list_group_offsets(options["group_id"])
         assert {p: row.offset for p, row in committed.items()} == {kept: 1}
 
@@ -347,46 +271,64 @@ async def test_reads_a_new_partition_from_its_first_record(
         )
         async with Consumer(servers, group_id=kafka_cluster.group("later"), **options) as first:
             for consumer in (member, first):
-                while not consumer.assignment():
-                    await consumer.poll(timeout=0.2)
+                await poll_until(consumer.assignment, consumer)
                 assert await consumer.poll(timeout=1) == []  # Starts at the end.
             await first.commit({TopicPartition(topic, 0): 1})
         await admin.create_partitions({topic: 2})
         for _ in range(3):
             await producer.send(topic, b"new", partition=1)
-        await member.client.refresh_metadata()
+        await services_of(member.client).metadata.refresh()
         assert await read(member) == expected
         async with Consumer(servers, group_id=kafka_cluster.group("later"), **options) as later:
             assert await read(later) == expected
 
 
+async def test_cooperative_rebalance_revokes_only_partitions_that_move(
+    make_group: MakeGroup,
+) -> None:
+    group = await make_group(partition_assignment_strategy=["cooperative-sticky"])
+    listener = RecordingListener()
+    await group.join("one", listener=listener)
+    await group.wait_until_balanced()
+    await group.join("two")
+    assignments = await group.wait_until_balanced()
+    assert [line for line in listener.lines if line[1]] == [
+        ("assigned", list(range(PARTITIONS))),
+        ("revoked", sorted(assignments["two"])),
+    ]
+
+
+async def test_eager_rebalance_revokes_and_assigns_all_partitions(make_group: MakeGroup) -> None:
+    group = await make_group(partition_assignment_strategy=["range"])
+    listener = RecordingListener()
+    await group.join("one", listener=listener)
+    await group.wait_until_balanced()
+    await group.join("two")
+    assigned = (await group.wait_until_balanced())["one"]
+    await group.leave("one")
+    everything = list(range(PARTITIONS))
+    assert listener.lines[0] == ("assigned", everything)
+    assert listener.lines[1] == ("revoked", everything)
+    assert listener.lines[-2:] == [("assigned", sorted(assigned)), ("revoked", sorted(assigned))]
+
+
 async def test_leader_whose_assignor_raises_leaves_before_its_session_expires(
     kafka_cluster: ClusterHandle,
 ) -> None:
-    topic, servers = kafka_cluster.topic(), kafka_cluster.bootstrap_servers
+    servers = kafka_cluster.bootstrap_servers
     options: dict[str, Any] = {
-        "topics": [topic],
+        "topics": [await create_topic(kafka_cluster, partitions=2)],
         "group_id": kafka_cluster.group(),
         "session_timeout_ms": 30_000,
         "heartbeat_interval_ms": 200,
     }
     failing = FailingAssignor()
-    async with Admin(servers) as admin:
-        await admin.create_topics([NewTopic(topic, 2, 1)])
     leader = Consumer(servers, partition_assignment_strategy=[failing], **options)
     other = Consumer(servers, partition_assignment_strategy=[FailingAssignor()], **options)
     async with leader:
-        while not leader.assignment():
-            await leader.poll(timeout=0.2)
+        await poll_until(leader.assignment, leader)
         failing.broken = True
         async with other, asyncio.timeout(20):  # Less than the session.
-
-            async def both() -> None:
-                while True:
-                    await leader.poll(timeout=0.1)
-                    await other.poll(timeout=0.1)
-
             with pytest.raises(ZeroDivisionError, match="no shares"):
-                await both()
-            while not other.assignment():
-                await other.poll(timeout=0.1)
+                await poll_until(lambda: False, leader, other)
+            await poll_until(other.assignment, other)

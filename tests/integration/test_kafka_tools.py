@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async import blocking
-from kafka_async.admin import NewTopic
 from kafka_async.testing.backends.apache import JAVA_OPTIONS
 from kafka_async.testing.backends.base import BackendUnavailableError
 from kafka_async.testing.backends.jars import LOGGER, Artifact, cache_directory, resolve
 from kafka_async.testing.backends.jvm import ClassArchive, find_java
-from kafka_async.testing.environment import in_ci
+from tests.integration.helpers import create_topic_blocking, read_values
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
+    from tests.conftest import CannotRun
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -67,29 +66,18 @@ class Tools:
 
 
 @pytest.fixture(scope="session")
-def tools(record_testsuite_property: Callable[[str, object], None]) -> Tools:
+def tools(cannot_run: CannotRun) -> Tools:
     """Return the tools; where they cannot run, skip the test, or fail it if CI=true."""
     try:
         return Tools()
     except BackendUnavailableError as error:
-        record_testsuite_property("not_run", f"Kafka's tools ({error})")
-        report = pytest.fail if in_ci() else pytest.skip
-        report(f"no tools of Kafka: {error}")
-
-
-def create_topic(cluster: ClusterHandle, prefix: str = "tools", partitions: int = 1) -> str:
-    topic = cluster.topic(prefix)
-    with blocking.Admin(cluster.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(topic, partitions)])
-    return topic
+        cannot_run("Kafka's tools", error)
 
 
 def create_filled_topic(cluster: ClusterHandle, count: int, prefix: str = "tools") -> str:
     """Create a topic with one partition and `count` records."""
-    topic = create_topic(cluster, prefix)
-    with blocking.Producer(cluster.bootstrap_servers) as producer:
-        producer.send_many(topic, [b"value %d" % index for index in range(count)])
-        producer.flush()
+    topic = create_topic_blocking(cluster, prefix)
+    asyncio.run(cluster.produce(topic, [b"value %d" % index for index in range(count)]))
     return topic
 
 
@@ -111,7 +99,7 @@ def test_topics(tools: Tools, kafka_cluster: ClusterHandle) -> None:
 
 
 def test_configs(tools: Tools, kafka_cluster: ClusterHandle) -> None:
-    topic = create_topic(kafka_cluster)
+    topic = create_topic_blocking(kafka_cluster)
     command = "kafka.admin.ConfigCommand"
     entity = "--entity-type", "topics", "--entity-name", topic
     added = "retention.bytes=5000,cleanup.policy=[compact,delete]"
@@ -130,7 +118,7 @@ def test_configs(tools: Tools, kafka_cluster: ClusterHandle) -> None:
 def test_verifiable_producer_and_consumer_and_groups(
     tools: Tools, kafka_cluster: ClusterHandle
 ) -> None:
-    topic, group = create_topic(kafka_cluster), kafka_cluster.group()
+    topic, group = create_topic_blocking(kafka_cluster), kafka_cluster.group()
     words = "--topic", topic, "--max-messages", "20", "--acks", "-1"
     assert tools.rows(kafka_cluster, "VerifiableProducer", *words)[-1]["acked"] == 20
     assert f"{topic}:0:20" in tools.run(kafka_cluster, "GetOffsetShell", "--topic", topic)
@@ -170,7 +158,7 @@ def test_transactional_message_copier_and_transactions(
     tools: Tools, kafka_cluster: ClusterHandle
 ) -> None:
     source = create_filled_topic(kafka_cluster, 20, "source")
-    target = create_topic(kafka_cluster, "target")
+    target = create_topic_blocking(kafka_cluster, "target")
     name = kafka_cluster.transactional_id()
     rows = tools.rows(
         kafka_cluster,
@@ -180,13 +168,7 @@ def test_transactional_message_copier_and_transactions(
         *("--transaction-size", "5", "--max-messages", "20"),
     )
     assert (rows[-1]["stage"], rows[-1]["consumed"]) == ("ShutdownComplete", 20)
-    with blocking.Consumer(
-        kafka_cluster.bootstrap_servers,
-        topics=[target],
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-    ) as consumer:
-        values = [record.value for record in until(20, consumer)]
+    values = asyncio.run(read_values(kafka_cluster, target))
     assert values == [b"value %d" % index for index in range(20)]
 
     def transactions(*more: str) -> list[list[str]]:
@@ -204,17 +186,8 @@ def test_transactional_message_copier_and_transactions(
     assert [row for row in hanging if target in row] == []
 
 
-def until(count: int, consumer: Any) -> Iterator[Any]:
-    """Yield `count` records."""
-    seen = 0
-    while seen < count:
-        for record in consumer.poll(timeout=1):
-            seen += 1
-            yield record
-
-
 def test_performance_tools(tools: Tools, kafka_cluster: ClusterHandle) -> None:
-    topic, group = create_topic(kafka_cluster), kafka_cluster.group()
+    topic, group = create_topic_blocking(kafka_cluster), kafka_cluster.group()
     size = "--num-records", "1000", "--record-size", "100", "--throughput", "-1"
     output = tools.run(kafka_cluster, "ProducerPerformance", "--topic", topic, *size)
     assert output.startswith("1000 records sent")

@@ -7,23 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async import (
-    Admin,
-    Client,
-    NewTopic,
-    Producer,
-    ProducerRecord,
-    RecordBatch,
-    TopicPartition,
-)
+from kafka_async import Client, Producer, ProducerRecord, RecordBatch, TopicPartition
+from kafka_async.cluster.client import services_of
 from kafka_async.errors import (
-    BootstrapError,
     DeliveryError,
     KafkaTimeoutError,
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from tests.integration.partition_reader import read_partition
+from tests.integration.helpers import create_topic, read_values
 
 if TYPE_CHECKING:
     from kafka_async.config import Compression
@@ -33,77 +25,15 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
 
 
-async def create(
-    cluster: ClusterHandle,
-    partitions: int = 1,
-    replicas: int = -1,
-    configs: dict[str, str] | None = None,
-) -> str:
-    topic = cluster.topic()
-    async with Admin(cluster.bootstrap_servers) as admin:
-        await admin.create_topics([NewTopic(topic, partitions, replicas, configs or {})])
-    return topic
-
-
 async def leader_of(cluster: ClusterHandle, topic: str) -> int:
     """Wait until the topic's first partition has a leader, and return its id."""
     async with Client(cluster.bootstrap_servers) as client, asyncio.timeout(30):
-        while (row := client.metadata.leader(TopicPartition(topic, 0))) is None:
+        while (
+            row := services_of(client).metadata.snapshot.leader(TopicPartition(topic, 0))
+        ) is None:
             await asyncio.sleep(0.05)
-            await client.refresh_metadata(topics=[topic])
+            await services_of(client).metadata.refresh(topics=[topic])
         return row.leader_id
-
-
-async def test_sends_all_fields_of_a_record(kafka_cluster: ClusterHandle) -> None:
-    topic = await create(kafka_cluster)
-    headers = [("trace", b"1"), ("empty", None)]
-    async with Producer(kafka_cluster.bootstrap_servers) as producer:
-        metadata = await producer.send(
-            topic, b"value", key=b"key", headers=headers, timestamp=1_700_000_000_000
-        )
-        assert (metadata.topic, metadata.partition, metadata.offset) == (topic, 0, 0)
-    (record,) = await read_partition(kafka_cluster.bootstrap_servers, topic)
-    assert (record.key, record.value, record.timestamp) == (b"key", b"value", 1_700_000_000_000)
-    assert list(record.headers) == headers
-
-
-async def test_missing_partition_raises_before_max_block(
-    kafka_cluster: ClusterHandle,
-) -> None:
-    topic = await create(kafka_cluster, partitions=2)
-    async with Producer(kafka_cluster.bootstrap_servers, max_block_ms=300_000) as producer:
-        with pytest.raises(UnknownTopicOrPartitionError, match="partitions, 0 to 1"):
-            async with asyncio.timeout(60):
-                await producer.send(topic, b"value", partition=9)
-
-
-@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_sends_every_codec(kafka_cluster: ClusterHandle, compression: Compression) -> None:
-    topic = await create(kafka_cluster)
-    values = [b"%06d" % n * 20 for n in range(3000)]
-    servers = kafka_cluster.bootstrap_servers
-    async with Producer(servers, compression_type=compression) as producer:
-        deliveries = await producer.send_many(topic, values)
-        await producer.flush()
-    assert [delivery.result().offset for delivery in deliveries] == list(range(3000))
-    assert [record.value for record in await read_partition(servers, topic)] == values
-
-
-async def test_each_key_has_one_partition(kafka_cluster: ClusterHandle) -> None:
-    topic = await create(kafka_cluster, partitions=6)
-    servers = kafka_cluster.bootstrap_servers
-    async with Producer(servers) as producer:
-        for _ in range(2):
-            for number in range(60):
-                await producer.enqueue(topic, b"%d" % number, key=b"%d" % number)
-        await producer.flush()
-    homes: dict[bytes | None, set[int]] = {}
-    for partition in range(6):
-        for record in await read_partition(servers, topic, partition):
-            homes.setdefault(record.key, set()).add(partition)
-    assert len(homes) == 60
-    assert all(len(partitions) == 1 for partitions in homes.values())
-    assert set[int]().union(*homes.values()) == set(range(6))
 
 
 async def test_first_record_creates_a_topic(kafka_cluster: ClusterHandle) -> None:
@@ -113,46 +43,8 @@ async def test_first_record_creates_a_topic(kafka_cluster: ClusterHandle) -> Non
         assert (await delivery).topic == topic
 
 
-async def test_producers_share_a_client(kafka_cluster: ClusterHandle) -> None:
-    topic = await create(kafka_cluster)
-    async with Client(kafka_cluster.bootstrap_servers) as client:
-        async with (
-            Producer(client) as one,
-            Producer(client, acks=1, enable_idempotence=False) as two,
-        ):
-            await one.send(topic, b"1")
-            await two.send(topic, b"2")
-        await client.refresh_metadata()
-    records = await read_partition(kafka_cluster.bootstrap_servers, topic)
-    assert [record.value for record in records] == [b"1", b"2"]
-
-
-async def test_sends_a_thousand_records_concurrently(kafka_cluster: ClusterHandle) -> None:
-    topic = await create(kafka_cluster, partitions=3)
-    async with Producer(kafka_cluster.bootstrap_servers) as producer:
-        results = await asyncio.gather(
-            *(producer.send(topic, b"%d" % number) for number in range(1000))
-        )
-    assert len({(metadata.partition, metadata.offset) for metadata in results}) == 1000
-
-
-async def test_sends_prebuilt_batches(kafka_cluster: ClusterHandle) -> None:
-    topic = await create(kafka_cluster)
-    place = TopicPartition(topic, 0)
-    async with Producer(kafka_cluster.bootstrap_servers) as producer:
-        for first in (0, 3):
-            batch = RecordBatch.build(
-                [ProducerRecord("", b"%d" % n) for n in range(first, first + 3)],
-                "zstd",
-                timestamp=1_700_000_000_000,
-            )
-            assert (await (await producer.send_batch(place, batch))).offset == first
-    records = await read_partition(kafka_cluster.bootstrap_servers, topic)
-    assert [record.value for record in records] == [b"%d" % n for n in range(6)]
-
-
 async def test_splits_a_batch_over_the_topics_limit(kafka_cluster: ClusterHandle) -> None:
-    topic = await create(kafka_cluster, configs={"max.message.bytes": "20000"})
+    topic = await create_topic(kafka_cluster, configs={"max.message.bytes": "20000"})
     values = [b"%d" % n * 2000 for n in range(40)]
     async with Producer(kafka_cluster.bootstrap_servers, linger_ms=50) as producer:
         await producer.send_many(topic, values)
@@ -161,31 +53,14 @@ async def test_splits_a_batch_over_the_topics_limit(kafka_cluster: ClusterHandle
             await too_large
         await producer.flush()
         assert producer.statistics().batch_split_total > 0
-    records = await read_partition(kafka_cluster.bootstrap_servers, topic)
-    assert [record.value for record in records] == values
-
-
-async def test_error_names_the_topic_of_a_missing_partition(kafka_cluster: ClusterHandle) -> None:
-    topic = await create(kafka_cluster)
-    async with Producer(kafka_cluster.bootstrap_servers, max_block_ms=1500) as producer:
-        with pytest.raises(UnknownTopicOrPartitionError, match=topic):
-            await producer.send(topic, b"v", partition=7)
-
-
-async def test_error_names_an_unreachable_server() -> None:
-    async def start() -> None:
-        async with Producer("127.0.0.1:1", default_api_timeout_ms=1000):
-            pass
-
-    with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1"):
-        await start()
+    assert await read_values(kafka_cluster, topic) == values
 
 
 async def test_restart_of_the_leader_loses_and_duplicates_no_record(
     kafka_cluster: ClusterHandle,
 ) -> None:
     control = kafka_cluster.control
-    topic = await create(kafka_cluster)
+    topic = await create_topic(kafka_cluster)
     leader = await leader_of(kafka_cluster, topic)
     values = [b"%d" % n for n in range(1000)]
     async with Producer(kafka_cluster.bootstrap_servers, linger_ms=1) as producer:
@@ -199,8 +74,7 @@ async def test_restart_of_the_leader_loses_and_duplicates_no_record(
         await restarting
         await producer.flush()
     assert [delivery.result().offset for delivery in deliveries] == list(range(len(values)))
-    records = await read_partition(kafka_cluster.bootstrap_servers, topic)
-    assert [record.value for record in records] == values
+    assert await read_values(kafka_cluster, topic) == values
 
 
 def restart(control: BrokerControl, broker: int) -> None:
@@ -213,7 +87,7 @@ async def test_record_fails_at_delivery_timeout_without_a_leader(
 ) -> None:
     """Stops the only replica; the producer works again after its restart."""
     control = kafka_cluster.control
-    topic = await create(kafka_cluster, replicas=1)
+    topic = await create_topic(kafka_cluster, replication_factor=1)
     leader = await leader_of(kafka_cluster, topic)
     async with Producer(
         kafka_cluster.bootstrap_servers, request_timeout_ms=1000, delivery_timeout_ms=2000
@@ -227,15 +101,63 @@ async def test_record_fails_at_delivery_timeout_without_a_leader(
         finally:
             await asyncio.to_thread(control.start_broker, leader)
         await leader_of(kafka_cluster, topic)
-        await producer.client.refresh_metadata(topics=[topic])
+        await services_of(producer.client).metadata.refresh(topics=[topic])
         assert (await producer.send(topic, b"3")).offset == 1
-    records = await read_partition(kafka_cluster.bootstrap_servers, topic)
-    assert [record.value for record in records] == [b"1", b"3"]
+    assert await read_values(kafka_cluster, topic) == [b"1", b"3"]
+
+
+async def test_sends_all_fields_of_a_record(kafka_cluster: ClusterHandle) -> None:
+    topic = await create_topic(kafka_cluster)
+    headers = [("trace", b"1"), ("empty", None)]
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        metadata = await producer.send(
+            topic, b"value", key=b"key", headers=headers, timestamp=1_700_000_000_000
+        )
+        assert (metadata.topic, metadata.partition, metadata.offset) == (topic, 0, 0)
+    (record,) = await kafka_cluster.read(topic)
+    assert (record.key, record.value, record.timestamp) == (b"key", b"value", 1_700_000_000_000)
+    assert list(record.headers) == headers
+
+
+async def test_missing_partition_raises_before_max_block_with_the_topics_name(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    topic = await create_topic(kafka_cluster, partitions=2)
+    async with Producer(kafka_cluster.bootstrap_servers, max_block_ms=300_000) as producer:
+        with pytest.raises(UnknownTopicOrPartitionError, match=f"{topic}.* partitions 0 to 1"):
+            async with asyncio.timeout(60):
+                await producer.send(topic, b"value", partition=9)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+async def test_sends_every_codec(kafka_cluster: ClusterHandle, compression: Compression) -> None:
+    topic = await create_topic(kafka_cluster)
+    values = [b"%06d" % n * 20 for n in range(3000)]
+    servers = kafka_cluster.bootstrap_servers
+    async with Producer(servers, compression_type=compression) as producer:
+        deliveries = await producer.send_many(topic, values)
+        await producer.flush()
+    assert [delivery.result().offset for delivery in deliveries] == list(range(3000))
+    assert await read_values(kafka_cluster, topic) == values
+
+
+async def test_sends_prebuilt_batches(kafka_cluster: ClusterHandle) -> None:
+    topic = await create_topic(kafka_cluster)
+    place = TopicPartition(topic, 0)
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        for first in (0, 3):
+            batch = RecordBatch.build(
+                [ProducerRecord("", b"%d" % n) for n in range(first, first + 3)],
+                "zstd",
+                timestamp=1_700_000_000_000,
+            )
+            assert (await (await producer.send_batch(place, batch))).offset == first
+    assert await read_values(kafka_cluster, topic) == [b"%d" % n for n in range(6)]
 
 
 async def test_stop_is_bounded_without_a_leader(kafka_cluster: ClusterHandle) -> None:
     control = kafka_cluster.control
-    topic = await create(kafka_cluster, replicas=1)
+    topic = await create_topic(kafka_cluster, replication_factor=1)
     leader = await leader_of(kafka_cluster, topic)
     producers = [
         Producer(kafka_cluster.bootstrap_servers, close_timeout_ms=1_000) for _ in range(2)
@@ -254,3 +176,16 @@ async def test_stop_is_bounded_without_a_leader(kafka_cluster: ClusterHandle) ->
     finally:
         await asyncio.to_thread(control.start_broker, leader)
         await leader_of(kafka_cluster, topic)
+
+
+async def test_producers_share_a_client(kafka_cluster: ClusterHandle) -> None:
+    topic = await create_topic(kafka_cluster)
+    async with Client(kafka_cluster.bootstrap_servers) as client:
+        async with (
+            Producer(client) as one,
+            Producer(client, acks=1, enable_idempotence=False) as two,
+        ):
+            await one.send(topic, b"1")
+            await two.send(topic, b"2")
+        await services_of(client).metadata.refresh()
+    assert await read_values(kafka_cluster, topic) == [b"1", b"2"]

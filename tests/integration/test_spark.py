@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import json
 import os
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async import blocking
-from kafka_async.admin import NewTopic
 from kafka_async.types import ProducerRecord
+from tests.integration.helpers import create_topic_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,10 +26,8 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def spark(missing_for_spark: str | None) -> Iterator[SparkSession]:
+def spark(spark_installation: None) -> Iterator[SparkSession]:
     """Start a local session without logging."""
-    if missing_for_spark is not None:
-        pytest.skip(missing_for_spark)
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -54,17 +53,15 @@ def read(spark: SparkSession, cluster: ClusterHandle, **options: str) -> DataFra
     return reader.load()
 
 
-def create(cluster: ClusterHandle, partitions: int = 3, name: str = "spark") -> str:
-    topic = cluster.topic(name)
-    with blocking.Admin(cluster.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(topic, partitions)])
-    return topic
+def write(rows: DataFrame, cluster: ClusterHandle, **options: str) -> None:
+    writer = rows.write.format("kafka_async").mode("append").options(**options)
+    writer.option("kafka.bootstrap.servers", cluster.bootstrap_servers).save()
 
 
 def test_columns_match_sparks_kafka_connector(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
-    topic = create(kafka_cluster)
+    topic = create_topic_blocking(kafka_cluster, partitions=3)
     records = [
         ProducerRecord(topic, b"v", key=b"k", partition=2, timestamp=1_700_000_000_123),
         ProducerRecord(topic, None, key=None, partition=2, headers=[("h", b"x"), ("n", None)]),
@@ -89,7 +86,7 @@ def test_columns_match_sparks_kafka_connector(
 def test_reads_every_record_once_for_all_range_options(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
-    topic = create(kafka_cluster)
+    topic = create_topic_blocking(kafka_cluster, partitions=3)
     values = [str(number).encode() for number in range(10_000)]
     with blocking.Producer(
         kafka_cluster.bootstrap_servers, compression_type="lz4", batch_size=8_192
@@ -104,7 +101,7 @@ def test_reads_every_record_once_for_all_range_options(
 def test_read_committed_reads_only_committed_records(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
-    topic = create(kafka_cluster, partitions=1)
+    topic = create_topic_blocking(kafka_cluster, partitions=1)
     name = kafka_cluster.transactional_id()
     with blocking.Producer(kafka_cluster.bootstrap_servers, transactional_id=name) as producer:
         for value in (b"one", b"aborted", b"two"):
@@ -125,10 +122,8 @@ def test_read_committed_reads_only_committed_records(
 def test_reads_exactly_a_range_of_offsets(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
-    topic = create(kafka_cluster, partitions=1)
-    with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
-        producer.send_many(topic, [str(n).encode() for n in range(100)])
-        producer.flush()
+    topic = create_topic_blocking(kafka_cluster, partitions=1)
+    asyncio.run(kafka_cluster.produce(topic, [b"%d" % n for n in range(100)]))
     rows = read(
         spark,
         kafka_cluster,
@@ -145,14 +140,13 @@ def test_error_names_a_missing_topic(kafka_cluster: ClusterHandle, spark: SparkS
 
 
 def test_writes_rows_as_records(kafka_cluster: ClusterHandle, spark: SparkSession) -> None:
-    topic = create(kafka_cluster, partitions=2)
+    topic = create_topic_blocking(kafka_cluster, partitions=2)
     rows = spark.range(1000).selectExpr(
         "cast(id as string) as key",
         "cast(id * 2 as string) as value",
         "cast(id % 2 as int) as partition",
     )
-    writer = rows.write.format("kafka_async").mode("append").option("topic", topic)
-    writer.option("kafka.bootstrap.servers", kafka_cluster.bootstrap_servers).save()
+    write(rows, kafka_cluster, topic=topic)
     back = read(spark, kafka_cluster, subscribe=topic).collect()
     assert {(row["key"], row["value"], row["partition"]) for row in back} == {
         (str(n).encode(), str(2 * n).encode(), n % 2) for n in range(1000)
@@ -163,10 +157,9 @@ def test_writes_rows_as_records(kafka_cluster: ClusterHandle, spark: SparkSessio
 def test_writes_rows_to_the_topic_of_their_column(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
-    first, second = create(kafka_cluster, name="first"), create(kafka_cluster, name="second")
+    first, second = (create_topic_blocking(kafka_cluster, name) for name in ("first", "second"))
     rows = spark.createDataFrame([(first, b"a"), (second, b"b")], "topic string, value binary")
-    writer = rows.write.format("kafka_async").mode("append")
-    writer.option("kafka.bootstrap.servers", kafka_cluster.bootstrap_servers).save()
+    write(rows, kafka_cluster)
     for topic, value in ((first, b"a"), (second, b"b")):
         back = read(spark, kafka_cluster, subscribe=topic).collect()
         assert [row["value"] for row in back] == [value]
@@ -176,16 +169,14 @@ def test_refuses_columns_that_do_not_form_a_record(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
     for sql, named in (("id", "column id"), ("cast(id as string) as key", "no column value")):
-        rows = spark.range(1).selectExpr(sql)
-        writer = rows.write.format("kafka_async").mode("append").option("topic", "t")
         with pytest.raises(Exception, match=named):  # Spark wraps the source's exception.
-            writer.option("kafka.bootstrap.servers", kafka_cluster.bootstrap_servers).save()
+            write(spark.range(1).selectExpr(sql), kafka_cluster, topic="t")
 
 
 def test_reader_stops_at_the_end_of_its_range(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
-    topic = create(kafka_cluster, partitions=1)
+    topic = create_topic_blocking(kafka_cluster, partitions=1)
     with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
         producer.send(topic, b"before")
         frame = read(spark, kafka_cluster, subscribe=topic)

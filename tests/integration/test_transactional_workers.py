@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async import Admin, Consumer, NewTopic, Producer
-from kafka_async.cluster.client import Client
-from kafka_async.cluster.request_destinations import CoordinatorKind
+from kafka_async import Admin, Consumer, Producer
+from kafka_async.cluster.client import Client, services_of
+from kafka_async.cluster.coordinator_lookup import CoordinatorKind
 from kafka_async.errors import ApplicationRecoverableError, TransactionAbortableError
-from tests.integration.partition_reader import read_partition
+from tests.docs.markdown_blocks import ROOT, blocks_of
+from tests.integration.helpers import create_topic, read_values
 
 if TYPE_CHECKING:
     from kafka_async.consumer.consumer import Record
@@ -25,12 +24,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
 PARTITIONS = 12
 LINES = 6_000
 PER_TRANSACTION = 5
-PAGE = Path(__file__).parents[2] / "docs" / "transactions.md"
-
-
-async def create(cluster: ClusterHandle, *topics: str, partitions: int = 1) -> None:
-    async with Admin(cluster.bootstrap_servers) as admin:
-        await admin.create_topics([NewTopic(topic, partitions) for topic in topics])
+PAGE = ROOT / "docs" / "transactions.md"
 
 
 class Worker:
@@ -89,9 +83,8 @@ async def committed_lines(cluster: ClusterHandle, group: str) -> int:
 async def test_each_rebalance_aborts_at_most_one_transaction_per_worker(
     kafka_cluster: ClusterHandle, strategy: str
 ) -> None:
-    source, target = kafka_cluster.topic("lines"), kafka_cluster.topic("copies")
-    await create(kafka_cluster, source, partitions=PARTITIONS)
-    await create(kafka_cluster, target)
+    source = await create_topic(kafka_cluster, "lines", PARTITIONS)
+    target = await create_topic(kafka_cluster, "copies")
     async with Producer(kafka_cluster.bootstrap_servers) as producer:
         await producer.send_many(source, [b"%d" % number for number in range(LINES)])
     options: dict[str, Any] = {
@@ -138,8 +131,7 @@ async def test_each_rebalance_aborts_at_most_one_transaction_per_worker(
     for worker in workers:
         assert worker.restarts == []
         assert len(worker.aborts) <= len(worker.generations)
-    copies = await read_partition(kafka_cluster.bootstrap_servers, target)
-    counts = Counter(record.value for record in copies)
+    counts = Counter(await read_values(kafka_cluster, target))
     assert set(counts.values()) == {1}
     assert len(counts) == LINES
 
@@ -149,9 +141,8 @@ async def test_each_rebalance_aborts_at_most_one_transaction_per_worker(
 
 def documented_loop(servers: str, lines: str, counts: str, id_: str) -> dict[str, Any]:
     """Execute the page's example for these topics without `main()`, and return its names."""
-    text = PAGE.read_text()
-    block = next(b for b in re.findall(r"```python\n(.*?)```", text, re.S) if "count_words" in b)
-    program = block.replace("kafka_async.run(main())", "").replace("localhost:9092", servers)
+    block = next(one for one in blocks_of(PAGE) if "count_words" in one.body)
+    program = block.program(servers).replace("kafka_async.run(main())", "")
     for name, actual in (("word-counts", counts), ("lines", lines), ("word-count", id_)):
         program = program.replace(f'"{name}"', f'"{actual}"')
     names: dict[str, Any] = {}
@@ -160,8 +151,7 @@ def documented_loop(servers: str, lines: str, counts: str, id_: str) -> dict[str
 
 
 async def counted(cluster: ClusterHandle, topic: str) -> int:
-    records = await read_partition(cluster.bootstrap_servers, topic)
-    return sum(int(record.value or b"0") for record in records)
+    return sum(int(record.value or b"0") for record in await cluster.read(topic))
 
 
 async def until_counted(
@@ -179,8 +169,8 @@ async def test_documented_loop_survives_a_stopped_coordinator(
     kafka_cluster: ClusterHandle, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Fences the worker, and stops its transaction coordinator while the worker restarts."""
-    lines, counts = kafka_cluster.topic("lines"), kafka_cluster.topic("counts")
-    await create(kafka_cluster, lines, counts)
+    lines = await create_topic(kafka_cluster, "lines")
+    counts = await create_topic(kafka_cluster, "counts")
     group = kafka_cluster.group()
     id_ = f"{group}-1"
     servers = kafka_cluster.bootstrap_servers
@@ -199,7 +189,9 @@ async def test_documented_loop_survives_a_stopped_coordinator(
             await producer.send_many(lines, [b"to be or not to be"] * 300)
             await until_counted(kafka_cluster, counts, 1_800, worker)
             async with Client(servers) as client:
-                away = await client.coordinator(CoordinatorKind.TRANSACTION, id_, timeout=30)
+                away = await services_of(client).coordinators.find(
+                    CoordinatorKind.TRANSACTION, id_, timeout=30
+                )
             async with Producer(servers, transactional_id=id_):
                 pass  # Fences the worker.
             await asyncio.to_thread(control.stop_broker, away)

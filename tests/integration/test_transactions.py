@@ -6,15 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async import (
-    Admin,
-    EmbeddedCluster,
-    NewTopic,
-    OffsetAndMetadata,
-    Producer,
-    TopicPartition,
-)
-from kafka_async.cluster.client import Client
+from kafka_async import Admin, OffsetAndMetadata, Producer, TopicPartition
+from kafka_async.cluster.brokers import Brokers
 from kafka_async.errors import (
     ApplicationRecoverableError,
     InvalidTxnStateError,
@@ -22,7 +15,8 @@ from kafka_async.errors import (
     TransactionAbortableError,
 )
 from kafka_async.hooks import RequestSent
-from tests.integration.partition_reader import read_partition
+from kafka_async.producer.transactions.manager import TransactionManager
+from tests.integration.helpers import create_topic, read_values
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
@@ -33,83 +27,23 @@ END_TXN = 26
 pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
 
 
-async def create(cluster: ClusterHandle, partitions: int = 1) -> str:
-    topic = cluster.topic("counts")
-    async with Admin(cluster.bootstrap_servers) as admin:
-        await admin.create_topics([NewTopic(topic, partitions)])
-    return topic
-
-
 def producer_of(cluster: ClusterHandle) -> Producer:
     return Producer(cluster.bootstrap_servers, transactional_id=cluster.transactional_id())
 
 
-async def values(cluster: ClusterHandle, topic: str, partition: int = 0) -> list[bytes | None]:
-    records = await read_partition(cluster.bootstrap_servers, topic, partition)
-    return [record.value for record in records]
-
-
-async def test_consumers_see_committed_and_no_aborted_records(
-    kafka_cluster: ClusterHandle,
-) -> None:
-    topic = await create(kafka_cluster)
-    async with producer_of(kafka_cluster) as producer:
-        async with producer.transaction() as txn:
-            await txn.enqueue(topic, b"committed")
-        txn = await producer.begin()
-        await txn.send(topic, b"aborted")
-        await txn.abort()
-        async with producer.transaction() as txn:
-            await txn.send(topic, b"committed too")
-    assert await values(kafka_cluster, topic) == [b"committed", b"committed too"]
-    everything = await read_partition(kafka_cluster.bootstrap_servers, topic, committed=False)
-    assert len(everything) == 3
-
-
 async def test_commits_and_aborts_all_partitions(kafka_cluster: ClusterHandle) -> None:
-    topic = await create(kafka_cluster, partitions=3)
+    topic = await create_topic(kafka_cluster, partitions=3)
     async with producer_of(kafka_cluster) as producer:
         for number in range(6):
             txn = await producer.begin()
             for partition in range(3):
                 await txn.enqueue(topic, b"%d" % number, partition=partition)
             await (txn.abort() if number % 2 else txn.commit())
-    for partition in range(3):
-        assert await values(kafka_cluster, topic, partition) == [b"0", b"2", b"4"]
-
-
-async def test_exception_in_the_block_aborts(kafka_cluster: ClusterHandle) -> None:
-    topic = await create(kafka_cluster)
-
-    async def fail(producer: Producer) -> None:
-        async with producer.transaction() as txn:
-            await txn.send(topic, b"no")
-            raise ZeroDivisionError
-
-    async with producer_of(kafka_cluster) as producer:
-        with pytest.raises(ZeroDivisionError):
-            await fail(producer)
-        async with producer.transaction() as txn:
-            await txn.send(topic, b"yes")
-    assert await values(kafka_cluster, topic) == [b"yes"]
-
-
-async def test_commits_offsets_with_the_transaction(kafka_cluster: ClusterHandle) -> None:
-    topic, group = await create(kafka_cluster), kafka_cluster.group()
-    place = TopicPartition(topic, 0)
-    async with producer_of(kafka_cluster) as producer:
-        async with producer.transaction() as txn:
-            await txn.commit_offsets({place: OffsetAndMetadata(5, metadata="five")}, group)
-        txn = await producer.begin()
-        await txn.commit_offsets({place: 9}, group)
-        await txn.abort()
-    async with Admin(kafka_cluster.bootstrap_servers) as admin:
-        offsets = await admin.list_group_offsets(group)
-    assert offsets[place].offset == 5
+    assert await read_values(kafka_cluster, topic, 3) == [b"0", b"2", b"4"] * 3
 
 
 async def test_fences_an_older_producer(kafka_cluster: ClusterHandle) -> None:
-    topic = await create(kafka_cluster)
+    topic = await create_topic(kafka_cluster)
     async with producer_of(kafka_cluster) as zombie:
         txn = await zombie.begin()
         await txn.send(topic, b"zombie")
@@ -123,55 +57,25 @@ async def test_fences_an_older_producer(kafka_cluster: ClusterHandle) -> None:
             assert isinstance(caught.value, ApplicationRecoverableError)
             with pytest.raises(ApplicationRecoverableError):
                 await zombie.begin()
-    assert await values(kafka_cluster, topic) == [b"fresh"]
+    assert await read_values(kafka_cluster, topic) == [b"fresh"]
 
 
 async def test_commits_many_transactions_in_sequence(kafka_cluster: ClusterHandle) -> None:
-    topic = await create(kafka_cluster)
+    topic = await create_topic(kafka_cluster)
     async with producer_of(kafka_cluster) as producer:
         for number in range(50):
             async with producer.transaction() as txn:
                 await txn.send_many(topic, [b"%d" % number] * 3)
     expected = [b"%d" % number for number in range(50) for _ in range(3)]
-    assert await values(kafka_cluster, topic) == expected
+    assert await read_values(kafka_cluster, topic) == expected
 
 
 async def test_commits_a_transaction_of_many_batches(kafka_cluster: ClusterHandle) -> None:
-    topic = await create(kafka_cluster)
+    topic = await create_topic(kafka_cluster)
     sent = [b"%0100d" % number for number in range(20_000)]
     async with producer_of(kafka_cluster) as producer, producer.transaction() as txn:
         await txn.send_many(topic, sent)
-    assert await values(kafka_cluster, topic) == sent
-
-
-async def test_stop_aborts_an_open_transaction(kafka_cluster: ClusterHandle) -> None:
-    topic = await create(kafka_cluster)
-    async with producer_of(kafka_cluster) as producer:
-        txn = await producer.begin()
-        await txn.send(topic, b"open")
-    async with producer_of(kafka_cluster) as producer, producer.transaction() as txn:
-        await txn.send(topic, b"done")
-    assert await values(kafka_cluster, topic) == [b"done"]
-
-
-async def test_adds_partitions_explicitly_without_transactions_v2() -> None:
-    """Runs an embedded cluster without KIP-890, which gives the same guarantees."""
-    place = TopicPartition("counts", 0)
-    async with EmbeddedCluster(transaction_version=1) as cluster:
-        async with Producer(cluster.bootstrap_servers, transactional_id="old") as producer:
-            async with producer.transaction() as txn:
-                await txn.send("counts", b"1")
-                await txn.commit_offsets({place: 3}, "group")
-            txn = await producer.begin()
-            await txn.send("counts", b"2")
-            await txn.abort()
-            async with producer.transaction() as txn:
-                await txn.send("counts", b"3")
-        records = await read_partition(cluster.bootstrap_servers, "counts")
-        assert [record.value for record in records] == [b"1", b"3"]
-        async with Admin(cluster.bootstrap_servers) as admin:
-            offsets = await admin.list_group_offsets("group")
-        assert offsets[place].offset == 3
+    assert await read_values(kafka_cluster, topic) == sent
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -184,14 +88,14 @@ async def test_epoch_bump_ends_an_open_transaction(
 
     With version 1 the producer does not use transactions v2 (KIP-890).
     """
-    topic = await create(kafka_cluster)
+    topic = await create_topic(kafka_cluster)
 
-    def finalized(_client: Client, _name: str) -> int:
+    def finalized(_brokers: Brokers, _name: str) -> int:
         return version
 
-    monkeypatch.setattr(Client, "finalized_feature", finalized)
+    monkeypatch.setattr(Brokers, "finalized_feature", finalized)
 
-    async def refused(**_: object) -> None:
+    async def refused(*_: object, **__: object) -> None:
         raise InvalidTxnStateError
 
     versions: list[int] = []
@@ -203,9 +107,49 @@ async def test_epoch_bump_ends_an_open_transaction(
         txn = await producer.begin()
         await txn.send(topic, b"aborted")
         with monkeypatch.context() as patch:
-            patch.setattr(producer.transaction_manager, "_send_end_txn", refused)
+            patch.setattr(TransactionManager, "_send_end_txn", refused)
             await txn.abort()
         async with producer.transaction() as txn:
             await txn.send(topic, b"committed")
     assert [number >= 5 for number in versions] == [version == 2]
-    assert await values(kafka_cluster, topic) == [b"committed"]
+    assert await read_values(kafka_cluster, topic) == [b"committed"]
+
+
+async def test_exception_in_the_block_aborts(kafka_cluster: ClusterHandle) -> None:
+    topic = await create_topic(kafka_cluster)
+
+    async def fail(producer: Producer) -> None:
+        async with producer.transaction() as txn:
+            await txn.send(topic, b"no")
+            raise ZeroDivisionError
+
+    async with producer_of(kafka_cluster) as producer:
+        with pytest.raises(ZeroDivisionError):
+            await fail(producer)
+        async with producer.transaction() as txn:
+            await txn.send(topic, b"yes")
+    assert await read_values(kafka_cluster, topic) == [b"yes"]
+
+
+async def test_commits_offsets_with_the_transaction(kafka_cluster: ClusterHandle) -> None:
+    topic, group = await create_topic(kafka_cluster), kafka_cluster.group()
+    place = TopicPartition(topic, 0)
+    async with producer_of(kafka_cluster) as producer:
+        async with producer.transaction() as txn:
+            await txn.commit_offsets({place: OffsetAndMetadata(5, metadata="five")}, group)
+        txn = await producer.begin()
+        await txn.commit_offsets({place: 9}, group)
+        await txn.abort()
+    async with Admin(kafka_cluster.bootstrap_servers) as admin:
+        offsets = await admin.list_group_offsets(group)
+    assert offsets[place].offset == 5
+
+
+async def test_stop_aborts_an_open_transaction(kafka_cluster: ClusterHandle) -> None:
+    topic = await create_topic(kafka_cluster)
+    async with producer_of(kafka_cluster) as producer:
+        txn = await producer.begin()
+        await txn.send(topic, b"open")
+    async with producer_of(kafka_cluster) as producer, producer.transaction() as txn:
+        await txn.send(topic, b"done")
+    assert await read_values(kafka_cluster, topic) == [b"done"]

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from kafka_async.admin import Admin, NewTopic
-from kafka_async.cluster.client import Client
+from kafka_async.cluster.client import Client, services_of
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.hooks import Hooks, Rebootstrapped
 from kafka_async.producer.producer import Producer
 from kafka_async.types import TopicPartition
+from tests.integration.helpers import create_topic
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
@@ -36,18 +36,19 @@ class Setting:
         client.hooks.listen(Rebootstrapped, lambda event: self.reasons.append(event.reason))
 
     async def misplace(self) -> None:
-        await self.client.metadata_for([self.partition.topic], timeout=30.0)
-        first, third = (self.client.metadata.brokers[node_id] for node_id in (1, 3))
-        parts = self.client._parts  # pyright: ignore[reportPrivateUsage]
-        assert parts is not None
-        parts.updater.update_broker(third._replace(host=first.host, port=first.port))
+        await services_of(self.client).metadata.wait_for_topics(
+            [self.partition.topic], timeout=30.0
+        )
+        first, third = (
+            services_of(self.client).metadata.snapshot.brokers[node_id] for node_id in (1, 3)
+        )
+        metadata = services_of(self.client).metadata
+        metadata.update_broker(third._replace(host=first.host, port=first.port))
 
 
 @pytest_asyncio.fixture
 async def setting(kafka_cluster: ClusterHandle) -> AsyncIterator[Setting]:
-    name = kafka_cluster.topic()
-    async with Admin(kafka_cluster.bootstrap_servers) as admin:
-        await admin.create_topics([NewTopic(name, assignments={0: [3]})])
+    name = await create_topic(kafka_cluster, assignments={0: [3]})
     async with Client(kafka_cluster.bootstrap_servers, hooks=Hooks()) as client:
         yield Setting(client, TopicPartition(name, 0))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -20,3 +21,11 @@ def load(name: str) -> ModuleType:
         if os.environ.get("CI", "").lower() in {"true", "1"}:
             raise
         pytest.skip(f"the {name} kernel is not built ({error})")
+
+
+def closed_batch(kernel: Any, *records: tuple[Any, ...]) -> bytes:
+    """Return the bytes of a batch of records, each as the arguments of `OpenBatch.append`."""
+    batch = kernel.OpenBatch(None, 1 << 20)
+    for record in records:
+        assert batch.append(*record) is not None
+    return batch.close()

@@ -28,9 +28,7 @@ class Stream:
         return -1
 
 
-async def test_returns_fetched_records_in_order_then_awaits_more(
-    kernel: ModuleType,
-) -> None:
+async def test_returns_fetched_records_in_order_then_awaits_more(kernel: ModuleType) -> None:
     stream = Stream(kernel, [10, 11])
     assert (await stream.next, stream.next.at, stream.more_calls) == (10, 1, 0)
     assert (await stream.next, stream.next.at, stream.more_calls) == (11, 2, 0)

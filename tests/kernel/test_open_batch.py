@@ -13,15 +13,9 @@ import pytest
 
 from kafka_async.errors import IllegalStateError
 from kafka_async.kernel import Section
+from tests.kernel.kernels import closed_batch
 
 TIME = 1_700_000_000_000
-
-
-def section(kernel: ModuleType, *records: tuple[Any, ...], capacity: int = 1 << 20) -> bytes:
-    batch = kernel.OpenBatch(None, capacity)
-    for record in records:
-        assert batch.append(*record) is not None
-    return batch.close()
 
 
 @pytest.mark.parametrize(
@@ -41,19 +35,37 @@ def section(kernel: ModuleType, *records: tuple[Any, ...], capacity: int = 1 << 
 def test_record_has_kafkas_wire_format(
     kernel: ModuleType, record: tuple[Any, ...], expected: str
 ) -> None:
-    assert section(kernel, record).hex() == expected.replace(" ", "")
+    assert closed_batch(kernel, record).hex() == expected.replace(" ", "")
+
+
+VARINTS = {
+    0: "00",
+    -1: "01",
+    1: "02",
+    63: "7e",
+    -64: "7f",
+    64: "8001",
+    -65: "8101",
+    8191: "fe7f",
+    8192: "808001",
+    (1 << 31) - 1: "feffffff0f",
+    (1 << 63) - 1: "feffffffffffffffff01",
+    1 - (1 << 63): "fdffffffffffffffff01",
+}
+
+
+@pytest.mark.parametrize("value", VARINTS)
+def test_varint_has_kafkas_encoding(kernel: ModuleType, value: int) -> None:
+    first = -1 if value >= 0 else -1 - value
+    written = closed_batch(kernel, (first, None, None), (first + value, None, None))
+    assert written.endswith(b"\0" + bytes.fromhex(VARINTS[value]) + b"\x02\x01\x01\0")
 
 
 def test_timestamps_and_offsets_are_relative_to_the_first_record(kernel: ModuleType) -> None:
-    written = section(kernel, (TIME, None, None), (TIME + 1, None, None), (TIME - 64, None, None))
+    written = closed_batch(
+        kernel, (TIME, None, None), (TIME + 1, None, None), (TIME - 64, None, None)
+    )
     assert written.hex() == "0c0000000101000c0002020101000c007f04010100"
-
-
-def test_writes_lengths_of_more_than_one_byte(kernel: ModuleType) -> None:
-    written = section(kernel, (TIME, None, b"x" * 100))
-    # The lengths 107 and 100 are 214 and 200 as zigzag numbers, two bytes each.
-    assert written[:8].hex() == "d60100000001c801"
-    assert written[8:] == b"x" * 100 + b"\0"
 
 
 def test_tracks_count_size_and_timestamps(kernel: ModuleType) -> None:
@@ -115,7 +127,7 @@ def test_extended_batch_accepts_record_that_did_not_fit(kernel: ModuleType) -> N
     batch.extend(1 << 20)
     assert all(batch.append(TIME, None, b"x" * 1000) for _ in range(500))
     once = [(TIME, None, b"a"), (TIME + 1, None, b"b"), *[(TIME, None, b"x" * 1000)] * 500]
-    assert batch.close() == section(kernel, *once)
+    assert batch.close() == closed_batch(kernel, *once)
 
 
 def test_extend_never_lowers_capacity(kernel: ModuleType) -> None:
@@ -229,7 +241,7 @@ def test_buffers_are_copied(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 1000)
     batch.append(TIME, key, value)
     key[:] = b"xxx"
-    assert batch.close() == section(kernel, (TIME, b"key", b"value"))
+    assert batch.close() == closed_batch(kernel, (TIME, b"key", b"value"))
 
 
 class Name(str):
@@ -244,9 +256,9 @@ class Name(str):
 def test_accepts_any_pairs_of_name_and_bytes_as_headers(kernel: ModuleType) -> None:
     given = [[Name("ä"), bytearray(b"x")], ("b", memoryview(b"y")), ["c", None]]
     plain = (("ä", b"x"), ("b", b"y"), ("c", None))
-    expected = section(kernel, (TIME, None, b"v", plain))
+    expected = closed_batch(kernel, (TIME, None, b"v", plain))
     for headers in (given, tuple(given), list(plain), dict.fromkeys(plain).keys()):
-        assert section(kernel, (TIME, None, b"v", headers)) == expected
+        assert closed_batch(kernel, (TIME, None, b"v", headers)) == expected
 
 
 @pytest.mark.parametrize("capacity", [64, 5000, 1 << 17, (1 << 20) - 1, 1 << 20, 1 << 30])
@@ -292,10 +304,8 @@ def test_record_appended_while_headers_are_read_comes_first(kernel: ModuleType) 
         TIME, None, b"b", CallingHeaders(partial(batch.append, TIME + 5, None, b"a"))
     )
     assert (outer.index, batch.count, batch.base_timestamp) == (1, 2, TIME + 5)
-    alone = kernel.OpenBatch(None, 1000)
-    alone.append(TIME + 5, None, b"a")
-    alone.append(TIME, None, b"b", [("name", b"x")])
-    assert batch.close() == alone.close()
+    expected = [(TIME + 5, None, b"a"), (TIME, None, b"b", [("name", b"x")])]
+    assert batch.close() == closed_batch(kernel, *expected)
 
 
 def test_open_batch_repr_tells_size_and_state(kernel: ModuleType) -> None:
@@ -316,6 +326,13 @@ def test_record_size_bound_is_an_upper_bound(kernel: ModuleType) -> None:
         assert 61 + batch.size <= kernel.record_size_bound(key, value, headers) <= batch.size + 140
 
 
+OWNED: dict[str, Callable[[Any], object]] = {
+    "OpenBatch": lambda kernel: kernel.OpenBatch(None, 1000),
+    "Delivery": lambda kernel: kernel.OpenBatch(None, 1000).append(TIME, None, b"value"),
+    "TopicOpenBatches": lambda kernel: kernel.TopicOpenBatches(),
+    "RecordReader": lambda kernel: kernel.RecordReader(parsed(b"", 0), "t", 0),
+    "NextRecord": lambda kernel: kernel.NextRecord(float, list),
+}
 COPIES: list[Callable[[Any], object]] = [
     *(copy.copy, copy.deepcopy),
     *(partial(pickle.dumps, protocol=protocol) for protocol in range(6)),
@@ -323,13 +340,9 @@ COPIES: list[Callable[[Any], object]] = [
 
 
 @pytest.mark.parametrize("duplicate", COPIES)
-def test_batch_and_delivery_cannot_be_copied_or_pickled(
-    kernel: ModuleType, duplicate: Callable[[Any], object]
+@pytest.mark.parametrize("name", OWNED)
+def test_object_with_one_owner_cannot_be_copied_or_pickled(
+    kernel: ModuleType, name: str, duplicate: Callable[[Any], object]
 ) -> None:
-    batch = kernel.OpenBatch(None, 1000)
-    delivery = batch.append(TIME, None, b"value")
-    with pytest.raises(TypeError, match="OpenBatch objects cannot be copied or pickled"):
-        duplicate(batch)
-    with pytest.raises(TypeError, match="Delivery objects cannot be copied or pickled"):
-        duplicate(delivery)
-    assert batch.close() == section(kernel, (TIME, None, b"value"))
+    with pytest.raises(TypeError, match=f"{name} objects cannot be copied or pickled"):
+        duplicate(OWNED[name](kernel))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.errors import CorruptRecordError
-from kafka_async.kernel._shared import Corruption, corrupt_record_error
-from tests.kernel.wire import field, record, section, varint
+from kafka_async.kernel.shared import Corruption, corrupt_record_error
+from tests.kernel.malformed_records import FIRST, RECORDS, framed, overlong
+from tests.kernel.wire import encoded_headers, field, record, section, varint
 
 if TYPE_CHECKING:
     from kafka_async.kernel import Section
@@ -79,11 +80,6 @@ def test_header_name_that_is_not_utf8_is_readable(kernel: ModuleType) -> None:
     assert parse(kernel, data)[0].headers == (("a\ufffd\ufffd", b""),)
 
 
-def encoded_headers(*headers: tuple[str, bytes | None]) -> bytes:
-    fields = [field(name.encode()) + field(value) for name, value in headers]
-    return varint(len(headers)) + b"".join(fields)
-
-
 def test_similar_headers_of_consecutive_records_are_distinguished(kernel: ModuleType) -> None:
     written: list[tuple[tuple[str, bytes | None], ...]] = [
         (("name", b"value"), ("other", b"")),
@@ -130,98 +126,39 @@ def test_every_truncation_is_corrupt(kernel: ModuleType, cut: int) -> None:
     assert error.offset in (1000, 1000 + readable)
 
 
-def overlong(value: bytes, size: int) -> bytes:
-    """Return a one-byte varint padded to `size` bytes."""
-    return bytes([value[0] | 0x80]) + b"\x80" * (size - 2) + b"\0"
-
-
-HOSTILE = {
-    "length negative": (Corruption.LENGTH, [record(length=-1)]),
-    "length zero": (Corruption.TRUNCATED, [record(length=0)]),
-    "length one more": (Corruption.LENGTH, [record(length=12)]),
-    "length one less": (Corruption.TRUNCATED, [record(length=10)]),
-    "length beyond the batch": (Corruption.LENGTH, [record(length=1000)]),
-    "length beyond the batch, and a header's with it": (
-        Corruption.LENGTH,
-        [record(length=23, headers=varint(1) + field(b"a") + varint(9))],
-    ),
-    "length 2^31-1": (Corruption.LENGTH, [record(length=(1 << 31) - 1)]),
-    "length of six bytes": (Corruption.VARINT, [overlong(varint(11), 6) + record()[1:]]),
-    "length beyond 32 bits": (Corruption.VARINT, [b"\xff\xff\xff\xff\x1f" + record()[1:]]),
-    "bytes after the headers": (Corruption.RECORD_LEFTOVER, [record(tail=b"!")]),
-    "bytes after the last record": (Corruption.SECTION_LEFTOVER, [record(), b"!"]),
-    "offset delta negative": (Corruption.OFFSET_DELTA, [record(delta=-1)]),
-    "offset delta twice": (Corruption.OFFSET_DELTA, [record(delta=4), record(delta=4)]),
-    "offset delta backwards": (Corruption.OFFSET_DELTA, [record(delta=4), record(delta=3)]),
-    "offset delta beyond the last": (Corruption.OFFSET_DELTA, [record(delta=100)]),
-    "offset delta of six bytes": (
-        Corruption.VARINT,
-        [b"\x16\0\0" + overlong(b"\0", 6) + b"\x01\x01\0"],
-    ),
-    "timestamp delta of eleven bytes": (
-        Corruption.VARINT,
-        [b"\x1e\0" + overlong(b"\0", 11) + b"\0\x01\x01\0"],
-    ),
-    "timestamp delta beyond 64 bits": (
-        Corruption.VARINT,
-        [b"\x1e\0" + b"\xff" * 9 + b"\x02" + b"\0\x01\x01\0"],
-    ),
-    "timestamp overflows": (Corruption.TIMESTAMP, [record(time=(1 << 63) - 1)]),
-    "key length -2": (Corruption.FIELD, [b"\x0e\0\0\0\x03\x01\0!"]),
-    "key beyond the record": (Corruption.FIELD, [b"\x0e\0\0\0\x08\x01\0!"]),
-    "key 2^31-1": (Corruption.FIELD, [b"\x14\0\0\0\xfe\xff\xff\xff\x0f\x01\0"]),
-    "value length -2": (Corruption.FIELD, [b"\x0e\0\0\0\x01\x03\0!"]),
-    "value beyond the record": (Corruption.FIELD, [b"\x0e\0\0\0\x01\x08\0!"]),
-    "value takes the next record": (Corruption.FIELD, [b"\x0e\0\0\0\x01\x0a\0!", record(delta=1)]),
-    "no header count": (Corruption.TRUNCATED, [record(headers=b"")]),
-    "header count negative": (Corruption.HEADER_COUNT, [record(headers=varint(-1))]),
-    "header count beyond the record": (Corruption.HEADER_COUNT, [record(headers=varint(1))]),
-    "header count 2^31-1": (Corruption.HEADER_COUNT, [record(headers=varint((1 << 31) - 1))]),
-    "header count -2^31": (Corruption.HEADER_COUNT, [record(headers=varint(-(1 << 31)))]),
-    "header name null": (
-        Corruption.HEADER,
-        [record(headers=varint(1) + field(None) + field(b""))],
-    ),
-    "header name length -2": (
-        Corruption.HEADER,
-        [record(headers=varint(1) + varint(-2) + field(b""))],
-    ),
-    "header name beyond the record": (
-        Corruption.HEADER,
-        [record(headers=varint(1) + varint(9) + field(b"a"))],
-    ),
-    "header value length -2": (
-        Corruption.HEADER,
-        [record(headers=varint(1) + field(b"a") + varint(-2))],
-    ),
-    "header value beyond the record": (
-        Corruption.HEADER,
-        [record(headers=varint(1) + field(b"a") + varint(9))],
-    ),
-    "header without its value": (
-        Corruption.TRUNCATED,
-        [record(headers=varint(2) + field(b"a") + field(b"") + field(b""))],
-    ),
-}
-
-
-@pytest.mark.parametrize("case", HOSTILE)
-def test_invalid_field_is_corrupt(kernel: ModuleType, case: str) -> None:
-    corruption, records = HOSTILE[case]
-    count = sum(part != b"!" for part in records)
+@pytest.mark.parametrize("name", RECORDS)
+def test_malformed_record_is_corrupt(kernel: ModuleType, name: str) -> None:
+    corruption, malformed = RECORDS[name]
     with pytest.raises(CorruptRecordError) as caught:
-        parse(kernel, section(*records, count=count))
-    error = caught.value
-    assert (error.message, error.topic, error.partition) == (
-        corrupt_record_error(corruption).message,
-        "topic",
-        3,
-    )
+        parse(kernel, section(FIRST, malformed, count=2, last=4))
+    error, expected = caught.value, corrupt_record_error(corruption)
+    assert (error.message, error.topic, error.partition) == (expected.message, "topic", 3)
+
+
+@pytest.mark.parametrize(
+    ("corruption", "words"),
+    [
+        (Corruption.LENGTH, "record's length is negative"),
+        (Corruption.VARINT, "does not fit its type"),
+        (Corruption.FIELD, "key or value"),
+        (Corruption.HEADER_COUNT, "number of headers"),
+        (Corruption.HEADER, "header's name is null"),
+        (Corruption.RECORD_LEFTOVER, "after the record's last"),
+    ],
+)
+def test_message_describes_corruption(corruption: Corruption, words: str) -> None:
+    assert words in corrupt_record_error(corruption).message
+
+
+def test_overlong_varints_are_read_as_in_java(kernel: ModuleType) -> None:
+    deltas = overlong(varint(-1), 10) + overlong(varint(1), 5)
+    (found,) = parse(kernel, section(framed(b"\0" + deltas + b"\x01\x01\0")))
+    assert (found.offset, found.timestamp) == (1001, 4_999)
 
 
 def test_every_corruption_has_a_case() -> None:
     elsewhere = {Corruption.COUNT, Corruption.OFFSETS}
-    assert {corruption for corruption, _ in HOSTILE.values()} | elsewhere == set(Corruption)
+    assert {corruption for corruption, _ in RECORDS.values()} | elsewhere == set(Corruption)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafka_async.errors import CorruptRecordError
-from kafka_async.kernel._shared import Corruption, corrupt_record_error
+from kafka_async.kernel.shared import Corruption, corrupt_record_error
+from tests.kernel.malformed_records import FIRST, READABLE, RECORDS
 from tests.kernel.wire import field, record, section, varint
 
 if TYPE_CHECKING:
@@ -75,70 +75,31 @@ def test_reader_of_empty_section_is_done(kernel: ModuleType) -> None:
     assert reader.read(1) == []
 
 
-CORRUPT: dict[str, tuple[Corruption, Section, int]] = {
-    "the third record": (
-        Corruption.RECORD_LEFTOVER,
-        section(record(), record(delta=4), record(delta=5, tail=b"!"), record(delta=6)),
-        2,
-    ),
-    "the third record's headers": (
-        Corruption.HEADER,
-        section(
-            record(),
-            record(delta=1),
-            record(delta=5, headers=varint(1) + field(None) + field(b"")),
-        ),
-        2,
-    ),
-    "offsets that do not ascend": (
-        Corruption.OFFSET_DELTA,
-        section(record(), record(delta=3), record(delta=3)),
-        2,
-    ),
-    "a record less than it claims": (
-        Corruption.TRUNCATED,
-        section(record(), record(delta=1), count=3),
-        2,
-    ),
-    "bytes after the last record": (
-        Corruption.SECTION_LEFTOVER,
-        section(record(), record(delta=1), b"!", count=2),
-        2,
-    ),
-    "the first record": (Corruption.OFFSET_DELTA, section(record(delta=-1)), 0),
-}
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 100])
-@pytest.mark.parametrize("case", CORRUPT)
+@pytest.mark.parametrize("count", [1, 2, 100])
+@pytest.mark.parametrize("name", RECORDS)
 def test_corruption_is_raised_after_all_records_before_it(
-    kernel: ModuleType, case: str, count: int
+    kernel: ModuleType, name: str, count: int
 ) -> None:
-    corruption, data, readable = CORRUPT[case]
+    corruption, malformed = RECORDS[name]
+    data = section(FIRST, malformed, count=2, last=4)
     reader = kernel.RecordReader(data, "topic", 3)
     found: list[Any] = []
-    while len(found) < readable:
+    while len(found) < READABLE[name]:
         found += reader.read(count)
-    assert len(found) == readable
+    assert len(found) == READABLE[name]
     for _ in range(2):
         assert not reader.done
         with pytest.raises(CorruptRecordError) as caught:
             reader.read(count)
-        error = caught.value
-        assert (error.message, error.topic, error.partition) == (
-            corrupt_record_error(corruption).message,
-            "topic",
-            3,
-        )
-        assert error.offset == (found[-1].offset + 1 if found else 1000)
+        error, expected = caught.value, corrupt_record_error(corruption)
+        assert (error.message, error.topic, error.partition) == (expected.message, "topic", 3)
+        assert error.offset == found[-1].offset + 1
 
 
-@pytest.mark.parametrize("case", CORRUPT)
-def test_parse_records_raises_for_any_corruption(kernel: ModuleType, case: str) -> None:
-    corruption, data, _ = CORRUPT[case]
+def test_corruption_of_the_first_record_has_the_base_offset(kernel: ModuleType) -> None:
     with pytest.raises(CorruptRecordError) as caught:
-        kernel.parse_records(data, "topic", 3)
-    assert caught.value.message == corrupt_record_error(corruption).message
+        kernel.RecordReader(section(record(delta=-1)), "topic", 3).read(1)
+    assert caught.value.offset == 1000
 
 
 @pytest.mark.parametrize(
@@ -166,8 +127,3 @@ def test_reader_releases_the_buffer(kernel: ModuleType) -> None:
     assert offsets(reader.read(2)) == [0, 1]
     del reader
     buffer.clear()  # would raise if anything still referred to it
-
-
-def test_reader_cannot_be_pickled(kernel: ModuleType) -> None:
-    with pytest.raises(TypeError, match="cannot be copied or pickled"):
-        pickle.dumps(kernel.RecordReader(TWENTY, "t", 0))

@@ -19,6 +19,13 @@ def field(value: bytes | None) -> bytes:
     return varint(-1) if value is None else varint(len(value)) + value
 
 
+def encoded_headers(*headers: tuple[str | bytes, bytes | None]) -> bytes:
+    """Encode the number of headers and the headers."""
+    names = [name.encode() if isinstance(name, str) else name for name, _ in headers]
+    fields = [field(name) + field(value) for name, (_, value) in zip(names, headers, strict=True)]
+    return varint(len(headers)) + b"".join(fields)
+
+
 def record(
     *,
     delta: int = 0,

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from kafka_async.cluster.client import services_of
 from kafka_async.config import ProducerConfig
 from kafka_async.errors import KafkaError
+from kafka_async.producer import runtime
 from kafka_async.producer.preload import preload
 from kafka_async.protocol.messages.produce import ProduceRequest
 from kafka_async.records.batch import iter_batches
-from kafka_async.types import TopicPartition
+from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.embedded_client import InMemory
 
 if TYPE_CHECKING:
+    import pytest
+
     from kafka_async.embedded.faults import Fault
+    from kafka_async.hooks import ClientEvent
     from kafka_async.producer.producer import Producer
+    from kafka_async.producer.transactions.state import TransactionState
+    from kafka_async.producer.transactions.transaction import Transaction
     from kafka_async.records.batch import BatchHeader
+
+E = TypeVar("E", bound="ClientEvent")
+
+OFFSETS = {TopicPartition("lines", 0): OffsetAndMetadata(5)}
+GROUP = GroupMetadata("words")
 
 # An event loop on virtual time must not read files.
 for _codec in ("none", "gzip", "snappy", "lz4", "zstd"):
@@ -43,7 +57,7 @@ class Bench:
         **options: Any,
     ) -> None:
         self._topics = topics or {}
-        self._options = {"linger_ms": 0, **options}
+        self._options: dict[str, Any] = {"linger_ms": 0, **options}
         leaders = [leader for row in self._topics.values() for leader in row]
         self._lost = max([1, *leaders]) + 1
         """The id of the broker that is stopped."""
@@ -54,7 +68,7 @@ class Bench:
         self.faults = self.cluster.faults
         self.batches, self.records = self.memory.batches, self.memory.records
         self.values, self.requests = self.memory.values, self.memory.requests
-        self.config = ProducerConfig.create("memory:1", **self._options)
+        self.config = ProducerConfig("memory:1", **self._options)
 
     async def __aenter__(self) -> Bench:
         await self.memory.__aenter__()
@@ -66,8 +80,10 @@ class Bench:
         self.renew()
         try:
             await self.producer.start()
-            self.producer.client.track_topics(self._topics)
-            await self.producer.client.metadata_for(self._topics, timeout=1)
+            services_of(self.producer.client).metadata.track(self._topics)
+            await services_of(self.producer.client).metadata.wait_for_topics(
+                self._topics, timeout=1
+            )
         except BaseException:
             await self.memory.__aexit__(None, None, None)
             raise
@@ -106,6 +122,31 @@ class Bench:
         """
         return self.faults.add(api=api, hang=True, **options)
 
+    async def open_transaction(self) -> Transaction:
+        """Begin a transaction and send its first record, to "counts"."""
+        txn = await self.producer.begin()
+        await txn.send("counts", b"1")
+        return txn
+
+    @property
+    def transaction_state(self) -> TransactionState:
+        """The state of a transactional producer."""
+        manager = self.producer._transactions  # pyright: ignore[reportPrivateUsage]  # no other test does
+        assert manager is not None
+        return manager.state
+
+    def events(self, kind: type[E]) -> list[E]:
+        """Return a list to which each later event of a class is added."""
+        found: list[E] = []
+        self.producer.client.hooks.listen(kind, found.append)
+        return found
+
+    @property
+    def memory_in_use(self) -> int:
+        """The bytes of buffer_memory that unacknowledged records use."""
+        statistics = self.producer.statistics()
+        return statistics.buffer_total_bytes - statistics.buffer_available_bytes
+
     # -- what was sent ----------------------------------------------------------------------------
 
     @property
@@ -116,9 +157,7 @@ class Bench:
     @property
     def producing(self) -> list[int]:
         """The brokers that received the Produce requests, in order."""
-        return [
-            row.broker for row in self.memory.received if isinstance(row.request, ProduceRequest)
-        ]
+        return self.memory.receivers(ProduceRequest)
 
     def headers(self) -> list[BatchHeader]:
         """Return the header of every batch that a broker received, in order."""
@@ -132,3 +171,58 @@ class Bench:
     def sequences(self) -> list[tuple[int, int]]:
         """Return epoch and base sequence of every batch that a broker received, in order."""
         return [(header.producer_epoch, header.base_sequence) for header in self.headers()]
+
+
+def transactional(version: int = 2, **options: Any) -> Bench:
+    """Return a bench of a transactional producer, with transactions v1 or v2."""
+    return Bench(
+        {"counts": [1], "lines": [1]},
+        settings={"transaction_version": version},
+        transactional_id="t",
+        **options,
+    )
+
+
+class Source:
+    """The part of a consumer that a transaction uses."""
+
+    def __init__(self) -> None:
+        self.marked = 0
+
+    def __offset_source__(self) -> Source:
+        return self
+
+    def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return OFFSETS
+
+    def group_metadata(self) -> GroupMetadata:
+        return GROUP
+
+    async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
+        return None
+
+    def mark_committed(self, offsets: object) -> None:
+        self.marked += 1
+
+
+def advance_with_each_reading(seconds: float, patch: pytest.MonkeyPatch) -> None:
+    """Let each reading of a producer's clock take some time, so that all machines yield alike."""
+
+    def ticking(loop: asyncio.AbstractEventLoop) -> object:
+        readings = itertools.count(0, seconds)
+        return lambda: loop.time() + next(readings)
+
+    patch.setattr(runtime, "time_function", ticking)
+
+
+def record_calls(patch: pytest.MonkeyPatch, owner: object, name: str) -> list[tuple[Any, ...]]:
+    """Return a list to which each later call of a function adds its positional arguments."""
+    calls: list[tuple[Any, ...]] = []
+    function = getattr(owner, name)
+
+    def recorded(*arguments: Any, **named: Any) -> Any:
+        calls.append(arguments)
+        return function(*arguments, **named)
+
+    patch.setattr(owner, name, recorded)
+    return calls

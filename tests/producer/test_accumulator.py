@@ -7,8 +7,10 @@ written.
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any
 
@@ -18,7 +20,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafka_async.config import ProducerConfig, seconds
-from kafka_async.embedded.log import PartitionLog
+from kafka_async.embedded.state.log import PartitionLog
 from kafka_async.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -26,11 +28,20 @@ from kafka_async.errors import (
     RecordTooLargeError,
     error_for,
 )
+from kafka_async.hooks import Hooks
 from kafka_async.kernel import Delivery, record_size_bound
-from kafka_async.producer.accumulator import REQUEST_OVERHEAD, Accumulator, BufferShortage
-from kafka_async.producer.buffer_pool import MEMORY_OVERHEAD, BufferWaiter, MemoryAccount
-from kafka_async.producer.idempotence import ProducerIdAndEpoch, Sequencer
-from kafka_async.producer.partition_queue import BatchState, ProducerBatch
+from kafka_async.producer.accumulator import REQUEST_OVERHEAD, Accumulator
+from kafka_async.producer.buffer_pool import (
+    MEMORY_OVERHEAD,
+    BufferPool,
+    BufferShortage,
+    BufferWaiter,
+    MemoryAccount,
+)
+from kafka_async.producer.delivery_failures import DeliveryFailures
+from kafka_async.producer.idempotence import ProducerIdAndEpoch
+from kafka_async.producer.partition_queue import BatchState, PartitionQueue, ProducerBatch
+from kafka_async.producer.statistics import ProducerMetrics
 from kafka_async.records.batch import HEADER_SIZE, RecordBatch, iter_batches
 from kafka_async.records.compression import Codec, compress
 from kafka_async.types import ProducerRecord, TopicPartition
@@ -50,13 +61,6 @@ nodes = st.sampled_from(NODES)
 sizes = st.one_of(st.integers(0, 60), st.integers(300, 1500))
 
 
-def accumulator(**options: Any) -> Accumulator:
-    config = ProducerConfig.create("host:9092", **options)
-    sequencer = Sequencer(enabled=config.enable_idempotence)
-    sequencer.set_id_and_epoch(ProducerIdAndEpoch(7, 0))
-    return Accumulator(config, sequencer, FakeFuture, random.Random(0))
-
-
 def values(log: PartitionLog) -> list[bytes | None]:
     """Return the values of the records in a log."""
     return [row.value for batch in batches_of(log) for row in batch.records()]
@@ -66,9 +70,17 @@ class World:
     """The surroundings of an accumulator: the clock, the brokers and their responses."""
 
     def __init__(self, **options: Any) -> None:
-        self.config = ProducerConfig.create("host:9092", **options)
-        self.accumulator = accumulator(**options)
-        self.incomplete = self.accumulator.incomplete
+        self.config = ProducerConfig("host:9092", **options)
+        self.buffer_pool = BufferPool(self.config.buffer_memory, FakeFuture)
+        self.accumulator = Accumulator(
+            self.config,
+            self.buffer_pool,
+            DeliveryFailures(),
+            ProducerMetrics("producer", Hooks()),
+            FakeFuture,
+            random.Random(0),
+        )
+        self.accumulator.set_id_and_epoch(ProducerIdAndEpoch(7, 0))
         self.now = 0.0
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.requests: dict[int, list[list[tuple[ProducerBatch, bytes]]]] = {n: [] for n in NODES}
@@ -83,10 +95,20 @@ class World:
             pass
 
     def flush(self) -> None:
-        self.accumulator.flushes_in_progress += 1
+        self.accumulator.begin_flush()
         while self.accumulator.tick(self.now):
             pass
-        self.accumulator.flushes_in_progress -= 1
+        self.accumulator.end_flush()
+
+    @property
+    def is_complete(self) -> bool:
+        outcomes = self.accumulator.begin_flush()
+        self.accumulator.end_flush()
+        return not outcomes
+
+    def queues(self) -> Iterator[PartitionQueue]:
+        for topic in self.accumulator.topics.values():
+            yield from topic.partitions.values()
 
     def compress(self) -> None:
         """Start what can be compressed: one batch per partition."""
@@ -131,29 +153,25 @@ class World:
             if batch.state is not BatchState.IN_FLIGHT:
                 continue
             if not isinstance(outcome, KafkaError):
-                self.incomplete.acknowledge(batch, outcome, -1, self.now)
-            elif (
-                isinstance(outcome, OutOfOrderSequenceError)
-                and batch.queue.is_oldest(batch)
-                and self.in_time(batch)
-            ):
-                self.incomplete.restart_sequence(batch, outcome, self.now)
+                self.accumulator.acknowledge(batch, outcome, -1, self.now)
+            elif isinstance(outcome, OutOfOrderSequenceError):
+                self.accumulator.restart_sequence(batch, outcome, self.now + 0.1, self.now)
             else:
-                self.retry_or_expire(batch, outcome)
+                self.accumulator.retry(batch, outcome, self.now + 0.1, self.now)
 
     def refuse(self, node: int) -> None:
         """Refuse the oldest request with an error that is not retriable."""
         for batch, _ in self.requests[node].pop(0):
-            self.incomplete.fail(batch, REFUSED, self.now)
+            self.accumulator.fail(batch, REFUSED, self.now)
 
     def too_large(self, node: int) -> None:
         """Refuse the oldest request as too large, and split its batches if possible."""
         for batch, _ in self.requests[node].pop(0):
-            if batch.count > 1 and not batch.maybe_written:
+            if batch.splittable:
                 self.split = True
-                self.incomplete.split(batch, self.now)
+                self.accumulator.split(batch, self.now)
             else:
-                self.incomplete.fail(batch, REFUSED, self.now)
+                self.accumulator.fail(batch, REFUSED, self.now)
 
     def lose(self, node: int, written: int) -> None:
         """Close the connection after the first `written` of its requests were written."""
@@ -164,17 +182,7 @@ class World:
                     self.write(batch, frame)
         for request in requests:
             for batch, _ in request:
-                batch.maybe_written = True
-                self.retry_or_expire(batch, LOST)
-
-    def retry_or_expire(self, batch: ProducerBatch, error: KafkaError) -> None:
-        if self.in_time(batch):
-            self.incomplete.retry(batch, error, self.now + 0.1, self.now)
-        else:
-            self.incomplete.fail(batch, self.accumulator.timeout_error(batch), self.now)
-
-    def in_time(self, batch: ProducerBatch) -> bool:
-        return self.now < batch.deadline
+                self.accumulator.retry(batch, LOST, self.now + 0.1, self.now)
 
     # -- completion -------------------------------------------------------------------------------
 
@@ -194,19 +202,19 @@ class World:
                 while self.requests[node]:
                     self.respond(node)
                     busy = True
-            if not self.incomplete.outcomes:
+            if self.is_complete:
                 return
             # Draining may have closed batches, which must be compressed first.
             if not busy and not self.accumulator.has_batches_to_compress:
                 due = self.accumulator.next_due()
-                assert due < inf, f"{self.incomplete.outcomes} wait for nothing"
+                assert due < inf, "batches wait for nothing"
                 self.check_sent_before_expiry(due)
                 self.now = max(due, self.now)
         raise AssertionError("the accumulator never becomes empty")
 
     def check_sent_before_expiry(self, due: float) -> None:
         """Check that a batch whose partition has a leader is due before it expires."""
-        for queue in self.accumulator.queues():
+        for queue in self.queues():
             for batch in queue.unsent() if queue.leader is not None else ():
                 assert due < batch.deadline or queue.not_before >= batch.deadline
 
@@ -268,7 +276,7 @@ class Machine(RuleBasedStateMachine):
             with pytest.raises(AssertionError, match="nothing waits here"):
                 next(delivery.__await__())
         self.world.advance(0)
-        for queue in self.accumulator.queues():
+        for queue in self.world.queues():
             if queue.open_batch is not None and queue.open_batch.awaited and not queue.in_flight:
                 assert queue.queued or queue.is_due(self.world.now)
 
@@ -278,7 +286,7 @@ class Machine(RuleBasedStateMachine):
         waiter, arguments = self.waiting.pop(0)
         if waiter.future.done() and stay:
             self.append_record(arguments, waiter)
-        self.accumulator.buffer_pool.remove_waiter(waiter)
+        self.world.buffer_pool.remove_waiter(waiter)
 
     def append(
         self, topic: str, partition: int | None, key: bytes | None, size: int, waits: bool
@@ -286,13 +294,13 @@ class Machine(RuleBasedStateMachine):
         arguments = (topic, partition, key, self.value(size))
         shortage = self.append_record(arguments, None)
         if shortage is not None and waits:
-            self.waiting.append((self.accumulator.buffer_pool.add_waiter(*shortage), arguments))
+            self.waiting.append((self.world.buffer_pool.add_waiter(*shortage), arguments))
 
     def append_record(
         self, arguments: tuple[Any, ...], waiter: BufferWaiter | None
     ) -> BufferShortage | None:
         topic, partition, key, value = arguments
-        open_before = [queue.open_batch for queue in self.accumulator.queues() if queue.open_batch]
+        open_before = [queue.open_batch for queue in self.world.queues() if queue.open_batch]
         bound = record_size_bound(key, value, ())
         try:
             result = self.accumulator.append(
@@ -306,7 +314,8 @@ class Machine(RuleBasedStateMachine):
         # With compression a full batch closes open ones of other partitions, compressed with it.
         assert full or not closed
         # With compression, batches for the same request are closed together.
-        leaders = {batch.queue.leader for batch in full if self.accumulator.compression_enabled}
+        compressed = self.world.config.compression_type != "none"
+        leaders = {batch.queue.leader for batch in full if compressed}
         assert all(batch in full or batch.queue.leader in leaders for batch in closed)
         if isinstance(result, BufferShortage):
             return result
@@ -327,7 +336,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         self.world.flush()
-        for queue in self.accumulator.queues():
+        for queue in self.world.queues():
             assert queue.open_batch is None or queue.is_due(self.world.now) or queue.queued
 
     @rule(topic=st.sampled_from(["free", "told"]), leaders=leaders)
@@ -380,9 +389,9 @@ class Machine(RuleBasedStateMachine):
     def reserved_bytes_are_consistent(self) -> None:
         if not hasattr(self, "world"):
             return
-        buffer_pool = self.accumulator.buffer_pool
+        buffer_pool = self.world.buffer_pool
         topics = self.accumulator.topics.values()
-        queues = list(self.accumulator.queues())
+        queues = list(self.world.queues())
         reserved_bytes = sum(account.reserved_bytes for account in [*topics, *queues])
         assert buffer_pool.reserved_bytes == reserved_bytes
         assert buffer_pool.reserved_bytes <= buffer_pool.total_bytes or self.world.split
@@ -400,8 +409,8 @@ class Machine(RuleBasedStateMachine):
     def sendable_partitions_are_ready(self) -> None:
         if not hasattr(self, "world"):
             return
-        found, now = self.accumulator.ready_partitions.nodes(), self.world.now
-        for queue in self.accumulator.queues():
+        found, now = self.accumulator.ready_nodes(), self.world.now
+        for queue in self.world.queues():
             # Not ReadyPartitions.is_sendable(), which sets timers.
             leader = queue.leader
             if leader is None or not queue.queued or not queue.may_send_to(leader):
@@ -414,7 +423,7 @@ class Machine(RuleBasedStateMachine):
         for topic in self.accumulator.topics.values():
             max_block = seconds(self.world.config.max_block_ms)
             assert all(record.created + max_block > now for record in topic.unpartitioned or ())
-        for queue in self.accumulator.queues():
+        for queue in self.world.queues():
             assert all(batch.deadline > now for batch in queue.unsent())
 
     # -- teardown ---------------------------------------------------------------------------------
@@ -423,15 +432,15 @@ class Machine(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         for waiter, _ in self.waiting:
-            self.accumulator.buffer_pool.remove_waiter(waiter)
+            self.world.buffer_pool.remove_waiter(waiter)
         self.world.finish()
-        assert self.accumulator.buffer_pool.reserved_bytes == 0
+        assert self.world.buffer_pool.reserved_bytes == 0
         assert not any(topic.open_batches for topic in self.accumulator.topics.values())
         self.check_each_record_has_one_outcome()
         self.check_order()
 
     def check_each_record_has_one_outcome(self) -> None:
-        failures = self.accumulator.incomplete.unreported_failures.take_error()
+        failures = self.accumulator.take_failures()
         written = {place: values(log) for place, log in self.world.logs.items()}
         failed = 0
         for value, delivery in self.deliveries.items():
@@ -457,23 +466,122 @@ TestAccumulator = Machine.TestCase
 TestAccumulator.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 
 
-# -- time -----------------------------------------------------------------------------------------
+# -- single cases ---------------------------------------------------------------------------------
 
 
-def world_with_topic(**options: Any) -> World:
-    """Return a world whose accumulator knows one topic with one partition."""
+def world_with_topic(leaders: tuple[int | None, ...] = (1,), **options: Any) -> World:
+    """Return a world whose accumulator knows a topic and has written a record to partition 0."""
     world = World(**options)
-    world.accumulator.append("free", None, None, b"first", (), 1, 0.0)
-    world.accumulator.update_leaders("free", (1,), 0.0)
+    append(world, partition=0)
+    world.accumulator.update_leaders("free", leaders, 0.0)
     world.flush()
     world.finish()
     return world
 
 
-def append(world: World, size: int = 10) -> Delivery:
-    result = world.accumulator.append("free", None, None, b"x" * size, (), 1, world.now)
+def append(world: World, size: int = 10, partition: int | None = None) -> Delivery:
+    result = world.accumulator.append("free", partition, None, b"x" * size, (), 1, world.now)
     assert isinstance(result, Delivery)
     return result
+
+
+def test_partition_whose_batch_did_not_fit_comes_first_in_the_next_request() -> None:
+    world = world_with_topic((1, 1, 1), linger_ms=0)
+    sent: list[int] = []
+    for partition in (0, 1, 2, 0):
+        append(world, partition=partition)
+    for _ in range(4):
+        (batch,) = world.drain(1, room=100)
+        sent.append(batch.partition.partition)
+        append(world, partition=0)
+    assert sent == [0, 1, 2, 0]
+
+
+def test_deadline_follows_the_partition_that_appears() -> None:
+    times: Any = {"max_block_ms": 3_000, "delivery_timeout_ms": 10_000, "request_timeout_ms": 5_000}
+    world = world_with_topic(linger_ms=0, **times)
+    delivery = append(world, partition=1)
+    assert world.accumulator.next_due() == world.now + 3
+    world.accumulator.update_leaders("free", (1, None), world.now)
+    world.advance(5)
+    assert not delivery.done()
+    assert world.accumulator.next_due() == world.now + 5
+    world.advance(5)
+    with pytest.raises(KafkaError, match="no leader"):
+        delivery.result()
+
+
+def test_retry_sends_the_same_objects() -> None:
+    world = world_with_topic(linger_ms=0)
+    append(world)
+    (batch,) = world.drain(1)
+    frame = batch.frame(transactional=False)
+    world.lose(1, 0)
+    world.advance(0.2)
+    assert world.drain(1) == [batch]
+    assert batch.frame(transactional=False) is frame
+
+
+def test_batch_in_flight_does_not_expire() -> None:
+    world = world_with_topic(linger_ms=0, delivery_timeout_ms=10_000, request_timeout_ms=5_000)
+    delivery = append(world)
+    world.drain(1)
+    world.advance(20)
+    assert not delivery.done()
+    world.respond(1)
+    assert delivery.result().offset == 1
+
+
+def test_linger_time_of_a_batch_that_was_full_has_no_effect() -> None:
+    world = world_with_topic((1, 2), linger_ms=100, batch_size=1_000, compression_type="lz4")
+    append(world, partition=1)
+    for _ in range(3):
+        append(world, 400, partition=0)
+    world.compress()
+    world.compressed()
+    assert [batch.count for batch in world.drain(1)] == [2]
+    world.respond(1)
+    world.advance(0.2)
+    world.finish()
+
+
+def test_batches_are_sent_one_at_a_time_after_a_failure() -> None:
+    world = world_with_topic(linger_ms=0)
+    for _ in range(2):
+        append(world)
+        world.drain(1)
+    ((failed, _),) = world.requests[1].pop(0)
+    world.accumulator.retry(failed, LOST, world.now, world.now)
+    append(world)
+    assert world.drain(1) == [], "the second batch is in flight"
+    world.respond(1)
+    world.advance(0.2)
+    for attempts in (2, 2, 1):
+        (batch,) = world.drain(1)
+        assert batch.attempts == attempts
+        assert world.drain(1) == []
+        world.respond(1)
+
+
+def test_old_batch_does_not_keep_finished_ones_alive() -> None:
+    world = world_with_topic((1, None), linger_ms=0)
+    append(world, partition=1)
+    for _ in range(3_000):
+        append(world, partition=0)
+        world.drain(1)
+        world.respond(1)
+    gc.collect()
+    assert sum(isinstance(each, ProducerBatch) for each in gc.get_objects()) < 1_000
+
+
+def test_partition_whose_batches_were_dropped_is_not_added_to_the_transaction() -> None:
+    world = world_with_topic(linger_ms=0)
+    added: list[list[PartitionQueue]] = []
+    world.accumulator.begin_transaction(lambda error: error, added.append)
+    append(world)
+    world.accumulator.begin_abort(LOST, world.now)
+    assert world.accumulator.ready_nodes() == []
+    assert added == []
 
 
 def test_batch_lingers_for_linger_ms() -> None:
@@ -497,17 +605,18 @@ def test_full_batch_does_not_linger() -> None:
     assert world.drain(1) == []
 
 
-def test_record_of_unknown_topic_expires_after_max_block_ms() -> None:
-    world = World(max_block_ms=3_000, delivery_timeout_ms=130_000)
+@pytest.mark.parametrize("verb", [Accumulator.retry, Accumulator.restart_sequence])
+def test_queued_batch_has_the_error_of_its_last_attempt(
+    verb: Callable[[Accumulator, ProducerBatch, Exception, float, float], None],
+) -> None:
+    world = world_with_topic(linger_ms=0, request_timeout_ms=5_000, delivery_timeout_ms=10_000)
     delivery = append(world)
-    assert world.accumulator.next_due() == 3.0
-    world.advance(2.9)
-    assert not delivery.done()
-    world.advance(0.1)
-    with pytest.raises(KafkaError, match="max_block_ms"):
+    (batch,) = world.drain(1)
+    verb(world.accumulator, batch, LOST, world.now, world.now)
+    assert batch.maybe_written
+    world.advance(10.0)
+    with pytest.raises(KafkaError, match="the last of 1 attempts: the connection was lost"):
         delivery.result()
-    assert world.accumulator.buffer_pool.reserved_bytes == 0
-    assert not world.accumulator.topics["free"].awaits_metadata
 
 
 def fill(world: World, records: int) -> list[int]:
@@ -515,7 +624,7 @@ def fill(world: World, records: int) -> list[int]:
     reserved_bytes: list[int] = []
     for _ in range(records):
         world.accumulator.append("t", None, None, b"x" * 1000, (), 1, world.now)
-        reserved_bytes.append(world.accumulator.buffer_pool.reserved_bytes)
+        reserved_bytes.append(world.buffer_pool.reserved_bytes)
     return reserved_bytes
 
 

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 
 from kafka_async.errors import KafkaError
-from kafka_async.hooks import BatchClosed
-from kafka_async.producer import batch_compressor
-from kafka_async.producer.batch_compressor import (
+from kafka_async.fairness import (
     IN_LOOP_BUDGET_FACTOR,
     MAX_IN_LOOP_BYTES,
     MAX_IN_LOOP_BYTES_HIGH_LEVEL,
 )
+from kafka_async.hooks import BatchClosed
+from kafka_async.producer import batch_compressor
 from kafka_async.records.compression import Codec
 from kafka_async.supervisor import Supervisor
+from tests.embedded_client import IterationCounter
 from tests.producer.bench import Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -93,27 +94,20 @@ async def test_compression_in_the_loop_is_bounded_per_iteration(
     monkeypatch: pytest.MonkeyPatch, offloaded: list[int]
 ) -> None:
     compressed_bytes: Counter[int] = Counter()
-    iteration = 0
+    iterations = IterationCounter()
     compress = batch_compressor.compress
 
     def counted(codec: Codec, data: Any, level: int | None) -> bytes:
-        compressed_bytes[iteration] += len(data)
+        compressed_bytes[iterations.count] += len(data)
         return compress(codec, data, level)
-
-    async def count() -> None:
-        nonlocal iteration
-        while True:
-            iteration += 1
-            await asyncio.sleep(0)
 
     monkeypatch.setattr(batch_compressor, "compress", counted)
     topics = {"clicks": [1] * 20}
     async with Bench(topics, compression_type="gzip", linger_ms=60_000) as bench:
         for partition in range(20):
             await bench.producer.enqueue("clicks", bytes(SMALL - ABOVE), partition=partition)
-        counting = asyncio.ensure_future(count())
-        await bench.producer.flush()
-        counting.cancel()
+        async with iterations:
+            await bench.producer.flush()
         assert not offloaded
         assert sum(compressed_bytes.values()) >= 20 * (SMALL - ABOVE)
         assert max(compressed_bytes.values()) <= (IN_LOOP_BUDGET_FACTOR + 1) * SMALL
@@ -148,9 +142,8 @@ async def test_batches_behind_one_that_cannot_be_compressed_are_sent(
 
 async def test_batch_behind_others_fills_up_until_they_are_sent() -> None:
     async with Bench({"clicks": [1]}, compression_type="lz4", linger_ms=5) as bench:
-        closed: list[int] = []
         await bench.producer.send("clicks", b"first")
-        bench.producer.client.hooks.listen(BatchClosed, lambda event: closed.append(event.records))
+        closed = bench.events(BatchClosed)
         hold = bench.hold()
         max_in_flight = bench.config.max_in_flight_requests_per_connection
         for _ in range(50):
@@ -159,4 +152,6 @@ async def test_batch_behind_others_fills_up_until_they_are_sent() -> None:
         hold.release()
         await bench.producer.flush()
         # The batches in flight, one that was compressed ahead, and one with all other records.
-        assert closed == [1] * (max_in_flight + 1) + [50 - max_in_flight - 1]
+        assert [event.records for event in closed] == [1] * (max_in_flight + 1) + [
+            50 - max_in_flight - 1
+        ]

@@ -21,6 +21,13 @@ def stranded() -> MemoryAccount:
     return MemoryAccount(stranded=True)
 
 
+def full_pool() -> tuple[BufferPool, MemoryAccount]:
+    """Return a pool and the account that has reserved all of it."""
+    pool, account = pool_of(), sendable()
+    assert pool.reserve(100, account)
+    return pool, account
+
+
 def test_reserves_at_most_the_total() -> None:
     pool, account = pool_of(), sendable()
     assert pool.reserve(60, account)
@@ -32,8 +39,7 @@ def test_reserves_at_most_the_total() -> None:
 
 
 def test_grants_waiters_in_order_and_keeps_their_bytes() -> None:
-    pool, account = pool_of(), sendable()
-    assert pool.reserve(100, account)
+    pool, account = full_pool()
     first, second = pool.add_waiter(60, account), pool.add_waiter(10, account)
     pool.release(50, account)
     # The second would fit, but the first came earlier, and its bytes are not available to others.
@@ -49,8 +55,7 @@ def test_grants_waiters_in_order_and_keeps_their_bytes() -> None:
 
 
 def test_removing_a_waiter_releases_its_grant() -> None:
-    pool, account = pool_of(), sendable()
-    assert pool.reserve(100, account)
+    pool, account = full_pool()
     waiter, after = pool.add_waiter(60, account), pool.add_waiter(50, account)
     pool.release(60, account)
     assert waiter.granted
@@ -60,8 +65,7 @@ def test_removing_a_waiter_releases_its_grant() -> None:
 
 
 def test_skips_cancelled_waiters() -> None:
-    pool, account = pool_of(), sendable()
-    assert pool.reserve(100, account)
+    pool, account = full_pool()
     gone, after = pool.add_waiter(60, account), pool.add_waiter(50, account)
     assert isinstance(gone.future, FakeFuture)
     gone.future.cancelled = True
@@ -121,8 +125,7 @@ def test_losing_the_leader_counts_bytes_already_reserved() -> None:
 
 
 def test_wakes_all_waiters_without_a_grant() -> None:
-    pool, account = pool_of(), sendable()
-    assert pool.reserve(100, account)
+    pool, account = full_pool()
     waiters = [pool.add_waiter(10, account) for _ in range(3)]
     pool.wake_all_waiters()
     assert [waiter.future.done() for waiter in waiters] == [True] * 3

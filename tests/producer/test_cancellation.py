@@ -6,7 +6,6 @@ Records that were appended are delivered once, others are not; a transaction is 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,13 +13,11 @@ import pytest
 
 from kafka_async import Producer, ProducerRecord, RecordBatch, TopicPartition
 from kafka_async.errors import BufferFullError, KafkaError
-from kafka_async.producer import writer
-from kafka_async.producer.transaction_state import TransactionState
+from kafka_async.producer.transactions.state import TransactionState
 from kafka_async.protocol.messages.end_txn import EndTxnRequest
 from kafka_async.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from kafka_async.types import GroupMetadata, OffsetAndMetadata
 from tests.embedded_client import settle
-from tests.producer.bench import Bench
+from tests.producer.bench import Bench, Source, advance_with_each_reading, transactional
 from tests.producer.interruption import interrupt_everywhere
 
 if TYPE_CHECKING:
@@ -33,17 +30,13 @@ Call: TypeAlias = Callable[[Producer], Awaitable[Any]]
 
 KIB = 1024
 PLACE = TopicPartition("clicks", 0)
-OFFSETS = {TopicPartition("lines", 0): OffsetAndMetadata(5)}
-GROUP = GroupMetadata("words")
 
 
 async def check_usable(bench: Bench) -> list[bytes | None]:
     """Check that the producer works and has released its memory; return the earlier values."""
     await bench.producer.send("clicks", b"last")
     await bench.producer.flush()
-    statistics = bench.producer.statistics()
-    assert statistics.buffer_available_bytes == statistics.buffer_total_bytes
-    assert statistics.waiting_threads == 0
+    assert bench.memory_in_use == bench.producer.statistics().waiting_threads == 0
     values = bench.values("clicks")
     assert len(values) == len(set(values))
     assert values[-1] == b"last"
@@ -61,12 +54,7 @@ async def check_closed(bench: Bench) -> None:
 @pytest.fixture
 def clock_makes_calls_yield(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make consecutive calls yield each time: each reading advances the clock by 2 ms."""
-
-    def ticking(loop: asyncio.AbstractEventLoop) -> object:
-        readings = itertools.count(0, 0.002)
-        return lambda: loop.time() + next(readings)
-
-    monkeypatch.setattr(writer, "time_function", ticking)
+    advance_with_each_reading(0.002, monkeypatch)
 
 
 # -- records --------------------------------------------------------------------------------------
@@ -210,47 +198,17 @@ async def test_cancelled_stop_closes_everything(how: str, options: dict[str, Any
 # -- transactions ---------------------------------------------------------------------------------
 
 
-class Source:
-    """The part of a consumer that a transaction uses."""
-
-    def __init__(self) -> None:
-        self.marked = 0
-
-    def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        return OFFSETS
-
-    def group_metadata(self) -> GroupMetadata:
-        return GROUP
-
-    async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
-        return None
-
-    def mark_committed(self, offsets: object) -> None:
-        self.marked += 1
-
-
-def bench_of(version: int) -> Bench:
-    topics = {"clicks": [1], "lines": [1]}
-    settings = {"transaction_version": version}
-    return Bench(topics, settings=settings, transactional_id="t", linger_ms=5)
-
-
 async def fill(txn: Transaction, source: Source) -> None:
-    await txn.enqueue("clicks", b"1")
+    await txn.enqueue("counts", b"1")
     await txn.commit_offsets(source)
-    await txn.send("clicks", b"2")
-
-
-def state(bench: Bench) -> TransactionState:
-    assert bench.producer.transaction_manager is not None
-    return bench.producer.transaction_manager.state_machine.state
+    await txn.send("counts", b"2")
 
 
 async def check_atomic(bench: Bench, source: Source) -> None:
     """Check that the transaction was committed completely or not at all, and another one works."""
     commits = [end.committed for end in bench.requests(EndTxnRequest)]
     assert commits.count(True) <= 1
-    values = bench.values("clicks")
+    values = bench.values("counts")
     assert len(values) == len(set(values))
     if True in commits:
         assert commits == [True]
@@ -258,17 +216,16 @@ async def check_atomic(bench: Bench, source: Source) -> None:
         assert len(bench.requests(TxnOffsetCommitRequest)) == 1
     assert source.marked == commits.count(True)
     async with bench.producer.transaction() as txn:
-        await txn.send("clicks", b"last")
+        await txn.send("counts", b"last")
     assert bench.requests(EndTxnRequest)[-1].committed
-    assert state(bench) is TransactionState.READY
-    statistics = bench.producer.statistics()
-    assert statistics.buffer_available_bytes == statistics.buffer_total_bytes
+    assert bench.transaction_state is TransactionState.READY
+    assert bench.memory_in_use == 0
 
 
 @pytest.mark.parametrize("version", [1, 2])
 async def test_cancelled_block_is_atomic(version: int) -> None:
     async def scene(run: Run) -> None:
-        async with bench_of(version) as bench:
+        async with transactional(version, linger_ms=5) as bench:
             source = Source()
             txn = bench.producer.transaction()
 
@@ -291,11 +248,11 @@ async def test_cancelled_commit_or_abort_can_be_awaited_again(
     version: int, end: str, idle: float
 ) -> None:
     async def scene(run: Run) -> None:
-        async with bench_of(version) as bench:
+        async with transactional(version, linger_ms=5) as bench:
             source = Source()
             txn = await bench.producer.begin()
             await fill(txn, source)
-            await txn.enqueue("clicks", b"3") if end == "abort" else None
+            await txn.enqueue("counts", b"3") if end == "abort" else None
             if await run(getattr(txn, end)()):
                 await asyncio.sleep(idle)
                 await getattr(txn, end)()
@@ -309,7 +266,7 @@ async def test_cancelled_commit_or_abort_can_be_awaited_again(
 @pytest.mark.parametrize("version", [1, 2])
 async def test_cancelled_calls_in_a_transaction_keep_it_atomic(version: int) -> None:
     async def scene(run: Run) -> None:
-        async with bench_of(version) as bench:
+        async with transactional(version, linger_ms=5) as bench:
             source = Source()
             txn = await bench.producer.begin()
             await (txn.abort() if await run(fill(txn, source)) else txn.commit())
@@ -321,7 +278,7 @@ async def test_cancelled_calls_in_a_transaction_keep_it_atomic(version: int) -> 
 @pytest.mark.parametrize("version", [1, 2])
 async def test_producer_is_usable_after_cancelled_init_transactions(version: int) -> None:
     async def scene(run: Run) -> None:
-        async with bench_of(version) as bench:
+        async with transactional(version, linger_ms=5) as bench:
             await run(bench.producer.init_transactions())
             await check_atomic(bench, Source())
 

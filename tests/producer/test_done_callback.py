@@ -32,15 +32,14 @@ async def test_callback_is_called_once_with_the_delivery_when_its_record_is_ackn
         assert [delivery.result().offset for delivery in called] == [0, 1, 2]
 
 
-async def test_callback_is_called_soon_if_the_outcome_is_known() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        delivery = await bench.producer.enqueue("clicks", b"v")
-        await delivery
-        called: list[Delivery] = []
-        delivery.add_done_callback(called.append)
-        assert not called
-        await settle()
-        assert called == [delivery]
+async def test_callback_is_called_soon_if_the_outcome_is_known(bench: Bench) -> None:
+    delivery = await bench.producer.enqueue("clicks", b"v")
+    await delivery
+    called: list[Delivery] = []
+    delivery.add_done_callback(called.append)
+    assert not called
+    await settle()
+    assert called == [delivery]
 
 
 @pytest.mark.parametrize(
@@ -69,13 +68,12 @@ async def test_callback_is_called_for_a_record_of_a_new_topic() -> None:
         assert called == [delivery]
 
 
-async def test_error_of_a_callback_goes_to_the_exception_handler() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        reported: list[Any] = []
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
-        delivery = await bench.producer.enqueue("clicks", b"v")
-        delivery.add_done_callback(lambda _: 1 // 0)
-        assert (await delivery).offset == 0
-        await settle()
-        assert [type(error) for error in reported] == [ZeroDivisionError]
+async def test_error_of_a_callback_goes_to_the_exception_handler(bench: Bench) -> None:
+    reported: list[Any] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    delivery = await bench.producer.enqueue("clicks", b"v")
+    delivery.add_done_callback(lambda _: 1 // 0)
+    assert (await delivery).offset == 0
+    await settle()
+    assert [type(error) for error in reported] == [ZeroDivisionError]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import itertools
 import sys
 import types
 from typing import Any
@@ -13,11 +12,14 @@ import anyio
 import pytest
 
 from kafka_async import Producer
+from kafka_async.cluster.client import services_of
 from kafka_async.errors import ClientClosedError
 from kafka_async.kernel import IMPLEMENTATION
-from kafka_async.producer import writer
-from kafka_async.producer.transaction import Transaction
-from tests.producer.bench import Bench
+from kafka_async.producer.transactions.transaction import Transaction
+from tests.embedded_client import IterationCounter
+from tests.producer.bench import Bench, advance_with_each_reading
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 TOPICS = {"clicks": [1]}
 WRITERS = [Producer, Transaction]
@@ -25,33 +27,28 @@ WRITERS = [Producer, Transaction]
 
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize("name", ["enqueue", "enqueue_nowait"])
-def test_has_a_docstring_and_a_signature(kind: Any, name: str) -> None:
+async def test_has_a_docstring_and_a_signature(kind: Any, name: str) -> None:
     method = getattr(kind, name)
     assert (inspect.getdoc(method) or "").startswith("Append a record to its batch")
     parameters = list(inspect.signature(method).parameters)
     assert parameters[1:] == ["topic", "value", "key", "partition", "timestamp", "headers"]
 
 
-@pytest.mark.asyncio
-@pytest.mark.virtual_clock
-async def test_enqueue_runs_in_a_task() -> None:
-    async with Bench(TOPICS) as bench:
-        enqueue = bench.producer.enqueue
-        await enqueue("clicks", b"0")
-        await asyncio.ensure_future(enqueue("clicks", b"1"))
-        await asyncio.gather(enqueue("clicks", b"2"), enqueue("clicks", value=b"3"))
-        await asyncio.wait_for(enqueue("clicks", b"4"), 1)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(bench.producer.send("clicks", b"5"))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(bench.producer.send, "clicks", b"6")
-        await bench.producer.flush()
-        assert bench.values("clicks") == [b"%d" % number for number in range(7)]
+async def test_enqueue_runs_in_a_task(bench: Bench) -> None:
+    enqueue = bench.producer.enqueue
+    await enqueue("clicks", b"0")
+    await asyncio.ensure_future(enqueue("clicks", b"1"))
+    await asyncio.gather(enqueue("clicks", b"2"), enqueue("clicks", value=b"3"))
+    await asyncio.wait_for(enqueue("clicks", b"4"), 1)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.producer.send("clicks", b"5"))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bench.producer.send, "clicks", b"6")
+    await bench.producer.flush()
+    assert bench.values("clicks") == [b"%d" % number for number in range(7)]
 
 
 @pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
-@pytest.mark.asyncio
-@pytest.mark.virtual_clock
 async def test_task_cancelled_before_it_runs_appends_nothing() -> None:
     async with Bench(TOPICS, linger_ms=1000) as bench:
         await bench.producer.enqueue("clicks", b"0")
@@ -63,8 +60,6 @@ async def test_task_cancelled_before_it_runs_appends_nothing() -> None:
         assert bench.values("clicks") == [b"0"]
 
 
-@pytest.mark.asyncio
-@pytest.mark.virtual_clock
 async def test_warns_of_a_call_that_is_never_awaited() -> None:
     async with Bench(TOPICS, linger_ms=1000) as bench:
         await bench.producer.enqueue("clicks", b"0")
@@ -74,49 +69,28 @@ async def test_warns_of_a_call_that_is_never_awaited() -> None:
         assert bench.values("clicks") == [b"0"]
 
 
-@pytest.mark.asyncio
-@pytest.mark.virtual_clock
 async def test_nowait_records_have_the_time_of_their_call() -> None:
     async with Bench(TOPICS, linger_ms=1000) as bench:
         stamps: list[int] = []
         for _ in range(3):
             deliveries = [bench.producer.enqueue_nowait("clicks", b"v") for _ in range(3)]
-            now = int(bench.producer.client.clock.wall() * 1000)
+            now = int(services_of(bench.producer.client).clock.wall() * 1000)
             assert all(abs(delivery.timestamp - now) <= 2 for delivery in deliveries)
             stamps.append(deliveries[0].timestamp)
             await asyncio.sleep(0.01)
         assert len(set(stamps)) == 3
 
 
-@pytest.mark.asyncio
-@pytest.mark.virtual_clock
 async def test_nowait_does_not_keep_enqueue_from_yielding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that alternates both calls yields as often as one that awaits `enqueue` alone."""
-
-    def ticking(loop: asyncio.AbstractEventLoop) -> object:
-        readings = itertools.count(0, 0.0006)  # each reading of the clock takes 0.6 ms
-        return lambda: loop.time() + next(readings)
-
-    monkeypatch.setattr(writer, "time_function", ticking)
-    async with Bench(TOPICS, linger_ms=10_000) as bench:
-        yields = [0]
-
-        async def count() -> None:
-            while True:
-                yields[0] += 1
-                await asyncio.sleep(0)
-
-        counting = asyncio.create_task(count())
+    advance_with_each_reading(0.0006, monkeypatch)
+    async with Bench(TOPICS, linger_ms=10_000) as bench, IterationCounter() as iterations:
         for _ in range(100):
             await bench.producer.enqueue("clicks", b"v")
             bench.producer.enqueue_nowait("clicks", b"v")
-        counting.cancel()
-        await asyncio.wait({counting})
-        assert yields[0] >= 40
+    assert iterations.count >= 40
 
 
-@pytest.mark.asyncio
-@pytest.mark.virtual_clock
 async def test_nowait_raises_errors_of_a_record() -> None:
     enqueue: Any
     async with Bench(TOPICS, linger_ms=1000) as bench:
@@ -141,19 +115,14 @@ class CustomProducer(Producer):
         return await super().enqueue(topic, (value or b"").upper(), *rest, **named)
 
 
-@pytest.mark.asyncio
-@pytest.mark.virtual_clock
-async def test_send_uses_the_enqueue_of_a_subclass() -> None:
-    async with Bench(TOPICS) as bench:
-        bench.producer.__class__ = CustomProducer
-        await bench.producer.enqueue("clicks", b"a")
-        await bench.producer.send("clicks", b"b", key=b"k")
-        assert bench.values("clicks") == [b"A", b"B"]
+async def test_send_uses_the_enqueue_of_a_subclass(bench: Bench) -> None:
+    bench.producer.__class__ = CustomProducer
+    await bench.producer.enqueue("clicks", b"a")
+    await bench.producer.send("clicks", b"b", key=b"k")
+    assert bench.values("clicks") == [b"A", b"B"]
 
 
 @pytest.mark.skipif(IMPLEMENTATION == "python", reason="plain Python has nothing quicker")
-@pytest.mark.asyncio
-@pytest.mark.virtual_clock
 async def test_compiled_enqueue_runs_no_python_for_an_open_batch() -> None:
     """The kernel and the writer agree on the names of attributes and arguments."""
     seen: list[str] = []

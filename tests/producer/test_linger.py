@@ -1,24 +1,22 @@
 """The time that records linger, and batches that a request carries before they are due.
 
-The cluster is embedded, in memory and on virtual time. Sending takes no virtual time, so the clock
-distinguishes a record that lingers from one that does not, and requests are counted.
+Sending takes no virtual time, so the clock distinguishes a record that lingers from one that does
+not, and requests are counted.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafka_async import Producer, RecordMetadata
-from kafka_async.clock import MemoryNetwork
-from kafka_async.embedded import EmbeddedCluster
 from kafka_async.hooks import BatchClosed
-from kafka_async.producer.preload import preload
-from tests.embedded_client import settle
+from kafka_async.protocol.messages.produce import ProduceRequest
+from tests.embedded_client import now, settle
+from tests.producer.bench import Bench
 
 if TYPE_CHECKING:
     from kafka_async.kernel import Delivery
@@ -28,52 +26,37 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 LINGER = 0.03
 PARTITIONS = 6
 
-# A loop on virtual time may not read files.
-for _codec in ("none", "gzip"):
-    preload(_codec, transactional=False)
 
+class Lingering(Bench):
+    """Runs a producer that lingers 30 ms and has sent one record to each of six partitions."""
 
-class Sent(NamedTuple):
-    """A Produce request: the time at which a broker received it, and its partitions."""
+    def __init__(self, **options: Any) -> None:
+        given: dict[str, Any] = {"linger_ms": LINGER * 1000, **options}
+        super().__init__({"clicks": [1] * PARTITIONS}, **given)
 
-    time: float
-    partitions: list[int]
-
-
-class Stage:
-    """A producer that lingers 30 ms, and the requests that its embedded cluster receives."""
-
-    def __init__(self, cluster: EmbeddedCluster, producer: Producer) -> None:
-        self.cluster = cluster
-        self.producer = producer
-        self.began = asyncio.get_running_loop().time()
-        self.sent: list[Sent] = []
-        self.batches: list[BatchClosed] = []
-        cluster.faults.add(api="Produce", when=self._note, count=None)
-        producer.client.hooks.listen(BatchClosed, self.batches.append)
-
-    def _note(self, _: Any, request: Any) -> bool:
-        partitions = [data.index for topic in request.topic_data for data in topic.partition_data]
-        self.sent.append(Sent(self.elapsed, sorted(partitions)))
-        return False
+    async def __aenter__(self) -> Lingering:
+        await super().__aenter__()
+        for partition in range(PARTITIONS):
+            await self.producer.send("clicks", b"warm-up", partition=partition)
+        self.memory.received.clear()
+        self.closed = self.events(BatchClosed)
+        return self
 
     @property
-    def elapsed(self) -> float:
-        """Virtual seconds since the stage started."""
-        return asyncio.get_running_loop().time() - self.began
+    def requested(self) -> list[list[int]]:
+        """The partitions of each Produce request that the broker received."""
+        return [
+            sorted(data.index for topic in request.topic_data for data in topic.partition_data)
+            for request in self.requests(ProduceRequest)
+        ]
 
+    @property
+    def counts(self) -> list[int]:
+        """The number of records of each batch that was sent."""
+        return [event.records for event in self.closed]
 
-@asynccontextmanager
-async def stage(brokers: int = 1, **options: Any) -> AsyncGenerator[Stage]:
-    """Yield a stage with a topic of six partitions; the producer is connected to every broker."""
-    network = MemoryNetwork()
-    async with EmbeddedCluster(brokers, network=network) as cluster:
-        await cluster.create_topic("clicks", PARTITIONS)
-        options = {"linger_ms": LINGER * 1000, **options}
-        async with Producer(cluster.bootstrap_servers, dialer=network, **options) as producer:
-            for partition in range(PARTITIONS):
-                await producer.send("clicks", b"warm-up", partition=partition)
-            yield Stage(cluster, producer)
+    def start_sending(self, partition: int = 0) -> asyncio.Task[RecordMetadata]:
+        return asyncio.ensure_future(self.producer.send("clicks", b"v", partition=partition))
 
 
 async def iterations_until(condition: Callable[[], object]) -> int:
@@ -118,58 +101,59 @@ Way = Callable[[Producer], Awaitable[RecordMetadata]]
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_awaited_record_does_not_linger(way: Way) -> None:
-    async with stage() as on:
+    async with Lingering() as on:
         for _ in range(3):
             await way(on.producer)
-        assert on.elapsed == 0
-        assert len(on.sent) == 3
+        assert now() == 0
+        assert len(on.requested) == 3
 
 
 async def test_awaited_record_is_sent_in_the_next_event_loop_iteration() -> None:
-    async with stage() as on:
-        task = asyncio.ensure_future(on.producer.send("clicks", b"v"))
+    async with Lingering() as on:
+        task = on.start_sending()
         # The task appends and awaits the record in the first iteration; it is sent in the second.
-        assert await iterations_until(lambda: on.batches) <= 2
+        assert await iterations_until(lambda: on.closed) <= 2
         await task
 
 
 async def test_awaiting_a_lingering_record_sends_its_batch() -> None:
-    async with stage() as on:
+    async with Lingering() as on:
         first = await on.producer.enqueue("clicks", b"v", partition=0)
         await asyncio.sleep(0.01)
         second = await on.producer.enqueue("clicks", b"v", partition=0)
-        assert not on.batches
+        assert not on.closed
         receipts = [await second, await first]
-        assert on.elapsed == 0.01
-        assert [batch.records for batch in on.batches] == [2]
+        assert now() == 0.01
+        assert on.counts == [2]
         assert [receipt.offset for receipt in receipts] == [2, 1]
 
 
 async def test_tasks_that_await_together_share_a_request() -> None:
-    async with stage() as on:
+    async with Lingering() as on:
         await asyncio.gather(*(on.producer.send("clicks", b"v") for _ in range(200)))
-        assert on.elapsed == 0
-        assert len(on.sent) == 1
-        assert [batch.records for batch in on.batches] == [200]
+        assert now() == 0
+        assert len(on.requested) == 1
+        assert on.counts == [200]
 
 
 async def test_records_without_an_awaiting_task_linger() -> None:
-    async with stage() as on:
+    async with Lingering() as on:
         deliveries: list[Delivery] = []
         for _ in range(3):
             deliveries.append(await on.producer.enqueue("clicks", b"v", partition=0))
             await asyncio.sleep(LINGER / 4)
-        assert not on.sent
+        assert not on.requested
         await asyncio.sleep(LINGER / 2)
         assert all(delivery.done() for delivery in deliveries)
-        assert on.sent == [(pytest.approx(LINGER, abs=0.001), [0])]
+        assert on.requested == [[0]]
+        assert on.memory.received[-1].time == pytest.approx(LINGER, abs=0.001)
 
 
 async def test_flush_and_done_do_not_shorten_the_linger_of_later_records() -> None:
-    async with stage() as on:
+    async with Lingering() as on:
         delivery = await on.producer.enqueue("clicks", b"v", partition=0)
         await on.producer.flush()
-        assert on.elapsed == 0
+        assert now() == 0
         assert delivery.done()
         later = await on.producer.enqueue("clicks", b"v", partition=0)
         await settle()
@@ -179,63 +163,62 @@ async def test_flush_and_done_do_not_shorten_the_linger_of_later_records() -> No
 
 
 async def test_awaited_record_lingers_while_its_partition_has_a_request_in_flight() -> None:
-    async with stage(linger_ms=1000) as on:
-        held = on.cluster.faults.add(api="Produce", hang=True)
-        sending = [asyncio.ensure_future(on.producer.send("clicks", b"v", partition=0))]
+    async with Lingering(linger_ms=1000) as on:
+        held = on.hold()
+        sending = [on.start_sending()]
         await held.wait(1)
         for _ in range(5):
-            sending.append(asyncio.ensure_future(on.producer.send("clicks", b"v", partition=0)))
+            sending.append(on.start_sending())
             await asyncio.sleep(0.01)
-        assert len(on.batches) == 1
+        assert len(on.closed) == 1
         held.release()
         await asyncio.gather(*sending)
-        assert [batch.records for batch in on.batches] == [1, 5]
-        assert on.elapsed == pytest.approx(0.05)
+        assert on.counts == [1, 5]
+        assert now() == pytest.approx(0.05)
 
 
 async def test_awaited_record_is_sent_after_linger_ms_while_a_request_is_in_flight() -> None:
-    async with stage() as on:
-        held = on.cluster.faults.add(api="Produce", hang=True)
-        sending = [asyncio.ensure_future(on.producer.send("clicks", b"v", partition=0))]
+    async with Lingering() as on:
+        held = on.hold()
+        sending = [on.start_sending()]
         await held.wait(1)
-        sending.append(asyncio.ensure_future(on.producer.send("clicks", b"v", partition=0)))
+        sending.append(on.start_sending())
         await asyncio.sleep(LINGER + 0.001)
-        assert len(on.batches) == 2
+        assert len(on.closed) == 2
         held.release()
         await asyncio.gather(*sending)
 
 
 async def test_batch_in_flight_does_not_delay_another_partition() -> None:
-    async with stage() as on:
-        held = on.cluster.faults.add(api="Produce", hang=True)
-        first = asyncio.ensure_future(on.producer.send("clicks", b"v", partition=0))
+    async with Lingering() as on:
+        held = on.hold()
+        first = on.start_sending()
         await held.wait(1)
-        second = asyncio.ensure_future(on.producer.send("clicks", b"v", partition=1))
-        assert await iterations_until(lambda: len(on.batches) == 2) <= 2
+        second = on.start_sending(partition=1)
+        assert await iterations_until(lambda: len(on.closed) == 2) <= 2
         held.release()
         await asyncio.gather(first, second)
-        assert on.elapsed == 0
+        assert now() == 0
 
 
 async def test_awaited_record_of_an_unknown_topic_does_not_linger() -> None:
-    async with stage() as on:
+    async with Lingering() as on:
         await on.cluster.create_topic("new", 1)
         await on.producer.send("new", b"v")
-        assert on.elapsed < LINGER
+        assert now() < LINGER
 
 
 async def test_awaited_record_is_compressed_without_lingering() -> None:
-    async with stage(compression_type="gzip") as on:
+    async with Lingering(compression_type="gzip") as on:
         await asyncio.gather(*(on.producer.send("clicks", bytes(100)) for _ in range(50)))
-        assert on.elapsed == 0
-        assert len(on.sent) == 1
+        assert now() == 0
+        assert len(on.requested) == 1
 
 
 async def test_awaiting_many_partitions_at_once_keeps_requests_few() -> None:
-    async with stage() as on:
-        sends = [on.producer.send("clicks", b"v", partition=n % PARTITIONS) for n in range(60)]
-        await asyncio.gather(*sends)
-        assert [sent.partitions for sent in on.sent] == [list(range(PARTITIONS))]
+    async with Lingering() as on:
+        await asyncio.gather(*(on.start_sending(number % PARTITIONS) for number in range(60)))
+        assert on.requested == [list(range(PARTITIONS))]
 
 
 # -- batches sent before they are due -------------------------------------------------------------
@@ -243,79 +226,76 @@ async def test_awaiting_many_partitions_at_once_keeps_requests_few() -> None:
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 async def test_request_carries_open_batches_for_its_broker(compression: str) -> None:
-    async with stage(compression_type=compression) as on:
+    async with Lingering(compression_type=compression) as on:
         await on.producer.enqueue("clicks", b"v", partition=0)
         await asyncio.sleep(LINGER * 0.9)
         later = await on.producer.enqueue("clicks", b"v", partition=1)
         await asyncio.sleep(LINGER * 0.9)
         assert later.done()
-        assert [sent.partitions for sent in on.sent] == [[0, 1]]
+        assert on.requested == [[0, 1]]
 
 
 async def test_request_of_an_awaited_record_carries_other_batches() -> None:
-    async with stage() as on:
+    async with Lingering() as on:
         other = await on.producer.enqueue("clicks", b"v", partition=3)
-        await on.producer.send("clicks", b"v", partition=0)
-        assert [sent.partitions for sent in on.sent] == [[0, 3]]
+        await on.start_sending()
+        assert on.requested == [[0, 3]]
         assert other.done()
 
 
 async def test_batch_for_another_broker_keeps_lingering() -> None:
-    async with stage(brokers=2) as on:
-        topic = on.cluster.topics.get("clicks")
-        assert topic is not None
-        leaders = [partition.leader for partition in topic.partitions]
-        other = next(n for n, leader in enumerate(leaders) if leader != leaders[0])
-        lingering = await on.producer.enqueue("clicks", b"v", partition=other)
-        await on.producer.send("clicks", b"v", partition=0)
-        assert [sent.partitions for sent in on.sent] == [[0]]
+    async with Bench({"clicks": [1, 2]}, linger_ms=LINGER * 1000) as bench:
+        for partition in (1, 0):  # connects to both brokers first
+            await bench.producer.send("clicks", b"v", partition=partition)
+        lingering = await bench.producer.enqueue("clicks", b"v", partition=1)
+        await bench.producer.send("clicks", b"v", partition=0)
+        assert bench.producing == [2, 1, 1]
         assert not lingering.done()
 
 
 async def test_batch_without_room_in_a_request_is_sent_with_the_next() -> None:
-    options = {"max_request_size": 20_000, "batch_size": 15_000}
-    async with stage(**options) as on:
+    async with Lingering(max_request_size=20_000, batch_size=15_000) as on:
         others = [
             await on.producer.enqueue("clicks", bytes(8_000), partition=partition)
             for partition in range(1, PARTITIONS)
         ]
-        await on.producer.send("clicks", b"v", partition=0)
+        await on.start_sending()
         await asyncio.gather(*others)
-        assert sorted(n for sent in on.sent for n in sent.partitions) == list(range(PARTITIONS))
-        assert max(len(sent.partitions) for sent in on.sent) == 3
+        assert sorted(number for request in on.requested for number in request) == list(
+            range(PARTITIONS)
+        )
+        assert max(len(request) for request in on.requested) == 3
 
 
 async def test_request_carries_at_most_one_mebibyte_of_open_batches() -> None:
-    options = {"max_request_size": 8 << 20, "batch_size": 4 << 20}
-    async with stage(**options) as on:
+    async with Lingering(max_request_size=8 << 20, batch_size=4 << 20) as on:
         for partition in range(1, PARTITIONS):
             await on.producer.enqueue("clicks", bytes(300_000), partition=partition)
-        await on.producer.send("clicks", b"v", partition=0)
-        assert [sent.partitions for sent in on.sent] == [[0, 1, 2, 3]]
+        await on.start_sending()
+        assert on.requested == [[0, 1, 2, 3]]
         await asyncio.sleep(LINGER + 0.001)
-        assert [sent.partitions for sent in on.sent] == [[0, 1, 2, 3], [4, 5]]
+        assert on.requested == [[0, 1, 2, 3], [4, 5]]
 
 
 async def test_open_batch_behind_one_in_flight_keeps_lingering() -> None:
-    async with stage() as on:
-        held = on.cluster.faults.add(api="Produce", hang=True)
-        first = asyncio.ensure_future(on.producer.send("clicks", b"v", partition=0))
+    async with Lingering() as on:
+        held = on.hold()
+        first = on.start_sending()
         await held.wait(1)
         behind = await on.producer.enqueue("clicks", b"v", partition=0)
-        second = asyncio.ensure_future(on.producer.send("clicks", b"v", partition=1))
+        second = on.start_sending(partition=1)
         await settle()
         held.release()
         await asyncio.gather(first, second)
-        assert [sent.partitions for sent in on.sent] == [[0], [1]]
+        assert on.requested == [[0], [1]]
         assert not behind.done()
 
 
 async def test_full_batches_are_not_followed_by_small_ones() -> None:
-    async with stage() as on:
-        value, batch_size = bytes(1000), on.producer.config.batch_size
+    async with Lingering() as on:
+        value, batch_size = bytes(1000), on.config.batch_size
         for _ in range(10 * batch_size // len(value)):
             await on.producer.enqueue("clicks", value)
         await settle()
-        full = [batch.records for batch in on.batches]
-        assert len(full) >= 9
-        assert min(full) > 0.95 * batch_size / len(value)
+        assert len(on.counts) >= 9
+        assert min(on.counts) > 0.95 * batch_size / len(value)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kafka_async import Producer, ProducerRecord, RecordBatch, TopicPartition
-from kafka_async.clock import MemoryNetwork, MemoryTransport
+from kafka_async.clock import MemoryTransport
 from kafka_async.cluster.transport import MAX_JOINED_BYTES
-from kafka_async.embedded import EmbeddedCluster
 from kafka_async.producer.partition_queue import ProducerBatch
+from tests.producer.bench import Bench, record_calls
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -39,47 +39,20 @@ async def test_transport_gets_the_bytes_of_the_closed_batch(
     write: Callable[[Producer], Coroutine[Any, Any, None]],
     compression: Any,
 ) -> None:
-    written: list[object] = []
-    framed: list[ProducerBatch] = []
+    written = record_calls(monkeypatch, MemoryTransport, "write")
     payloads: list[bytes] = []
-    write_data, frame = MemoryTransport.write, ProducerBatch.frame
-
-    def recorded_write(transport: MemoryTransport, data: Any) -> None:
-        written.append(data)
-        write_data(transport, data)
+    frame = ProducerBatch.frame
 
     def recorded_frame(batch: ProducerBatch, *, transactional: bool) -> tuple[bytes, bytes]:
-        framed.append(batch)
         payloads.append(batch.record_batch.payload)
         return frame(batch, transactional=transactional)
 
-    monkeypatch.setattr(MemoryTransport, "write", recorded_write)
     monkeypatch.setattr(ProducerBatch, "frame", recorded_frame)
-    network = MemoryNetwork()
-    async with EmbeddedCluster(network=network) as cluster:
-        await cluster.create_topic("clicks", PARTITIONS)
-        options: Any = {"batch_size": BATCH, "linger_ms": 50, "compression_type": compression}
-        async with Producer(cluster.bootstrap_servers, dialer=network, **options) as producer:
-            await write(producer)
-            await producer.flush()
+    options: Any = {"batch_size": BATCH, "linger_ms": 50, "compression_type": compression}
+    async with Bench({"clicks": [1] * PARTITIONS}, **options) as bench:
+        await write(bench.producer)
+        await bench.producer.flush()
     large = [payload for payload in payloads if len(payload) >= MAX_JOINED_BYTES]
     assert len(large) >= PARTITIONS
-    identities = {id(data) for data in written}
+    identities = {id(data) for _, data in written}
     assert all(id(payload) in identities for payload in large)
-
-
-async def test_batch_keeps_the_bytes_of_its_section() -> None:
-    """The bytes that `frame` returns are those that `OpenBatch.close` returned."""
-    sections: list[bytes] = []
-
-    class Section:
-        count, base_timestamp, max_timestamp = 1, 0, 0
-
-        def close(self) -> bytes:
-            sections.append(b"x" * BATCH)
-            return sections[0]
-
-    batch: Any = object.__new__(ProducerBatch)
-    batch.section = Section()
-    ProducerBatch.close(batch)
-    assert batch.contents.payload is sections[0]

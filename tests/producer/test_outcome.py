@@ -7,13 +7,10 @@ import asyncio
 import pytest
 
 from kafka_async.errors import IllegalStateError, KafkaTimeoutError, RecordTooLargeError
+from kafka_async.fairness import MAX_WAKEUPS_PER_ITERATION
 from kafka_async.kernel import Delivery
-from kafka_async.producer.outcome import (
-    MAX_WAKEUPS_PER_ITERATION,
-    BatchOutcome,
-    UnpartitionedRecord,
-)
-from kafka_async.producer.unreported_failures import UnreportedFailures
+from kafka_async.producer.delivery_failures import DeliveryFailures
+from kafka_async.producer.outcome import BatchOutcome, UnpartitionedRecord
 from kafka_async.types import RecordMetadata
 
 pytestmark = pytest.mark.asyncio
@@ -138,16 +135,16 @@ async def test_unpartitioned_record_completes_with_its_batch() -> None:
 async def test_unpartitioned_record_fails_without_a_batch() -> None:
     record = unpartitioned()
     handle = Delivery(record, 0, 1000)
-    record.fail(KafkaTimeoutError("no topic"))
+    record.fail(KafkaTimeoutError("no topic"), 1)
     assert handle.done()
     with pytest.raises(KafkaTimeoutError, match="no topic"):
         await handle
 
 
 async def test_only_unreported_failures_are_raised() -> None:
-    failures, batch, record = UnreportedFailures(), outcome(), unpartitioned()
+    failures, batch, record = DeliveryFailures(), outcome(), unpartitioned()
     batch.fail(KafkaTimeoutError("late"), 3)
-    record.fail(KafkaTimeoutError("no topic"))
+    record.fail(KafkaTimeoutError("no topic"), 1)
     failures.add(batch)
     failures.add(record)
     with pytest.raises(KafkaTimeoutError):
@@ -161,7 +158,7 @@ async def test_only_unreported_failures_are_raised() -> None:
 
 
 async def test_unreported_failures_take_bounded_memory() -> None:
-    failures = UnreportedFailures()
+    failures = DeliveryFailures()
     for _ in range(1500):
         batch = outcome()
         batch.fail(KafkaTimeoutError("late"), 1)

@@ -1,4 +1,4 @@
-"""Responses to Produce requests and the lack of them, on an embedded cluster.
+"""Responses to Produce requests and the lack of them, and runs of the send loop.
 
 One test has a scripted broker, because no other leaves a partition out of its response.
 """
@@ -12,33 +12,32 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.clock import MemoryTransport
+from kafka_async.cluster.client import services_of
 from kafka_async.errors import (
     DeliveryError,
+    InvalidConfigurationError,
     InvalidRecordError,
     InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
+    TaskDiedError,
     UnknownTopicOrPartitionError,
     for_code,
 )
+from kafka_async.fairness import MAX_TOPICS_PER_ITERATION
 from kafka_async.producer.accumulator import Accumulator
 from kafka_async.producer.idempotence import ProducerIdAndEpoch
-from kafka_async.producer.produce_errors import (
-    PRODUCE_ERROR_ACTIONS,
-    ProduceErrorAction,
-    action_for,
-)
 from kafka_async.producer.producer import Producer
-from kafka_async.producer.topic_metadata import MAX_WAIT_FOR_PARTITION
+from kafka_async.producer.topic_metadata import MAX_WAIT_FOR_PARTITION, WARN_AFTER
 from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord, TopicPartition
 from tests.cluster.scripted import World, always
-from tests.embedded_client import settle
-from tests.producer.bench import Bench
+from tests.embedded_client import now, settle
+from tests.producer.bench import Bench, record_calls
 
 if TYPE_CHECKING:
     from kafka_async.kernel import Delivery
@@ -71,31 +70,21 @@ def metadata_requests(bench: Bench, topic: str) -> list[set[str]]:
 # -- responses ------------------------------------------------------------------------------------
 
 
-async def test_writes_and_acknowledges_a_record() -> None:
-    async with Bench({"clicks": [1, 2]}) as bench:
-        receipt = await bench.producer.send("clicks", b"v", key=b"k", headers=[("h", b"x")])
-        assert (receipt.topic, receipt.offset) == ("clicks", 0)
-        (written,) = bench.records("clicks", receipt.partition)
-        assert (written.key, written.value, written.headers) == (b"k", b"v", (("h", b"x"),))
-
-
 @pytest.mark.parametrize("code", RETRIED)
-async def test_retries_retriable_errors(code: int) -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        bench.refuse(code, code)
-        receipt = await bench.producer.send("clicks", b"v")
-        assert receipt.offset == 0
-        assert bench.sequences() == [(0, 0)] * 3
-        assert bench.producer.statistics().record_retry_total == 2
+async def test_retries_retriable_errors(bench: Bench, code: int) -> None:
+    bench.refuse(code, code)
+    receipt = await bench.producer.send("clicks", b"v")
+    assert receipt.offset == 0
+    assert bench.sequences() == [(0, 0)] * 3
+    assert bench.producer.statistics().record_retry_total == 2
 
 
 @pytest.mark.parametrize("code", REFUSED)
-async def test_raises_errors_that_are_not_retriable(code: int) -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        bench.refuse(code)
-        with pytest.raises(for_code(code)):
-            await bench.producer.send("clicks", b"v")
-        assert (await bench.producer.send("clicks", b"next")).offset == 0
+async def test_raises_errors_that_are_not_retriable(bench: Bench, code: int) -> None:
+    bench.refuse(code)
+    with pytest.raises(for_code(code)):
+        await bench.producer.send("clicks", b"v")
+    assert (await bench.producer.send("clicks", b"next")).offset == 0
 
 
 async def test_raises_the_error_message_of_the_broker() -> None:
@@ -105,42 +94,26 @@ async def test_raises_the_error_message_of_the_broker() -> None:
             await bench.producer.send("counts", b"v")
 
 
-async def test_each_error_of_the_table_has_its_action() -> None:
-    assert {action_for(cls()) for cls in PRODUCE_ERROR_ACTIONS} == set(ProduceErrorAction) - {
-        ProduceErrorAction.FAIL
-    }
-    assert action_for(ValueError()) is ProduceErrorAction.FAIL
-
-
-async def test_refreshes_metadata_after_not_leader_without_a_hint() -> None:
+@pytest.mark.parametrize("hinted", [True, False], ids=["with a hint", "without a hint"])
+async def test_retries_at_the_new_leader_without_a_back_off(hinted: bool) -> None:
+    """The response names the leader, or the metadata is refreshed; the back-off is for the old."""
     async with Bench({"clicks": [1, 2]}) as bench:
         await bench.producer.send("clicks", b"v", partition=1)
         requests_before = len(bench.requests(MetadataRequest))
         await bench.lead("clicks", 2)
-        bench.refuse("NOT_LEADER_OR_FOLLOWER")  # without the leader hint of a broker
+        if not hinted:
+            bench.refuse("NOT_LEADER_OR_FOLLOWER")  # without the leader hint of a broker
         await asyncio.sleep(1)  # so that the last metadata request delays no other
-        began = asyncio.get_running_loop().time()
+        began = now()
         await bench.producer.send("clicks", b"v", partition=0)
-        # The back-off was for the old leader, so the new one gets the batch at once.
-        assert asyncio.get_running_loop().time() == began
-        assert len(bench.requests(MetadataRequest)) == requests_before + 1
+        assert now() == began
+        assert hinted or len(bench.requests(MetadataRequest)) == requests_before + 1
         assert bench.producing == [2, 1, 2]
 
 
-async def test_retries_at_the_leader_that_a_broker_names() -> None:
-    async with Bench({"clicks": [1, 2]}) as bench:
-        await bench.producer.send("clicks", b"v", partition=1)
-        await bench.lead("clicks", 2)
-        began = asyncio.get_running_loop().time()
-        await bench.producer.send("clicks", b"v", partition=0)
-        assert asyncio.get_running_loop().time() == began
-        assert bench.producing == [2, 1, 2]
-
-
-async def test_duplicate_sequence_acknowledges_the_batch() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        bench.refuse(46)
-        assert (await bench.producer.send("clicks", b"v")).offset == -1
+async def test_duplicate_sequence_acknowledges_the_batch(bench: Bench) -> None:
+    bench.refuse(46)
+    assert (await bench.producer.send("clicks", b"v")).offset == -1
 
 
 async def test_fails_records_whose_partition_the_response_lacks() -> None:
@@ -164,26 +137,24 @@ async def test_acks_0_acknowledges_without_response_or_offset() -> None:
 
 
 @pytest.mark.parametrize("write", [True, False])
-async def test_lost_connection_duplicates_no_record(write: bool) -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        bench.faults.add(api="Produce", disconnect="after" if write else "before")
-        assert (await bench.producer.send("clicks", b"v")).offset == 0
-        assert bench.values("clicks") == [b"v"]
+async def test_lost_connection_duplicates_no_record(bench: Bench, write: bool) -> None:
+    bench.faults.add(api="Produce", disconnect="after" if write else "before")
+    assert (await bench.producer.send("clicks", b"v")).offset == 0
+    assert bench.values("clicks") == [b"v"]
 
 
-async def test_retries_a_batch_with_the_same_bytes() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        bench.faults.add(api="Produce", disconnect="before")
-        bench.refuse("NOT_ENOUGH_REPLICAS")
-        await bench.producer.send("clicks", b"v")
-        frames = [
-            bytes(row.records)
-            for request in bench.requests(ProduceRequest)
-            for topic in request.topic_data
-            for row in topic.partition_data
-        ]
-        assert len(frames) == 3
-        assert frames == frames[:1] * 3
+async def test_retries_a_batch_with_the_same_bytes(bench: Bench) -> None:
+    bench.faults.add(api="Produce", disconnect="before")
+    bench.refuse("NOT_ENOUGH_REPLICAS")
+    await bench.producer.send("clicks", b"v")
+    frames = [
+        bytes(row.records)
+        for request in bench.requests(ProduceRequest)
+        for topic in request.topic_data
+        for row in topic.partition_data
+    ]
+    assert len(frames) == 3
+    assert frames == frames[:1] * 3
 
 
 async def test_retries_an_unreachable_broker_until_delivery_timeout_ms() -> None:
@@ -195,8 +166,19 @@ async def test_retries_an_unreachable_broker_until_delivery_timeout_ms() -> None
         with pytest.raises(KafkaTimeoutError, match="delivery_timeout_ms") as caught:
             await bench.producer.send("clicks", b"v")
         assert caught.value.topic == "clicks"
-        assert asyncio.get_running_loop().time() == pytest.approx(30, abs=1)
+        assert now() == pytest.approx(30, abs=1)
         assert 10 < bench.memory.attempts(1) - attempts < 100
+
+
+async def test_timeout_has_the_last_connection_error() -> None:
+    settings = {"advertised_hosts": {1: "b.example"}}
+    options = {"allowed_broker_hosts": ["127.0.0.1"]}
+    async with Bench({"clicks": [1], "audit": [2]}, settings=settings, **options) as bench:
+        await bench.producer.send("audit", b"v")
+        reason = r"cannot be reached: .*allowed_broker_hosts"
+        with pytest.raises(KafkaTimeoutError, match=reason) as caught:
+            await bench.producer.send("clicks", b"v")
+        assert isinstance(caught.value.__cause__, InvalidConfigurationError)
 
 
 async def test_unreachable_broker_does_not_delay_others() -> None:
@@ -204,10 +186,10 @@ async def test_unreachable_broker_does_not_delay_others() -> None:
         await bench.producer.send("audit", b"v")
         await bench.memory.cut_off(1)
         stuck = await bench.producer.enqueue("clicks", b"v")
-        began = asyncio.get_running_loop().time()
+        began = now()
         for number in range(20):
             await bench.producer.send("audit", b"%d" % number)
-        assert asyncio.get_running_loop().time() - began < 0.1
+        assert now() - began < 0.1
         assert not stuck.done()
 
 
@@ -215,14 +197,7 @@ async def test_expired_batch_in_flight_fails_once_and_keeps_its_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """CVE-2026-35554: the transport may still send the bytes, so they must not change."""
-    written: list[Any] = []
-    write = MemoryTransport.write
-
-    def recorded(transport: MemoryTransport, data: Any) -> None:
-        written.append(data)
-        write(transport, data)
-
-    monkeypatch.setattr(MemoryTransport, "write", recorded)
+    written = record_calls(monkeypatch, MemoryTransport, "write")
     async with Bench(
         {"clicks": [1], "other": [1]}, delivery_timeout_ms=5_000, request_timeout_ms=5_000
     ) as bench:
@@ -236,7 +211,7 @@ async def test_expired_batch_in_flight_fails_once_and_keeps_its_bytes(
         late = bench.hold(applied=True)
         second = await bench.producer.enqueue("clicks", b"second")
         await late.wait()
-        sent = [data for data in written if b"second" in bytes(data)]
+        sent = [data for _, data in written if b"second" in bytes(data)]
         assert sent
         before = [bytes(data) for data in sent]
         await asyncio.sleep(6)
@@ -256,14 +231,13 @@ async def test_expired_batch_in_flight_fails_once_and_keeps_its_bytes(
 # -- order ----------------------------------------------------------------------------------------
 
 
-async def test_at_most_five_requests_are_in_flight() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        await bench.producer.send("clicks", b"first")
-        hold = bench.hold()
-        deliveries = await enqueue_batches(bench, *(b"%d" % n for n in range(8)))
-        assert bench.producer.statistics().requests_in_flight == 5
-        hold.release()
-        assert [(await delivery).offset for delivery in deliveries] == list(range(1, 9))
+async def test_at_most_five_requests_are_in_flight(bench: Bench) -> None:
+    await bench.producer.send("clicks", b"first")
+    hold = bench.hold()
+    deliveries = await enqueue_batches(bench, *(b"%d" % n for n in range(8)))
+    assert bench.producer.statistics().requests_in_flight == 5
+    hold.release()
+    assert [(await delivery).offset for delivery in deliveries] == list(range(1, 9))
 
 
 @pytest.mark.parametrize(("idempotent", "under_way"), [(True, 1), (False, 5)])
@@ -278,14 +252,13 @@ async def test_no_batch_follows_the_first_of_an_idempotent_producer_until_it_is_
         assert [(await delivery).offset for delivery in deliveries][:5] == list(range(5))
 
 
-async def test_retried_first_batch_keeps_its_position() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        hold = bench.hold(error="NOT_LEADER_OR_FOLLOWER")
-        deliveries = await enqueue_batches(bench, b"0", b"1", b"2")
-        hold.release()
-        assert [(await delivery).offset for delivery in deliveries] == [0, 1, 2]
-        # A leader would accept any sequence of a producer that it does not know.
-        assert [sequence for _, sequence in bench.sequences()] == [0, 0, 1]
+async def test_retried_first_batch_keeps_its_position(bench: Bench) -> None:
+    hold = bench.hold(error="NOT_LEADER_OR_FOLLOWER")
+    deliveries = await enqueue_batches(bench, b"0", b"1", b"2")
+    hold.release()
+    assert [(await delivery).offset for delivery in deliveries] == [0, 1, 2]
+    # A leader would accept any sequence of a producer that it does not know.
+    assert [sequence for _, sequence in bench.sequences()] == [0, 0, 1]
 
 
 async def test_records_waiting_for_a_busy_broker_share_a_batch() -> None:
@@ -298,9 +271,7 @@ async def test_records_waiting_for_a_busy_broker_share_a_batch() -> None:
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-async def test_large_and_tiny_batches_of_one_iteration_keep_their_order(
-    idempotent: bool,
-) -> None:
+async def test_large_and_tiny_batches_of_one_iteration_keep_their_order(idempotent: bool) -> None:
     room = {"max_request_size": 2 * LARGE, "buffer_memory": 32 * LARGE}
     options: dict[str, Any] = {"settings": LARGE_MESSAGES, "enable_idempotence": idempotent, **room}
     async with Bench({"clicks": [1, 1]}, **options) as bench:
@@ -344,24 +315,12 @@ async def test_enqueue_yields_after_8_mib_were_sent_in_an_iteration() -> None:
         assert (await large).offset == 4
 
 
-async def test_retried_batch_keeps_the_order() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        await bench.producer.send("clicks", b"first")
-        hold = bench.hold()
-        bench.refuse("NOT_ENOUGH_REPLICAS")
-        deliveries = await enqueue_batches(bench, b"0", b"1", b"2", b"3")
-        assert bench.producer.statistics().requests_in_flight == 4
-        hold.release()
-        assert [(await delivery).offset for delivery in deliveries] == [1, 2, 3, 4]
-        assert bench.values("clicks") == [b"first", b"0", b"1", b"2", b"3"]
-
-
 async def test_new_leader_gets_no_batch_while_one_is_in_flight_to_the_old_one() -> None:
     async with Bench({"clicks": [1], "audit": [2]}) as bench:
         hold = bench.hold(applied=True)
         deliveries = await enqueue_batches(bench, b"0")
         await bench.lead("clicks", 2)
-        await bench.producer.client.refresh_metadata()
+        await services_of(bench.producer.client).metadata.refresh()
         deliveries += await enqueue_batches(bench, b"1")
         assert bench.producing == [1]
         hold.release()
@@ -369,18 +328,17 @@ async def test_new_leader_gets_no_batch_while_one_is_in_flight_to_the_old_one() 
         assert bench.producing == [1, 2]
 
 
-async def test_batches_behind_a_failed_one_are_written() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        await bench.producer.send("clicks", b"first")
-        hold = bench.hold(error="INVALID_RECORD")
-        bad, good, last = await enqueue_batches(bench, b"bad", b"good", b"last")
-        hold.release()
-        assert (await good).offset == 1
-        assert (await last).offset == 2
-        assert bad.exception() is not None
-        assert bench.values("clicks") == [b"first", b"good", b"last"]
-        # The oldest refusal bumped the epoch once, and the remaining batches began at sequence 0.
-        assert bench.sequences()[-2:] == [(1, 0), (1, 1)]
+async def test_batches_behind_a_failed_one_are_written(bench: Bench) -> None:
+    await bench.producer.send("clicks", b"first")
+    hold = bench.hold(error="INVALID_RECORD")
+    bad, good, last = await enqueue_batches(bench, b"bad", b"good", b"last")
+    hold.release()
+    assert (await good).offset == 1
+    assert (await last).offset == 2
+    assert bad.exception() is not None
+    assert bench.values("clicks") == [b"first", b"good", b"last"]
+    # The oldest refusal bumped the epoch once, and the remaining batches began at sequence 0.
+    assert bench.sequences()[-2:] == [(1, 0), (1, 1)]
 
 
 async def test_other_partitions_use_a_bumped_epoch_when_idle() -> None:
@@ -398,9 +356,9 @@ async def test_other_partitions_use_a_bumped_epoch_when_idle() -> None:
 async def test_gets_a_new_producer_id_when_epochs_run_out() -> None:
     async with Bench({"clicks": [1, 1]}) as bench:
         await bench.producer.send("clicks", b"v", partition=1)
-        accumulator: Any = bench.producer._accumulator  # pyright: ignore[reportPrivateUsage]  # 32,767 epochs take too long
-        first = accumulator.sequencer.id_and_epoch.producer_id
-        accumulator.sequencer.set_id_and_epoch(ProducerIdAndEpoch(first, 2**15 - 1))
+        runtime: Any = bench.producer._runtime  # pyright: ignore[reportPrivateUsage]  # 32,767 epochs take too long
+        first = runtime.accumulator.id_and_epoch.producer_id
+        runtime.accumulator.set_id_and_epoch(ProducerIdAndEpoch(first, 2**15 - 1))
         bench.refuse("OUT_OF_ORDER_SEQUENCE_NUMBER")
         assert (await bench.producer.send("clicks", b"v", partition=0)).offset == 0
         assert len(bench.requests(InitProducerIdRequest)) == 2
@@ -408,20 +366,18 @@ async def test_gets_a_new_producer_id_when_epochs_run_out() -> None:
         assert sent[1:] == [(first, 2**15 - 1), (first + 1, 0)]
 
 
-async def test_fails_waiting_records_without_permission_for_a_producer_id() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        bench.faults.add(api="InitProducerId", error=31)
-        with pytest.raises(for_code(31)):
-            await bench.producer.send("clicks", b"v")
-        assert (await bench.producer.send("clicks", b"v")).offset == 0
+async def test_fails_waiting_records_without_permission_for_a_producer_id(bench: Bench) -> None:
+    bench.faults.add(api="InitProducerId", error=31)
+    with pytest.raises(for_code(31)):
+        await bench.producer.send("clicks", b"v")
+    assert (await bench.producer.send("clicks", b"v")).offset == 0
 
 
-async def test_retries_until_it_has_a_producer_id() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        bench.faults.add(api="InitProducerId", error="COORDINATOR_LOAD_IN_PROGRESS")
-        bench.faults.add(api="InitProducerId", hang=True)
-        assert (await bench.producer.send("clicks", b"v")).offset == 0
-        assert len(bench.requests(InitProducerIdRequest)) == 3
+async def test_retries_until_it_has_a_producer_id(bench: Bench) -> None:
+    bench.faults.add(api="InitProducerId", error="COORDINATOR_LOAD_IN_PROGRESS")
+    bench.faults.add(api="InitProducerId", hang=True)
+    assert (await bench.producer.send("clicks", b"v")).offset == 0
+    assert len(bench.requests(InitProducerIdRequest)) == 3
 
 
 # -- size -----------------------------------------------------------------------------------------
@@ -435,7 +391,7 @@ async def test_splits_a_batch_too_large_for_the_broker() -> None:
         assert [(await delivery).offset for delivery in deliveries] == list(range(7))
         assert bench.values("clicks") == values
         assert bench.producer.statistics().batch_split_total == 2
-        assert bench.producer.statistics().buffer_available_bytes == bench.config.buffer_memory
+        assert bench.memory_in_use == 0
         sizes = [batch.header.records_count for batch in bench.batches("clicks")]
         assert sizes == [1, 2, 4], "the first half was refused and split again"
 
@@ -464,35 +420,6 @@ async def test_requests_stay_below_max_request_size() -> None:
 # -- topics ---------------------------------------------------------------------------------------
 
 
-async def test_fails_records_of_a_missing_topic_after_max_block_ms() -> None:
-    async with Bench(max_block_ms=3_000) as bench:
-        with pytest.raises(UnknownTopicOrPartitionError, match="nowhere") as caught:
-            await bench.producer.send("nowhere", b"v")
-        assert caught.value.topic == "nowhere"
-        assert asyncio.get_running_loop().time() == pytest.approx(3, abs=0.2)
-
-
-async def test_metadata_of_each_of_many_topics_is_applied_a_few_times(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    updates: Counter[str] = Counter()
-    update_leaders = Accumulator.update_leaders
-
-    def counted(
-        accumulator: Accumulator, name: str, leaders: tuple[int | None, ...], now: float
-    ) -> None:
-        updates[name] += 1
-        update_leaders(accumulator, name, leaders, now)
-
-    names = [f"topic-{number}" for number in range(30)]
-    monkeypatch.setattr(Accumulator, "update_leaders", counted)
-    async with Bench({name: [1] for name in names}) as bench:
-        for name in names:
-            await bench.producer.send(name, b"v")
-        assert updates.keys() == set(names)
-        assert max(updates.values()) < 5
-
-
 @pytest.mark.parametrize("known", [True, False], ids=["topic known", "topic not known yet"])
 async def test_fails_records_of_a_missing_partition_that_does_not_appear(known: bool) -> None:
     async with Bench({"clicks": [1, 1]} if known else {}) as bench:
@@ -510,12 +437,10 @@ async def test_fails_records_of_a_missing_partition_that_does_not_appear(known: 
         ):
             with pytest.raises(
                 UnknownTopicOrPartitionError,
-                match=r"^clicks-[23]: .*partitions, 0 to 1, and got no more within 5 s: name one",
+                match=r"^clicks-[23]: .*partitions 0 to 1, and got no more within 5 s: name one",
             ):
                 await delivery
-            assert (
-                at <= asyncio.get_running_loop().time() <= at + 2.5
-            )  # two of the longest back-offs
+            assert at <= now() <= at + 2.5  # two of the longest back-offs
         assert 5 <= len(metadata_requests(bench, "clicks")) - requests_before <= 20
         await bench.producer.send("clicks", b"v", partition=1)
 
@@ -524,7 +449,7 @@ async def test_waits_for_a_missing_partition_at_most_max_block_ms() -> None:
     async with Bench({"clicks": [1, 1]}, max_block_ms=1_000) as bench:
         with pytest.raises(UnknownTopicOrPartitionError, match=r"within (max_block_ms|1 s)"):
             await bench.producer.send("clicks", b"v", partition=2)
-        assert asyncio.get_running_loop().time() == pytest.approx(1, abs=0.2)
+        assert now() == pytest.approx(1, abs=0.2)
 
 
 async def test_writes_to_a_partition_that_appears_later() -> None:
@@ -539,20 +464,13 @@ async def test_writes_to_a_partition_that_appears_later() -> None:
         assert [(row.partition, row.offset) for row in placed] == [(2, 0), (1, 1), (2, 1)]
 
 
-async def test_writes_to_a_partition_that_was_added() -> None:
-    async with Bench({"clicks": [1, 1]}) as bench:
-        await bench.producer.send("clicks", b"v")
-        await bench.lead("clicks", 1, 1, 1)
-        assert (await bench.producer.send("clicks", b"v", partition=2)).partition == 2
-
-
 async def test_records_of_a_missing_partition_expire_without_metadata() -> None:
     async with Bench({"clicks": [1, 1]}, max_block_ms=3_000) as bench:
         await bench.producer.send("clicks", b"v")
         bench.faults.add(api="Metadata", hang=True, count=None)
         with pytest.raises(UnknownTopicOrPartitionError, match="partitions 0 to 1"):
             await bench.producer.send("clicks", b"v", partition=2)
-        assert asyncio.get_running_loop().time() == pytest.approx(3, abs=0.2)
+        assert now() == pytest.approx(3, abs=0.2)
 
 
 async def test_records_wait_for_a_topic_that_is_being_created() -> None:
@@ -571,14 +489,6 @@ async def test_records_wait_for_a_topic_that_is_being_created() -> None:
         assert statistics.buffer_available_bytes == statistics.buffer_total_bytes
 
 
-async def test_fails_records_of_an_illegal_topic_at_once() -> None:
-    async with Bench() as bench:
-        began = asyncio.get_running_loop().time()
-        with pytest.raises(InvalidTopicError):
-            await bench.producer.send("no good", b"v")
-        assert asyncio.get_running_loop().time() == began
-
-
 async def test_requests_topics_together_and_fails_only_a_refused_one() -> None:
     async with Bench(settings={"auto_create_topics": True}) as bench:
         names = ("a", "no good", "b")
@@ -586,29 +496,41 @@ async def test_requests_topics_together_and_fails_only_a_refused_one() -> None:
         assert (await good).offset == (await also_good).offset == 0
         with pytest.raises(InvalidTopicError):
             await bad
+        assert now() < 0.1
         await asyncio.sleep(10)
         (request,) = metadata_requests(bench, "no good")  # a refused topic is not requested again
         assert request == set(names)
 
 
-async def test_missing_topic_does_not_delay_another() -> None:
+async def test_missing_topic_fails_after_max_block_ms_and_delays_no_other() -> None:
     async with Bench(max_block_ms=3_000) as bench:
         await bench.cluster.create_topic("there")
         nowhere = await bench.producer.enqueue("nowhere", b"v")
         there = await bench.producer.enqueue("there", b"v")
         assert (await there).offset == 0
         assert not nowhere.done()
-        with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
+        with pytest.raises(UnknownTopicOrPartitionError, match="nowhere") as caught:
             await nowhere
+        assert caught.value.topic == "nowhere"
+        assert now() == pytest.approx(3, abs=0.2)
 
 
-async def test_sends_once_the_partition_has_a_leader() -> None:
-    async with Bench({"clicks": [-1]}) as bench:
-        delivery = await bench.producer.enqueue("clicks", b"v", partition=0)
-        await asyncio.sleep(20)
-        assert not delivery.done()
-        await bench.lead("clicks", 1)
-        assert (await delivery).offset == 0
+async def test_many_topics_without_metadata_get_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Bench(max_block_ms=10_000) as bench:
+        bench.hold("Metadata", count=None)
+        for number in range(7 * MAX_TOPICS_PER_ITERATION):
+            await bench.producer.enqueue(f"topic-{number}", b"v")
+            await asyncio.sleep(1e-4)  # the topics are not late at the same instant
+        await asyncio.sleep(WARN_AFTER - now())
+        assert not caplog.messages
+        await asyncio.sleep(5)
+        [warning] = [text for text in caplog.messages if "wait for the metadata" in text]
+        assert warning.startswith(
+            "records wait for the metadata of these topics (224): topic-0, topic-1, topic-2, "
+            "topic-3, topic-4, ...; they fail after max_block_ms (10 s): "
+        )
 
 
 async def test_timeout_without_a_leader_says_so() -> None:
@@ -617,43 +539,26 @@ async def test_timeout_without_a_leader_says_so() -> None:
             await bench.producer.send("clicks", b"v")
 
 
-async def test_uses_partitions_that_were_added() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        await bench.producer.send("clicks", b"v", key=b"key")
-        await bench.lead("clicks", 1, 1, 1, 1)
-        await bench.producer.client.refresh_metadata()
-        receipts = [await bench.producer.send("clicks", b"v", key=b"%d" % n) for n in range(40)]
-        assert {receipt.partition for receipt in receipts} == {0, 1, 2, 3}
+async def test_uses_partitions_that_were_added(bench: Bench) -> None:
+    await bench.producer.send("clicks", b"v", key=b"key")
+    await bench.lead("clicks", 1, 1, 1, 1)
+    await services_of(bench.producer.client).metadata.refresh()
+    receipts = [await bench.producer.send("clicks", b"v", key=b"%d" % n) for n in range(40)]
+    assert {receipt.partition for receipt in receipts} == {0, 1, 2, 3}
 
 
 # -- flush and failure ----------------------------------------------------------------------------
 
 
-async def test_flush_raises_errors_of_deliveries_that_were_not_awaited() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        bench.refuse(29)
-        await bench.producer.enqueue("clicks", b"forgotten")
-        with pytest.raises(DeliveryError) as caught:
-            await bench.producer.flush()
-        (row,) = caught.value.failures
-        assert (row.topic, row.partition, row.count) == ("clicks", 0, 1)
-        assert isinstance(row.error, for_code(29))
+async def test_flush_raises_errors_of_deliveries_that_were_not_awaited(bench: Bench) -> None:
+    bench.refuse(29)
+    await bench.producer.enqueue("clicks", b"forgotten")
+    with pytest.raises(DeliveryError) as caught:
         await bench.producer.flush()
-
-
-async def test_flush_does_not_raise_errors_that_were_raised_already() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        bench.refuse(29)
-        with pytest.raises(for_code(29)):
-            await bench.producer.send("clicks", b"v")
-        await bench.producer.flush()
-
-
-async def test_flush_does_not_linger() -> None:
-    async with Bench({"clicks": [1]}, linger_ms=60_000) as bench:
-        await bench.producer.enqueue("clicks", b"v")
-        await bench.producer.flush()
-        assert asyncio.get_running_loop().time() < 1
+    (row,) = caught.value.failures
+    assert (row.topic, row.partition, row.count) == ("clicks", 0, 1)
+    assert isinstance(row.error, for_code(29))
+    await bench.producer.flush()
 
 
 async def test_flush_raises_after_its_timeout_and_loses_no_record() -> None:
@@ -672,9 +577,83 @@ async def test_exception_in_a_task_fails_all_records(monkeypatch: pytest.MonkeyP
         def breaks(*_: object, **__: object) -> Any:
             raise RuntimeError("broken")
 
-        monkeypatch.setattr(bench.producer.client, "metadata_for", breaks)
+        metadata = services_of(bench.producer.client).metadata
+        monkeypatch.setattr(metadata, "wait_for_topics", breaks)
         await bench.producer.enqueue("other", b"v")
         with pytest.raises(KafkaError, match="broken"):
             await delivery
         with pytest.raises(KafkaError, match="broken"):
             await bench.producer.enqueue("clicks", b"v")
+
+
+# -- runs of the send loop ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("broken", [(Accumulator, "tick"), (Accumulator, "acknowledge")])
+async def test_exception_in_the_sender_stops_the_producer(
+    broken: tuple[type[object], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError("a fault")
+
+    async with Bench({"clicks": [1]}) as bench:
+        await bench.producer.send("clicks", b"v")
+        monkeypatch.setattr(*broken, fails)
+        with pytest.raises(TaskDiedError, match="a fault"):
+            await bench.producer.send("clicks", b"v")
+        with pytest.raises(TaskDiedError, match="a fault"):
+            await bench.producer.enqueue("clicks", b"v")
+
+
+async def test_idle_producer_does_not_run_the_send_loop() -> None:
+    no_refresh: Any = {"metadata_max_age_ms": 86_400_000}  # new metadata runs the send loop
+    async with Bench({"clicks": [1]}, linger_ms=5, **no_refresh) as bench:
+        loop = asyncio.get_running_loop()
+        for _ in range(3):
+            await bench.producer.send("clicks", b"v")
+            await asyncio.sleep(1)
+        timeout = bench.config.delivery_timeout_ms / 1000
+        with pytest.MonkeyPatch.context() as patch:
+            runs = record_calls(patch, Accumulator, "tick")
+            started = loop.time()
+            await asyncio.sleep(10 * timeout)
+            assert loop.time() - started == pytest.approx(10 * timeout)
+        assert len(runs) <= 3  # one per batch, at its deadline
+
+
+async def test_sends_to_a_throttled_broker_after_the_throttle_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.producer.send("clicks", b"v")
+    loop: Any = asyncio.get_running_loop()
+    bench.faults.add(api="Produce", throttle=10)
+    await bench.producer.send("clicks", b"v")
+    until = loop.time() + 10
+    timers = record_calls(monkeypatch, loop, "call_at")
+    delivery = await bench.producer.enqueue("clicks", b"v")
+    for _ in range(50):
+        await bench.producer.enqueue("clicks", b"v")
+        for _ in range(3):
+            await asyncio.sleep(0)
+    assert [when for when, *_ in timers] == [until]
+    await delivery
+    assert loop.time() == until
+
+
+async def test_metadata_of_each_of_many_topics_is_applied_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    updates: Counter[str] = Counter()
+    update_leaders = Accumulator.update_leaders
+
+    def counted(accumulator: Accumulator, name: str, *arguments: Any) -> None:
+        updates[name] += 1
+        update_leaders(accumulator, name, *arguments)
+
+    names = [f"topic-{number}" for number in range(30)]
+    monkeypatch.setattr(Accumulator, "update_leaders", counted)
+    async with Bench({name: [1] for name in names}) as bench:
+        for name in names:
+            await bench.producer.send(name, b"v")
+        assert updates.keys() == set(names)
+        assert max(updates.values()) < 5

@@ -3,43 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
+from kafka_async import Producer
 from kafka_async.clock import MemoryTransport
-from kafka_async.errors import ClientClosedError, DeliveryError, KafkaTimeoutError
-from kafka_async.producer.producer import CLOSE_TIMEOUT_AFTER_ERROR, Producer
-from kafka_async.protocol.messages.end_txn import EndTxnRequest
-from tests.embedded_client import InMemory, settle
-from tests.producer.bench import Bench
-
-if TYPE_CHECKING:
-    from tests.consumer.conftest import Stage, StartStage
+from kafka_async.errors import (
+    ApplicationRecoverableError,
+    ClientClosedError,
+    DeliveryError,
+    KafkaTimeoutError,
+)
+from kafka_async.producer.producer import CLOSE_TIMEOUT_AFTER_ERROR
+from tests.embedded_client import InMemory, now, settle
+from tests.producer.bench import Bench, record_calls
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
+async def stop_broker(bench: Bench) -> None:
+    await bench.cluster.stop_broker(1)
 
 
-def producer_of(stage: Stage, **options: Any) -> Producer:
-    return Producer(stage.cluster.bootstrap_servers, dialer=stage.network, **options)
+async def freeze_broker(bench: Bench) -> None:
+    """Have the broker accept requests and send no response."""
+    bench.faults.add(count=None, hang=True)
 
 
-async def stop_all(stage: Stage) -> None:
-    for broker in stage.cluster.alive_broker_ids():
-        await stage.cluster.stop_broker(broker)
+Outage = Callable[[Bench], Awaitable[None]]
+OUTAGES = [stop_broker, freeze_broker]
 
 
-async def freeze_all(stage: Stage) -> None:
-    """Have every broker accept requests and send no response."""
-    stage.cluster.faults.add(count=None, hang=True)
-
-
-OUTAGES = [stop_all, freeze_all]
+def bench_of(**options: Any) -> Bench:
+    return Bench({"clicks": [1]}, linger_ms=5, **options)
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
@@ -47,53 +46,41 @@ OUTAGES = [stop_all, freeze_all]
     ("options", "bound"), [({}, 30.0), ({"close_timeout_ms": 2_000}, 2.0)], ids=["default", "2 s"]
 )
 async def test_stop_without_a_cluster_takes_close_timeout_ms(
-    stage: Stage, outage: Callable[..., Any], options: dict[str, Any], bound: float
+    outage: Outage, options: dict[str, Any], bound: float
 ) -> None:
-    await stage.topic("clicks")
-    producer = producer_of(stage, **options)
-    await producer.start()
-    await producer.send("clicks", b"written")
-    await outage(stage)
-    deliveries = await producer.send_many("clicks", [b"v"] * 3)
-    started = now()
-    with pytest.raises(DeliveryError, match="3 records were not delivered") as caught:
-        await producer.stop()
-    assert now() - started == pytest.approx(bound, abs=0.1)
-    assert [(row.topic, row.count) for row in caught.value.failures] == [("clicks", 3)]
-    assert all(isinstance(delivery.exception(), KafkaTimeoutError) for delivery in deliveries)
-    stage.cluster.faults.clear()
+    async with bench_of(**options) as bench:
+        await bench.producer.send("clicks", b"written")
+        await outage(bench)
+        deliveries = await bench.producer.send_many("clicks", [b"v"] * 3)
+        started = now()
+        with pytest.raises(DeliveryError, match="3 records were not delivered") as caught:
+            await bench.producer.stop()
+        assert now() - started == pytest.approx(bound, abs=0.1)
+        assert [(row.topic, row.count) for row in caught.value.failures] == [("clicks", 3)]
+        assert all(isinstance(delivery.exception(), KafkaTimeoutError) for delivery in deliveries)
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
-async def test_end_of_a_block_takes_at_most_close_timeout_ms(
-    stage: Stage, outage: Callable[..., Any]
-) -> None:
-    await stage.topic("clicks")
-
-    async def block() -> None:
-        async with producer_of(stage, close_timeout_ms=4_000) as producer:
-            await producer.send("clicks", b"written")
-            await outage(stage)
-            await producer.enqueue("clicks", b"v")
-
-    started = now()
-    with pytest.raises(DeliveryError, match="1 records"):
-        await block()
-    assert now() - started == pytest.approx(4, abs=0.2)
-    stage.cluster.faults.clear()
+async def test_end_of_a_block_takes_at_most_close_timeout_ms(outage: Outage) -> None:
+    async with bench_of(close_timeout_ms=4_000) as bench:
+        await bench.producer.send("clicks", b"written")
+        await outage(bench)
+        await bench.producer.enqueue("clicks", b"v")
+        started = now()
+        with pytest.raises(DeliveryError, match="1 records"):
+            await bench.producer.__aexit__(None, None, None)
+        assert now() - started == pytest.approx(4, abs=0.2)
 
 
 @pytest.mark.parametrize(
     ("close_timeout_ms", "limit"), [(3_000, 3.0), (60_000, CLOSE_TIMEOUT_AFTER_ERROR)]
 )
 async def test_block_left_by_an_exception_closes_within_10_s(
-    stage: Stage, close_timeout_ms: float, limit: float
+    bench: Bench, close_timeout_ms: float, limit: float
 ) -> None:
-    await stage.topic("clicks")
-
     async def block() -> None:
-        async with producer_of(stage, close_timeout_ms=close_timeout_ms) as producer:
-            await freeze_all(stage)
+        async with bench.memory.producer(close_timeout_ms=close_timeout_ms) as producer:
+            await freeze_broker(bench)
             await producer.enqueue("clicks", b"v")
             raise ZeroDivisionError
 
@@ -102,123 +89,86 @@ async def test_block_left_by_an_exception_closes_within_10_s(
         await block()
     assert now() - started == pytest.approx(limit, abs=0.1)
     assert "1 records were not delivered" in caught.value.__notes__[0]
-    stage.cluster.faults.clear()
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
-async def test_stop_without_records_takes_no_time(stage: Stage, outage: Callable[..., Any]) -> None:
-    await stage.topic("clicks")
-    producer = producer_of(stage)
-    await producer.start()
-    await producer.send("clicks", b"written")
-    await outage(stage)
+async def test_stop_without_records_takes_no_time(bench: Bench, outage: Outage) -> None:
+    await bench.producer.send("clicks", b"written")
+    await outage(bench)
     started = now()
-    await producer.stop()
+    await bench.producer.stop()
     assert now() - started < 0.1
-    stage.cluster.faults.clear()
-
-
-async def test_stop_does_not_abort_without_a_broker(stage: Stage) -> None:
-    await stage.topic("clicks")
-    producer = producer_of(stage, transactional_id="t")
-    await producer.start()
-    txn = await producer.begin()
-    await txn.send("clicks", b"open")
-    await stop_all(stage)
-    started = now()
-    await producer.stop()
-    assert now() - started < 1
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
 @pytest.mark.parametrize("timeout", [0, 2.0])
 async def test_stop_keeps_its_timeout_with_a_transaction_open(
-    stage: Stage, outage: Callable[..., Any], timeout: float
+    outage: Outage, timeout: float
 ) -> None:
-    await stage.topic("clicks")
-    producer = producer_of(stage, transactional_id="t")
-    await producer.start()
-    txn = await producer.begin()
-    await txn.send("clicks", b"open")
-    await outage(stage)
-    delivery = await txn.enqueue("clicks", b"dropped")
-    started = now()
-    await producer.stop(timeout)
-    assert now() - started <= timeout + 0.1
-    assert delivery.exception() is not None
-    stage.cluster.faults.clear()
+    async with bench_of(transactional_id="t") as bench:
+        txn = await bench.producer.begin()
+        await txn.send("clicks", b"open")
+        await outage(bench)
+        delivery = await txn.enqueue("clicks", b"dropped")
+        started = now()
+        await bench.producer.stop(timeout)
+        assert now() - started <= timeout + 0.1
+        assert delivery.exception() is not None
 
 
-async def test_transaction_that_cannot_be_aborted_does_not_delay_stop(
-    start_stage: StartStage,
+@pytest.mark.parametrize(
+    ("api", "least", "most"),
+    [(None, 0, 1), ("EndTxn", 4.9, 5.1)],
+    ids=["no broker", "no response to EndTxn"],
+)
+async def test_stop_aborts_a_transaction_within_5_s(
+    api: str | None, least: float, most: float
 ) -> None:
-    """Only the coordinator does not respond: its abort gets 5 s of close_timeout_ms."""
-    stage = await start_stage()
-    await stage.topic("clicks")
-    producer = producer_of(stage, transactional_id="t")
-    await producer.start()
-    txn = await producer.begin()
-    await txn.send("clicks", b"open")
-    stage.cluster.faults.add(api="EndTxn", count=None, hang=True)
-    started = now()
-    await producer.stop()
-    assert now() - started == pytest.approx(5, abs=0.1)
-    stage.cluster.faults.clear()
+    """Without a broker it does not try to; the rest of close_timeout_ms is for other records."""
+    async with bench_of(transactional_id="t") as bench:
+        txn = await bench.producer.begin()
+        await txn.send("clicks", b"open")
+        if api is None:
+            await stop_broker(bench)
+        else:
+            bench.hold(api, count=None)
+        started = now()
+        await bench.producer.stop()
+        assert least <= now() - started <= most
 
 
 async def test_stop_aborts_connections_that_do_not_close_in_time(
-    monkeypatch: pytest.MonkeyPatch,
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transport does not close while it has bytes that a broker does not read."""
-    async with Bench({"clicks": [1]}) as bench:
-        await bench.producer.send("clicks", b"v")
-        closing: list[MemoryTransport] = []
-        aborted: list[MemoryTransport] = []
-        abort = MemoryTransport.abort
+    await bench.producer.send("clicks", b"v")
+    closing: list[MemoryTransport] = []
 
-        def recorded(transport: MemoryTransport) -> None:
-            aborted.append(transport)
-            abort(transport)
+    def unfinished(transport: MemoryTransport) -> None:
+        closing.append(transport)
 
-        def unfinished(transport: MemoryTransport) -> None:
-            closing.append(transport)
-
-        monkeypatch.setattr(MemoryTransport, "close", unfinished)
-        monkeypatch.setattr(MemoryTransport, "abort", recorded)
-        await bench.producer.stop(1.5)
-        assert now() == pytest.approx(1.5, abs=0.1)
-        assert len(closing) >= 2, "of the producer and of its client"
-        assert set(closing) <= set(aborted)
-        await settle()
-        assert await bench.cluster.disconnect() == 0
+    monkeypatch.setattr(MemoryTransport, "close", unfinished)
+    aborted = record_calls(monkeypatch, MemoryTransport, "abort")
+    await bench.producer.stop(1.5)
+    assert now() == pytest.approx(1.5, abs=0.1)
+    assert len(closing) >= 2, "of the producer and of its client"
+    assert set(closing) <= {transport for (transport,) in aborted}
+    await settle()
+    assert await bench.cluster.disconnect() == 0
 
 
-async def test_stop_with_timeout_0_closes_every_connection(stage: Stage) -> None:
-    await stage.topic("clicks")
-    producer = producer_of(stage)
-    await producer.start()
-    await producer.send("clicks", b"v")
-    await producer.stop(0)
-    await stage.client.stop(0)
+async def test_stop_with_timeout_0_closes_every_connection(bench: Bench) -> None:
+    await bench.producer.send("clicks", b"v")
+    await bench.producer.stop(0)
     await asyncio.sleep(0.1)
-    assert await stage.cluster.disconnect() == 0
+    assert await bench.cluster.disconnect() == 0
 
 
-async def test_stop_aborts_an_open_transaction() -> None:
-    async with Bench({"clicks": [1]}, transactional_id="t") as bench:
-        txn = await bench.producer.begin()
-        await txn.send("clicks", b"1")
-        await bench.producer.stop()
-        assert [end.committed for end in bench.requests(EndTxnRequest)] == [False]
-        assert now() == pytest.approx(0, abs=0.1)
-
-
-async def test_second_stop_waits_for_the_first(stage: Stage) -> None:
-    """The producer is closed when the second call returns."""
-    await stage.topic("clicks")
-    producer = producer_of(stage)
-    await producer.start()
-    fault = stage.cluster.faults.add(api="Produce", hang=True)
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_second_stop_waits_for_the_first(bench: Bench, cancelled: bool) -> None:
+    """The producer is closed when the second call returns, also if the first was cancelled."""
+    producer = bench.producer
+    fault = bench.hold()
     delivery = await producer.enqueue("clicks", b"v")
     await fault.wait()
     first = asyncio.create_task(producer.stop())
@@ -231,36 +181,63 @@ async def test_second_stop_waits_for_the_first(stage: Stage) -> None:
     await asyncio.wait({impatient})
     assert impatient.cancelled()
     assert not first.done()
-    fault.release()
+    if cancelled:
+        first.cancel()
+    else:
+        fault.release()
     await second
     assert producer.health().state == "closed"
     assert delivery.done()
-    await first
-
-
-async def test_second_stop_waits_for_a_cancelled_first(stage: Stage) -> None:
-    await stage.topic("clicks")
-    producer = producer_of(stage)
-    await producer.start()
-    fault = stage.cluster.faults.add(api="Produce", hang=True)
-    await producer.enqueue("clicks", b"v")
-    await fault.wait()
-    first = asyncio.create_task(producer.stop())
-    await settle()
-    second = asyncio.create_task(producer.stop())
-    await settle()
-    first.cancel()
-    await second
-    assert producer.health().state == "closed"
     await asyncio.wait({first})
-    assert first.cancelled()
-    fault.release()
+    assert first.cancelled() == cancelled
+
+
+@asynccontextmanager
+async def shared_client(**options: Any) -> AsyncGenerator[Producer]:
+    """Yield a producer that has written to "clicks", with a client that it does not own."""
+    async with InMemory() as memory, memory.client() as client, Producer(client, **options) as made:
+        await memory.cluster.create_topic("clicks")
+        if "transactional_id" not in options:
+            await made.send("clicks", b"written")
+        yield made
 
 
 async def test_records_for_a_new_topic_fail_if_the_shared_client_was_stopped() -> None:
-    async with InMemory() as memory, memory.client() as client, Producer(client) as producer:
+    async with shared_client() as producer:
         delivery = await producer.enqueue("new", b"value")
-        await client.stop()
+        await producer.client.stop()
         with pytest.raises(ClientClosedError, match="closed"):
             await delivery
         assert producer.health().state != "failed"
+
+
+async def test_send_to_a_known_topic_fails_at_once_if_the_shared_client_was_stopped() -> None:
+    async with shared_client() as producer:
+        await producer.client.stop()
+        with pytest.raises(ClientClosedError, match="closed"):
+            await producer.send("clicks", b"v")
+        assert now() < 0.1
+
+
+async def test_transaction_fails_at_once_if_the_shared_client_was_stopped() -> None:
+    async with shared_client(transactional_id="t") as producer:
+        txn = await producer.begin()
+        await txn.send("clicks", b"written")
+        await producer.client.stop()
+        with pytest.raises(ApplicationRecoverableError) as caught:
+            await txn.send("clicks", b"v")
+        assert isinstance(caught.value.__cause__, ClientClosedError)
+        assert now() < 0.1
+
+
+@pytest.mark.parametrize("call", [Producer.flush, Producer.stop])
+async def test_flush_and_stop_end_at_once_if_the_shared_client_was_stopped(
+    call: Callable[[Producer], Awaitable[None]],
+) -> None:
+    async with shared_client(linger_ms=1_000) as producer:
+        delivery = await producer.enqueue("clicks", b"v")
+        await producer.client.stop()
+        with pytest.raises(DeliveryError, match="1 records were not delivered"):
+            await call(producer)
+        assert isinstance(delivery.exception(), ClientClosedError)
+        assert now() < 0.1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 
 from kafka_async.errors import (
     ApplicationRecoverableError,
@@ -23,22 +24,19 @@ from kafka_async.errors import (
     error_for,
 )
 from kafka_async.producer.producer import Producer
-from kafka_async.producer.transaction import Transaction
-from kafka_async.producer.transaction_state import TransactionState
+from kafka_async.producer.transactions.state import TransactionState
+from kafka_async.producer.transactions.transaction import Transaction
 from kafka_async.protocol.messages.end_txn import EndTxnRequest
-from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from tests.embedded_client import settle
-from tests.producer.bench import Bench
+from tests.embedded_client import now, settle
+from tests.producer.bench import GROUP, OFFSETS, Bench, Source, transactional
 
 if TYPE_CHECKING:
     from kafka_async.embedded.faults import Fault
-    from tests.consumer.conftest import Stage, StartStage
+    from kafka_async.types import GroupMetadata
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 CATEGORIES = (TransactionAbortableError, ApplicationRecoverableError, InvalidConfigurationError)
-OFFSETS = {TopicPartition("lines", 0): OffsetAndMetadata(5)}
-GROUP = GroupMetadata("words")
 CODES = [
     *(-1, 2, 3, 6, 7, 10, 12, 14, 15, 16, 17, 22, 25, 27, 29, 30, 31, 35, 38, 41, 42, 45, 47, 48),
     *(49, 50, 51, 53, 56, 59, 74, 82, 87, 89, 90, 110, 113, 120, 129),
@@ -50,23 +48,19 @@ COORDINATION = (
 Call = Callable[[Producer, Transaction], Awaitable[object]]
 
 
-def bench(version: int = 2, **options: Any) -> Bench:
-    return Bench(
-        {"counts": [1], "lines": [1]},
-        settings={"transaction_version": version},
-        transactional_id="t",
-        max_block_ms=3_000,
-        **options,
-    )
+@pytest_asyncio.fixture
+async def bench(version: int) -> AsyncGenerator[Bench]:
+    async with transactional(version, max_block_ms=3_000) as bench:
+        yield bench
 
 
-def fail_coordinators(made: Bench, code: int | None) -> None:
+def fail_coordinators(bench: Bench, code: int | None) -> None:
     """Respond to each request of a coordinator with an error; None: reset its connection."""
     for api in COORDINATION:
         if code is None:
-            made.faults.add(api=api, disconnect="before", count=None)
+            bench.faults.add(api=api, disconnect="before", count=None)
         else:
-            made.faults.add(api=api, error=code, count=None)
+            bench.faults.add(api=api, error=code, count=None)
 
 
 async def caught(call: Awaitable[object]) -> KafkaError | None:
@@ -96,14 +90,14 @@ async def test_each_error_of_a_call_has_a_category(
     version: int, name: str, code: int | None
 ) -> None:
     """A code of None means that each connection is lost."""
-    async with bench(version, delivery_timeout_ms=60_000) as made:
-        txn = await made.producer.begin()
+    async with transactional(version, max_block_ms=3_000, delivery_timeout_ms=60_000) as bench:
+        txn = await bench.producer.begin()
         if name != "send":
             await txn.send("counts", b"1")
-        fail_coordinators(made, code)
+        fail_coordinators(bench, code)
         if code is not None:
-            made.faults.add(api="Produce", error=code, count=None)
-        error = await caught(CALLS[name](made.producer, txn))
+            bench.faults.add(api="Produce", error=code, count=None)
+        error = await caught(CALLS[name](bench.producer, txn))
         if (version, name, code) in WITHOUT_AN_ERROR:
             assert error is None
             return
@@ -124,52 +118,40 @@ def causes(error: BaseException | None) -> list[BaseException]:
 
 @pytest.mark.parametrize("code", [*CODES, None])
 @pytest.mark.parametrize("name", ["start", "init_transactions", "begin"])
-async def test_each_error_of_init_producer_id_has_a_category(name: str, code: int | None) -> None:
-    async with bench() as made:
-        producer = made.producer
-        if name == "begin":  # after a failed initialization
-            lost = made.faults.add(api="InitProducerId", disconnect="before", count=None)
-            assert isinstance(
-                await caught(producer.init_transactions()), ApplicationRecoverableError
-            )
-            lost.remove()
-        fail_coordinators(made, code)
-        if name == "start":
-            former = producer
-            made.renew()
-            producer = made.producer
-            await former.stop()
-        error = await caught(getattr(producer, name)())
-        assert isinstance(error, (ApplicationRecoverableError, InvalidConfigurationError))
-        assert error.__cause__ is not error
-        if name == "start":
-            await producer.stop()
+async def test_each_error_of_init_producer_id_has_a_category(
+    bench: Bench, name: str, code: int | None
+) -> None:
+    producer = bench.producer
+    if name == "begin":  # after a failed initialization
+        lost = bench.faults.add(api="InitProducerId", disconnect="before", count=None)
+        assert isinstance(await caught(producer.init_transactions()), ApplicationRecoverableError)
+        lost.remove()
+    fail_coordinators(bench, code)
+    if name == "start":
+        former = producer
+        bench.renew()
+        producer = bench.producer
+        await former.stop()
+    error = await caught(getattr(producer, name)())
+    assert isinstance(error, (ApplicationRecoverableError, InvalidConfigurationError))
+    assert error.__cause__ is not error
+    if name == "start":
+        await producer.stop()
 
 
-async def test_missing_bootstrap_servers_are_application_recoverable(stage: Stage) -> None:
-    await stage.cluster.stop_broker(1)
-    producer = Producer(
-        stage.cluster.bootstrap_servers,
-        dialer=stage.network,
-        transactional_id="t",
-        default_api_timeout_ms=3_000,
-    )
+async def test_missing_bootstrap_servers_are_application_recoverable(bench: Bench) -> None:
+    await bench.cluster.stop_broker(1)
+    producer = bench.memory.producer(transactional_id="t", default_api_timeout_ms=3_000)
     with pytest.raises(ApplicationRecoverableError, match="bootstrap") as raised:
         await producer.start()
     assert isinstance(raised.value.__cause__, KafkaConnectionError)
 
 
-class FormerMember:
+class FormerMember(Source):
     """A consumer that is no longer a member of its group."""
-
-    def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        return OFFSETS
 
     def group_metadata(self) -> GroupMetadata:
         raise CommitFailedError("the group has given the partitions to another member")
-
-    async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
-        return None
 
     def mark_committed(self, offsets: object) -> None:
         raise AssertionError
@@ -209,25 +191,24 @@ BEFORE_SENDING: list[tuple[Call, type[KafkaError], type[Exception], dict[str, An
 async def test_errors_of_the_client_have_a_category(
     call: Call, kind: type[KafkaError], cause: type[Exception], options: dict[str, Any]
 ) -> None:
-    async with bench(**options) as made:
-        txn = await made.producer.begin()
+    async with transactional(**options) as bench:
+        txn = await bench.producer.begin()
         with pytest.raises(kind) as raised:
-            await call(made.producer, txn)
+            await call(bench.producer, txn)
         assert isinstance(raised.value.__cause__, cause)
 
 
-async def test_calls_after_stop_are_application_recoverable() -> None:
-    async with bench() as made:
-        txn = await made.producer.begin()
-        await made.producer.stop()
-        for call in (txn.enqueue("counts", b"1"), txn.commit(), made.producer.begin()):
-            with pytest.raises(ApplicationRecoverableError):
-                await call
+async def test_calls_after_stop_are_application_recoverable(bench: Bench) -> None:
+    txn = await bench.producer.begin()
+    await bench.producer.stop()
+    for call in (txn.enqueue("counts", b"1"), txn.commit(), bench.producer.begin()):
+        with pytest.raises(ApplicationRecoverableError):
+            await call
 
 
 async def test_each_call_refuses_a_record_over_the_limit() -> None:
-    async with bench(max_request_size=1_000) as made:
-        txn = await made.producer.begin()
+    async with transactional(max_request_size=1_000) as bench:
+        txn = await bench.producer.begin()
         large = b"v" * 2_000
         with pytest.raises(InvalidConfigurationError):
             txn.enqueue_nowait("counts", large)
@@ -257,93 +238,46 @@ async def init_in_transaction(producer: Producer) -> None:
 
 
 @pytest.mark.parametrize("name", MISUSE)
-async def test_misuse_raises_an_application_recoverable_state_error(name: str) -> None:
-    async with bench() as made:
-        txn = await made.producer.begin()
-        await txn.commit()
-        with pytest.raises(TransactionStateError) as raised:
-            await MISUSE[name](made.producer, txn)
-        assert isinstance(raised.value, ApplicationRecoverableError)
-        assert isinstance(raised.value, IllegalStateError)
-
-
-# -- an epoch that the producer's own request for it has fenced ------------------------------------
-
-
-@pytest.mark.parametrize("version", [1, 2])
-async def test_refused_abort_is_replaced_by_a_new_epoch(
-    start_stage: StartStage, version: int
+async def test_misuse_raises_an_application_recoverable_state_error(
+    bench: Bench, name: str
 ) -> None:
-    stage = await start_stage(transaction_version=version)
-    await stage.topic("counts")
-    async with Producer(
-        stage.cluster.bootstrap_servers, dialer=stage.network, transactional_id="t"
-    ) as producer:
-        txn = await producer.begin()
-        await txn.send("counts", b"1")
-        stage.cluster.faults.add(api="EndTxn", error="INVALID_TXN_STATE")
-        await txn.abort()
-        async with producer.transaction() as txn:
-            await txn.send("counts", b"2")
-
-
-@pytest.mark.parametrize("version", [1, 2])
-async def test_new_epoch_ends_an_unknown_outcome_while_the_transaction_is_open(
-    start_stage: StartStage, version: int
-) -> None:
-    stage = await start_stage(transaction_version=version)
-    await stage.topic("counts")
-    async with Producer(
-        stage.cluster.bootstrap_servers,
-        dialer=stage.network,
-        transactional_id="t",
-        max_block_ms=5_000,
-    ) as producer:
-        txn = await producer.begin()
-        await txn.send("counts", b"1")
-        fault = stage.cluster.faults.add(api="EndTxn", disconnect="before", count=None)
-        with pytest.raises(TransactionOutcomeUnknownError):
-            await txn.commit()
-        fault.remove()
-        await producer.init_transactions()
-        async with producer.transaction() as txn:
-            await txn.send("counts", b"2")
+    txn = await bench.producer.begin()
+    await txn.commit()
+    with pytest.raises(TransactionStateError) as raised:
+        await MISUSE[name](bench.producer, txn)
+    assert isinstance(raised.value, ApplicationRecoverableError)
+    assert isinstance(raised.value, IllegalStateError)
 
 
 # -- time-outs and cancelled ends ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_abort_keeps_its_timeout(version: int) -> None:
-    async with bench(version) as made:
-        txn = await made.producer.begin()
-        await txn.send("counts", b"1")
-        fail_coordinators(made, None)
-        with pytest.raises(ApplicationRecoverableError):
-            await txn.abort(timeout=2)
-        assert asyncio.get_running_loop().time() <= 2.1
+async def test_abort_keeps_its_timeout(bench: Bench) -> None:
+    txn = await bench.open_transaction()
+    fail_coordinators(bench, None)
+    with pytest.raises(ApplicationRecoverableError):
+        await txn.abort(timeout=2)
+    assert now() <= 2.1
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_abort_ends_the_transaction_even_if_its_records_get_no_response(version: int) -> None:
+async def test_abort_ends_the_transaction_even_if_its_records_get_no_response(bench: Bench) -> None:
     """Waiting for responses to Produce takes a third of the time, the end has the rest."""
-    async with bench(version) as made:
-        txn = await made.producer.begin()
-        await txn.send("counts", b"1")
-        made.hold("Produce", count=None)
-        delivery = await txn.enqueue("counts", b"2")
-        await settle()
-        await txn.abort(timeout=3)
-        assert asyncio.get_running_loop().time() < 2
-        assert [end.committed for end in made.requests(EndTxnRequest)] == [False]
-        assert isinstance(await caught(delivery), CATEGORIES)
+    txn = await bench.open_transaction()
+    bench.hold("Produce", count=None)
+    delivery = await txn.enqueue("counts", b"2")
+    await settle()
+    await txn.abort(timeout=3)
+    assert now() < 2
+    assert [end.committed for end in bench.requests(EndTxnRequest)] == [False]
+    assert isinstance(await caught(delivery), CATEGORIES)
 
 
-async def cancelled_commit(made: Bench, error: str | None) -> tuple[Transaction, Fault]:
+async def cancelled_commit(bench: Bench, error: str | None) -> tuple[Transaction, Fault]:
     """Cancel a commit after EndTxn was sent; the fault holds its response."""
-    held = made.hold("EndTxn", error=error)
-    txn = await made.producer.begin()
-    await txn.send("counts", b"1")
+    held = bench.hold("EndTxn", error=error)
+    txn = await bench.open_transaction()
     task = asyncio.ensure_future(txn.commit())
     await settle()
     task.cancel()
@@ -351,59 +285,52 @@ async def cancelled_commit(made: Bench, error: str | None) -> tuple[Transaction,
     return txn, held
 
 
-async def test_next_transaction_waits_for_a_cancelled_commit() -> None:
-    async with bench() as made:
-        _, held = await cancelled_commit(made, None)
-        beginning = asyncio.ensure_future(made.producer.begin())
-        await settle()
-        assert not beginning.done()
-        held.release()
-        txn = await beginning
-        await txn.send("counts", b"2")
+async def test_next_transaction_waits_for_a_cancelled_commit(bench: Bench) -> None:
+    _, held = await cancelled_commit(bench, None)
+    beginning = asyncio.ensure_future(bench.producer.begin())
+    await settle()
+    assert not beginning.done()
+    held.release()
+    txn = await beginning
+    await txn.send("counts", b"2")
+    await txn.commit()
+    assert [end.committed for end in bench.requests(EndTxnRequest)] == [True, True]
+
+
+async def test_begin_raises_the_error_of_a_cancelled_commit_once(bench: Bench) -> None:
+    _, held = await cancelled_commit(bench, "TRANSACTION_ABORTABLE")
+    held.release()
+    with pytest.raises(TransactionAbortableError):
+        await bench.producer.begin()
+    assert [end.committed for end in bench.requests(EndTxnRequest)] == [True, False]
+    await (await bench.producer.begin()).commit()
+
+
+async def test_awaiting_a_cancelled_commit_again_raises_its_error(bench: Bench) -> None:
+    txn, held = await cancelled_commit(bench, "TRANSACTION_ABORTABLE")
+    held.release()
+    await settle()
+    with pytest.raises(TransactionAbortableError):
         await txn.commit()
-        assert [end.committed for end in made.requests(EndTxnRequest)] == [True, True]
+    await txn.abort()
+    await (await bench.producer.begin()).commit()
 
 
-async def test_begin_raises_the_error_of_a_cancelled_commit_once() -> None:
-    async with bench() as made:
-        _, held = await cancelled_commit(made, "TRANSACTION_ABORTABLE")
-        held.release()
-        with pytest.raises(TransactionAbortableError):
-            await made.producer.begin()
-        assert [end.committed for end in made.requests(EndTxnRequest)] == [True, False]
-        await (await made.producer.begin()).commit()
+async def test_timeout_of_a_second_commit_call_has_an_unknown_outcome(bench: Bench) -> None:
+    txn, held = await cancelled_commit(bench, None)
+    with pytest.raises(TransactionOutcomeUnknownError, match="await it again"):
+        await txn.commit(timeout=0.5)
+    held.release()
+    await txn.commit()
+    assert bench.transaction_state is TransactionState.READY
 
 
-async def test_awaiting_a_cancelled_commit_again_raises_its_error() -> None:
-    async with bench() as made:
-        txn, held = await cancelled_commit(made, "TRANSACTION_ABORTABLE")
-        held.release()
-        await settle()
-        with pytest.raises(TransactionAbortableError):
-            await txn.commit()
-        await txn.abort()
-        await (await made.producer.begin()).commit()
-
-
-async def test_timeout_of_a_second_commit_call_has_an_unknown_outcome() -> None:
-    async with bench() as made:
-        txn, held = await cancelled_commit(made, None)
-        with pytest.raises(TransactionOutcomeUnknownError, match="await it again"):
-            await txn.commit(timeout=0.5)
-        held.release()
-        await txn.commit()
-        assert made.producer.transaction_manager is not None
-        assert made.producer.transaction_manager.state_machine.state is TransactionState.READY
-
-
-async def test_begin_refuses_while_another_task_commits() -> None:
-    async with bench() as made:
-        made.hold("EndTxn")
-        txn = await made.producer.begin()
-        await txn.send("counts", b"1")
-        task = asyncio.ensure_future(txn.commit())
-        await settle()
-        with pytest.raises(TransactionStateError, match="being committed"):
-            await made.producer.begin()
-        task.cancel()
-        await asyncio.wait({task})
+async def test_begin_refuses_while_another_task_commits(bench: Bench) -> None:
+    bench.hold("EndTxn")
+    txn = await bench.open_transaction()
+    task = asyncio.ensure_future(txn.commit())
+    await settle()
+    with pytest.raises(TransactionStateError, match="being committed"):
+        await bench.producer.begin()
+    task.cancel()
+    await asyncio.wait({task})

@@ -2,57 +2,37 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from kafka_async.protocol import api
-from kafka_async.testing.environment import in_ci
+from kafka_async.testing.backends.base import BackendUnavailableError
+from tools import generate_protocol as generator
+from tools.kafka_definitions import Versions, read_definitions, snake
 
 ROOT = Path(__file__).parents[2]
-TOOLS = ROOT / "tools"
 
 
 @pytest.fixture
-def generator(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Import the tool as a module."""
-    monkeypatch.setattr(sys, "path", [str(TOOLS), *sys.path])
-    spec = importlib.util.spec_from_file_location("generator", TOOLS / "generate_protocol.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "generator", module)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def jar(generator: Any, record_testsuite_property: Callable[[str, object], None]) -> Path:
-    """Return the kafka-clients jar; skip the test, and report that, without Maven."""
+def jar(cannot_run: Callable[[str, object], NoReturn]) -> Path:
+    """Return the kafka-clients jar; skip the test, or fail in CI, without Maven."""
     try:
         return generator.fetch_jar()
-    except OSError:
-        if in_ci():
-            raise
-    record_testsuite_property("not_run", "generator (install Maven)")
-    pytest.skip("the jar of kafka-clients is not in the cache, and there is no Maven to fetch it")
+    except BackendUnavailableError as error:
+        cannot_run("generator", error)
 
 
 @pytest.mark.slow
-def test_checked_in_messages_are_up_to_date(
-    generator: Any, jar: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_checked_in_messages_are_up_to_date(jar: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert generator.main(["--check", "--jar", str(jar)]) == 0, capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_check_reports_differences_and_write_removes_them(
-    generator: Any,
     jar: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -80,14 +60,14 @@ def test_check_reports_differences_and_write_removes_them(
     assert not extra.exists()
 
 
-def test_release_is_that_of_package(generator: Any) -> None:
+def test_release_is_that_of_package() -> None:
     assert generator.KAFKA_VERSION == api.KAFKA_VERSION
 
 
-def test_refuses_jar_without_definitions(generator: Any, tmp_path: Path) -> None:
-    empty = Path(shutil.make_archive(str(tmp_path / "empty"), "zip", TOOLS))
+def test_refuses_jar_without_definitions(tmp_path: Path) -> None:
+    empty = Path(shutil.make_archive(str(tmp_path / "empty"), "zip", ROOT / "tools"))
     with pytest.raises(SystemExit, match="contains no common/message/"):
-        generator.read_definitions(empty)
+        read_definitions(empty)
 
 
 # -- conversions ----------------------------------------------------------------------------------
@@ -102,8 +82,8 @@ def test_refuses_jar_without_definitions(generator: Any, tmp_path: Path) -> None
         ("Name", "name"),
     ],
 )
-def test_converts_names_to_snake_case(generator: Any, kafka: str, ours: str) -> None:
-    assert generator.snake(kafka) == ours
+def test_converts_names_to_snake_case(kafka: str, ours: str) -> None:
+    assert snake(kafka) == ours
 
 
 @pytest.mark.parametrize(
@@ -118,10 +98,8 @@ def test_converts_names_to_snake_case(generator: Any, kafka: str, ours: str) -> 
         ("none", "0-5", "NEVER"),
     ],
 )
-def test_converts_version_ranges_to_expressions(
-    generator: Any, text: str, valid: str, literal: str
-) -> None:
-    assert generator.Versions.parse(text).literal(generator.Versions.parse(valid)) == literal
+def test_converts_version_ranges_to_expressions(text: str, valid: str, literal: str) -> None:
+    assert Versions.parse(text).literal(Versions.parse(valid)) == literal
 
 
 @pytest.mark.parametrize(
@@ -141,5 +119,5 @@ def test_converts_version_ranges_to_expressions(
         ({"type": "bytes"}, 'b""'),
     ],
 )
-def test_converts_defaults_to_literals(generator: Any, spec: dict[str, Any], literal: str) -> None:
+def test_converts_defaults_to_literals(spec: dict[str, Any], literal: str) -> None:
     assert generator.default_literal(spec) == literal

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from kafka_async.errors import UnsupportedVersionError
@@ -12,6 +9,7 @@ from kafka_async.protocol import api
 from kafka_async.protocol.messages.end_txn_marker import EndTxnMarker
 from kafka_async.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafka_async.protocol.spec import VersionRange
+from tests.test_shape import loaded_by
 
 FETCH, INIT_PRODUCER_ID, LEADER_AND_ISR = 1, 22, 4
 
@@ -98,13 +96,11 @@ def test_refuses_api_that_broker_does_not_offer() -> None:
         api.lookup(LEADER_AND_ISR).negotiate(VersionRange(0, 7))
 
 
-def test_negotiates_unreleased_version_only_on_request() -> None:
+def test_unreleased_version_is_not_negotiated() -> None:
     found = api.lookup(INIT_PRODUCER_ID)
     offered = VersionRange(0, 6)
     assert (found.versions, found.unstable) == ((0, 5), 6)
     assert found.negotiate(offered) == 5
-    assert found.negotiate(offered, unstable=True) == 6
-    assert api.lookup(FETCH).negotiate(VersionRange(0, 99), unstable=True) == 18
 
 
 def test_version_range_contains_intersects_and_formats() -> None:
@@ -119,21 +115,14 @@ def test_version_range_contains_intersects_and_formats() -> None:
 # -- imports --------------------------------------------------------------------------------------
 
 
-def imported_by(statement: str) -> set[str]:
-    """Return the loaded modules of the package after `statement` in a new interpreter."""
-    show = "import sys; print('\\n'.join(n for n in sys.modules if n.startswith('kafka_async')))"
-    command = [sys.executable, "-c", f"{statement}\n{show}"]
-    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
-
-
 def test_importing_table_loads_no_message_and_no_compiler() -> None:
-    loaded = imported_by("import kafka_async.protocol.api")
+    loaded = loaded_by("import kafka_async.protocol.api")
     assert not {name for name in loaded if name.startswith("kafka_async.protocol.messages")}
     assert "kafka_async.protocol.compiler" not in loaded
 
 
 def test_api_loads_only_its_own_messages() -> None:
-    loaded = imported_by("from kafka_async.protocol import api; api.lookup('Fetch').request")
+    loaded = loaded_by("from kafka_async.protocol import api; api.lookup('Fetch').request")
     assert {name for name in loaded if name.startswith("kafka_async.protocol.messages.")} == {
         "kafka_async.protocol.messages.fetch"
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from kafka_async.errors import (
 from kafka_async.records.arrow import arrow_schema, to_arrow
 from kafka_async.records.batch import RecordBatch, assign_offsets, iter_batches
 from kafka_async.types import ProducerRecord
+from tests.programs import output_of
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -136,10 +136,7 @@ from kafka_async.records.batch import iter_batches
 to_arrow(iter_batches({batch(ProducerRecord("t", b"v", timestamp=TIME))!r}), topic="t", partition=0)
 print(*{{"pyarrow", "pandas"}} & set(sys.modules))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout == "pyarrow\n"
+    assert output_of("-c", program) == "pyarrow\n"
 
 
 def test_timestamp_beyond_microseconds_is_corrupt() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import crc32c
@@ -12,6 +10,7 @@ import crc32c
 from kafka_async.records import checksum as checksum_module
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord
+from tests.programs import output_of
 
 if TYPE_CHECKING:
     import pytest
@@ -27,10 +26,7 @@ print(*sys.modules)
 
 
 def test_loads_checksum_without_the_packages_command() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
-    )
-    frame, loaded = done.stdout.splitlines()
+    frame, loaded = output_of("-c", SCRIPT).splitlines()
     expected = RecordBatch.build([ProducerRecord("t", b"v")], timestamp=7).frame()
     assert bytes.fromhex(frame) == expected
     assert struct.unpack_from(">I", expected, 17) == (crc32c.crc32c(expected[21:]),)

@@ -43,9 +43,7 @@ class SlowLoader(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__dict__["snappy"] = SimpleNamespace(compress_raw=bytes)
 
 
-def test_waits_for_package_imported_by_another_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_waits_for_package_imported_by_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     importlib.import_module(NAME)  # monkeypatch restores it
     loader = SlowLoader()
     monkeypatch.setattr(sys, "meta_path", [loader, *sys.meta_path])

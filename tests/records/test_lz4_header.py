@@ -10,8 +10,7 @@ import pytest
 
 from kafka_async.errors import CorruptRecordError
 from kafka_async.records.batch import iter_batches
-from kafka_async.records.compression import Codec, decompress
-from kafka_async.records.lz4_header import with_correct_checksum, xxh32
+from kafka_async.records.compression import Codec, decompress, with_correct_lz4_checksum, xxh32
 from tests.records.test_legacy import entry
 
 frame: Any = lz4.frame
@@ -33,14 +32,14 @@ def test_corrected_checksum_matches_the_library(size: bool, linked: bool, block:
     wrong = spoiled(right, 14 if size else 6)
     with pytest.raises(CorruptRecordError, match="headerChecksum"):
         decompress(Codec.lz4, wrong)
-    assert with_correct_checksum(wrong) == right
-    assert with_correct_checksum(right) == right
+    assert with_correct_lz4_checksum(wrong) == right
+    assert with_correct_lz4_checksum(right) == right
 
 
 @pytest.mark.parametrize("length", range(7))
 def test_truncated_header_is_not_changed(length: int) -> None:
     data = compressed(False, False, 4)[: min(length, 6)]
-    assert with_correct_checksum(data) == data
+    assert with_correct_lz4_checksum(data) == data
 
 
 @pytest.mark.parametrize(("data", "value"), [(b"", 0x02CC5D05), (b"abc", 0x32D153FF)])

@@ -42,12 +42,12 @@ def test_other_clients_read_our_batches(client: str, codec: Codec) -> None:
     assert not reader.has_next()
 
 
-@pytest.mark.parametrize(("client", "codec"), PAIRS)
-def test_reads_batches_of_other_clients(client: str, codec: Codec) -> None:
+def batch_of(client: str, codec: Codec, *, transactional: bool) -> bytes:
+    """Return a batch of ROWS as another client encodes it."""
     builder = record_module(client, "default_records").DefaultRecordBatchBuilder(
         magic=2,
         compression_type=int(codec),
-        is_transactional=True,
+        is_transactional=transactional,
         producer_id=42,
         producer_epoch=3,
         base_sequence=17,
@@ -55,7 +55,13 @@ def test_reads_batches_of_other_clients(client: str, codec: Codec) -> None:
     )
     for n, (key, value, headers) in enumerate(ROWS):
         builder.append(n, TIME - n, key, value, headers)
-    (view,) = iter_batches(bytes(builder.build()), topic="t", partition=0)
+    return bytes(builder.build())
+
+
+@pytest.mark.parametrize(("client", "codec"), PAIRS)
+def test_reads_batches_of_other_clients(client: str, codec: Codec) -> None:
+    built = batch_of(client, codec, transactional=True)
+    (view,) = iter_batches(built, topic="t", partition=0)
     assert view.header.codec is codec
     assert (view.producer_id, view.header.base_sequence, view.is_transactional) == (42, 17, True)
     read = [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in view.records()]
@@ -64,20 +70,9 @@ def test_reads_batches_of_other_clients(client: str, codec: Codec) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_writes_the_same_uncompressed_bytes_as_other_clients(client: str) -> None:
-    builder = record_module(client, "default_records").DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=False,
-        producer_id=42,
-        producer_epoch=3,
-        base_sequence=17,
-        batch_size=1 << 20,
-    )
-    for n, (key, value, headers) in enumerate(ROWS):
-        builder.append(n, TIME + n, key, value, headers)
     ours = RecordBatch.build(
-        [ProducerRecord("t", v, k, h, timestamp=TIME + n) for n, (k, v, h) in enumerate(ROWS)]
+        [ProducerRecord("t", v, k, h, timestamp=TIME - n) for n, (k, v, h) in enumerate(ROWS)]
     ).frame(producer_id=42, producer_epoch=3, base_sequence=17)
     # The broker sets the leader epoch (bytes 12 to 16), which differs between clients.
-    theirs = bytes(builder.build())
+    theirs = batch_of(client, Codec.none, transactional=False)
     assert (ours[:12], ours[16:]) == (theirs[:12], theirs[16:])

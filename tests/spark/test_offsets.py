@@ -13,7 +13,6 @@ from kafka_async.spark.offsets import (
     EARLIEST,
     LATEST,
     OffsetRange,
-    format_offsets,
     parse_assignment,
     parse_offsets,
     plan,
@@ -27,7 +26,6 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 def test_json_matches_sparks_connector() -> None:
     offsets = parse_offsets('{"b":{"0":7},"a":{"1":-2,"0":-1}}', "startingOffsets")
     assert offsets == {A0: LATEST, A1: EARLIEST, B0: 7}
-    assert format_offsets(offsets) == '{"a":{"0":-1,"1":-2},"b":{"0":7}}'
     assert parse_assignment('{"a":[0,1]}') == [A0, A1]
 
 

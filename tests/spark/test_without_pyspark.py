@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from tests.programs import output_of, run_python
 
 PROGRAM = """
 import sys
@@ -18,10 +17,7 @@ except IllegalStateError as error:
 
 
 def test_error_says_what_to_install() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
-    )
-    assert "pip install pyspark pyarrow" in done.stdout
+    assert "pip install pyspark pyarrow" in output_of("-c", PROGRAM)
 
 
 def test_spark_entry_module_imports_no_client_code() -> None:
@@ -29,8 +25,6 @@ def test_spark_entry_module_imports_no_client_code() -> None:
         "import pyspark_kafka_async, sys; "
         "print([name for name in sys.modules if name.split('.')[0] == 'kafka_async'])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = run_python("-c", program)
     # Without pyspark the module cannot be imported, but then there is no Spark that imports it.
     assert done.stdout.strip() == "[]" or "No module named 'pyspark'" in done.stderr

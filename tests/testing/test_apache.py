@@ -1,4 +1,4 @@
-"""The Apache backend: control of single brokers, and the end of brokers with their owner."""
+"""The Apache backend: brokers end with their owner."""
 
 from __future__ import annotations
 
@@ -7,45 +7,29 @@ import select
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.testing.backends import ApacheBackend, BackendUnavailableError
+from kafka_async.testing.backends import BackendUnavailableError
 from kafka_async.testing.backends.jars import cache_directory, jar_directory
 from kafka_async.testing.backends.jvm import find_java
 from kafka_async.testing.backends.probe import broker_ids
 from kafka_async.testing.backends.runs import processes_of
-from kafka_async.testing.environment import in_ci
+
+if TYPE_CHECKING:
+    from tests.conftest import CannotRun
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(autouse=True)
-def java_and_jars() -> None:
+def java_and_jars(cannot_run: CannotRun) -> None:
     try:
         find_java()
         jar_directory("4.4.0")
     except BackendUnavailableError as error:
-        (pytest.fail if in_ci() else pytest.skip)(str(error))
-
-
-def test_stops_pauses_and_starts_single_brokers() -> None:
-    with ApacheBackend(brokers=3) as cluster:
-        servers = cluster.bootstrap_servers.split(",")
-        assert [broker_ids(one, timeout=5) for one in servers] == [{1, 2, 3}] * 3
-        cluster.stop_broker(2)
-        with pytest.raises(OSError):  # noqa: PT011  # Refused or reset, depending on the system.
-            broker_ids(servers[1], timeout=5)
-        cluster.start_broker(2)
-        assert broker_ids(servers[1], timeout=5) == {1, 2, 3}
-        cluster.pause_broker(3)
-        with pytest.raises(TimeoutError):
-            broker_ids(servers[2], timeout=0.5)
-        cluster.resume_broker(3)
-        assert 3 in broker_ids(servers[2], timeout=30)
-        cluster.kill_broker(1)
-        cluster.start_broker(1)
-        assert cluster.bootstrap_servers.split(",") == servers
+        cannot_run("apache", error)
 
 
 OWNER = """

@@ -1,46 +1,59 @@
-"""The Docker backend against a fake engine, so that no Docker engine is needed.
+"""The Docker backend with a fake container, so that no Docker engine is needed.
 
-The tests check the requests to the engine and the settings of the image, not the image itself.
+The tests check the calls of testcontainers and the settings of the image, not the image itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
+from testcontainers.core.container import DockerContainer
 
 from kafka_async.testing.backends import BackendUnavailableError, DockerBackend
 from kafka_async.testing.backends.nodes import free_ports
-from tests.testing.fakes import DockerEngine
+from tests.testing.fakes import metadata_of, server
 
-RESPONSES = Path(__file__).parent / "data" / "docker_api.json"
+CLASS = "testcontainers.core.container.DockerContainer"
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[DockerEngine]:
-    with DockerEngine(RESPONSES) as engine:
-        monkeypatch.setenv("DOCKER_HOST", engine.address)
-        monkeypatch.setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
-        yield engine
+def container(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Return a container that, while it runs, is a broker at the port that it binds."""
+    fake = create_autospec(DockerContainer, instance=True)
+    with ExitStack() as running:
+
+        def start() -> None:
+            port, bound = fake.with_bind_ports.call_args.args
+            assert port == bound
+            running.enter_context(server(metadata_of(1), port))
+
+        fake.with_envs.return_value = fake
+        fake.start.side_effect = start
+        fake.stop.side_effect = running.close
+        constructor = create_autospec(DockerContainer, return_value=fake)
+        monkeypatch.setattr(CLASS, constructor)
+        yield fake
+        if constructor.called:
+            constructor.assert_called_once_with("apache/kafka:4.4.0")
 
 
-def test_starts_and_removes_a_container(engine: DockerEngine) -> None:
+def test_starts_and_removes_a_container(container: Any) -> None:
     with DockerBackend("4.4.0") as cluster:
         assert cluster.name == "docker 4.4.0"
-        port = cluster.bootstrap_servers.rpartition(":")[2]
-        assert engine.created["Image"] == "apache/kafka:4.4.0"
-        assert engine.created["HostConfig"]["PortBindings"] == {
-            f"{port}/tcp": [{"HostIp": "", "HostPort": port}]
-        }
-    methods = [line.split("/")[0].strip() for line in engine.requests]
-    assert methods[-1] == "DELETE"
-    assert "force=True" in engine.requests[-1]
+        assert cluster.image == "apache/kafka:4.4.0"
+        port = int(cluster.bootstrap_servers.rpartition(":")[2])
+        container.with_bind_ports.assert_called_once_with(port, port)
+        container.stop.assert_not_called()
+    container.stop.assert_called_once_with()
 
 
-def test_configures_the_broker_through_the_environment(engine: DockerEngine) -> None:
+def test_configures_the_broker_through_the_environment(container: Any) -> None:
     with DockerBackend("4.4.0", default_partitions=6, properties={"log.retention.ms": "1"}) as one:
-        environment = dict(row.partition("=")[::2] for row in engine.created["Env"])
+        environment = container.with_envs.call_args.kwargs
         port = one.bootstrap_servers.rpartition(":")[2]
     assert environment["KAFKA_PROCESS_ROLES"] == "broker,controller"
     assert environment["KAFKA_ADVERTISED_LISTENERS"] == f"PLAINTEXT://127.0.0.1:{port}"
@@ -50,18 +63,16 @@ def test_configures_the_broker_through_the_environment(engine: DockerEngine) -> 
     assert environment["KAFKA_LOG_RETENTION_MS"] == "1"
 
 
-def test_ignores_the_number_of_brokers(engine: DockerEngine) -> None:
+def test_ignores_the_number_of_brokers() -> None:
     assert DockerBackend(brokers=3).brokers == 1
 
 
-def test_removes_a_container_that_does_not_start(engine: DockerEngine) -> None:
-    for row in engine.rows:
-        if row["path"].endswith("/start"):
-            row.update(status=500, body={"message": "no space left on device"})
+def test_removes_a_container_that_does_not_start(container: Any) -> None:
+    container.start.side_effect = OSError("no space left on device")
     backend = DockerBackend("4.4.0")
-    with pytest.raises(Exception, match="no space left on device"):
+    with pytest.raises(OSError, match="no space left on device"):
         backend.start()
-    assert engine.requests[-1].startswith("DELETE")
+    container.stop.assert_called_once_with()
 
 
 def test_error_without_an_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_async.embedded import Failure
 from kafka_async.testing.backends import EmbeddedBackend
 from kafka_async.testing.backends.probe import broker_ids
 
@@ -29,7 +30,7 @@ def test_passes_its_options_to_the_cluster() -> None:
 def test_reports_a_failure_of_the_cluster_once() -> None:
     with EmbeddedBackend() as backend:
         assert backend.failures() == []
-        backend.cluster.cluster.record_failure("the log", LookupError("lost"))
+        backend.cluster.failures.append(Failure("the log", LookupError("lost")))
         (failure,) = backend.failures()
         assert "lost" in failure
         assert backend.failures() == []

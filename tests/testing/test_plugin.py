@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,9 +15,8 @@ from kafka_async.testing.backends import (
 )
 from kafka_async.testing.fixtures import ClusterHandle, Clusters
 from kafka_async.testing.topic_cleanup import TopicCleanup
+from tests.programs import ROOT, run_python
 from tests.testing.fakes import metadata_of, server
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 class FakeBackend(Backend):
@@ -45,19 +42,26 @@ class FakeBackend(Backend):
         self.calls.append("stop")
 
 
+ClustersOf = Callable[[Backend], Clusters]
+
+
 @pytest.fixture
 def recorded() -> list[tuple[str, object]]:
     return []
 
 
-def clusters_of(
-    backend: Backend, recorded: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
-) -> Clusters:
-    def create(name: str, options: ClusterOptions) -> Backend:
-        return backend
+@pytest.fixture
+def clusters_of(recorded: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch) -> ClustersOf:
+    """Return a function that makes the clusters of a session with this backend."""
 
-    monkeypatch.setattr("kafka_async.testing.fixtures.create_backend", create)
-    return Clusters({}, lambda name, value: recorded.append((name, value)))
+    def clusters(backend: Backend) -> Clusters:
+        def create(name: str, options: ClusterOptions) -> Backend:
+            return backend
+
+        monkeypatch.setattr("kafka_async.testing.fixtures.create_backend", create)
+        return Clusters({}, lambda name, value: recorded.append((name, value)))
+
+    return clusters
 
 
 def handle_of(backend: Backend) -> ClusterHandle:
@@ -65,10 +69,10 @@ def handle_of(backend: Backend) -> ClusterHandle:
 
 
 def test_starts_a_cluster_once_and_stops_it_at_the_end(
-    recorded: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
+    clusters_of: ClustersOf, recorded: list[tuple[str, object]]
 ) -> None:
     backend = FakeBackend()
-    with clusters_of(backend, recorded, monkeypatch) as clusters:
+    with clusters_of(backend) as clusters:
         assert backend.calls == []
         for _ in range(3):
             assert clusters.handle("embedded").cluster is backend
@@ -78,11 +82,13 @@ def test_starts_a_cluster_once_and_stops_it_at_the_end(
 
 
 def test_skips_tests_of_an_unavailable_backend(
-    recorded: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
+    clusters_of: ClustersOf,
+    recorded: list[tuple[str, object]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("CI", raising=False)
     backend = FakeBackend(unavailable="install Java 17 or newer")
-    with clusters_of(backend, recorded, monkeypatch) as clusters:
+    with clusters_of(backend) as clusters:
         for _ in range(2):
             with pytest.raises(pytest.skip.Exception, match="install Java 17"):
                 clusters.handle("apache")
@@ -91,21 +97,19 @@ def test_skips_tests_of_an_unavailable_backend(
 
 
 def test_fails_tests_of_an_unavailable_backend_in_ci(
-    recorded: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
+    clusters_of: ClustersOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI", "true")
     with (
-        clusters_of(FakeBackend(unavailable="install Maven"), recorded, monkeypatch) as clusters,
+        clusters_of(FakeBackend(unavailable="install Maven")) as clusters,
         pytest.raises(pytest.fail.Exception, match="install Maven"),
     ):
         clusters.handle("apache")
 
 
-def test_does_not_retry_a_cluster_that_failed_to_start(
-    recorded: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_does_not_retry_a_cluster_that_failed_to_start(clusters_of: ClustersOf) -> None:
     backend = FakeBackend(broken="no memory")
-    with clusters_of(backend, recorded, monkeypatch) as clusters:
+    with clusters_of(backend) as clusters:
         for _ in range(2):
             with pytest.raises(OSError, match="no memory"):
                 clusters.handle("apache")
@@ -126,11 +130,10 @@ def test_deletes_what_a_test_created_on_the_embedded_cluster() -> None:
     with EmbeddedBackend() as backend:
         cluster = backend.cluster
         cluster.create_topic("before")
-        handle = handle_of(backend)
-        for name in (handle.topic("orders"), "unnamed"):
-            cluster.create_topic(name)
-        handle.topic("never-created")
-        handle.reset()
+        with handle_of(backend) as handle:
+            for name in (handle.topic("orders"), "unnamed"):
+                cluster.create_topic(name)
+            handle.topic("never-created")
         assert [topic.name for topic in cluster.cluster.topics] == ["before"]
 
 
@@ -159,16 +162,14 @@ def test_cluster(kafka_cluster):
 
 def test_a_session_of_an_application_with_the_plugin(tmp_path: Path) -> None:
     (tmp_path / "test_service.py").write_text(APPLICATION_TESTS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "kafka_async_pytest"]
+    command = ["-m", "pytest", "-q", "-p", "kafka_async_pytest", "-p", "no:cacheprovider"]
     with server(metadata_of(1)) as address:
-        finished = subprocess.run(
-            [*command, "-p", "no:cacheprovider", "--kafka-backend=external"],
+        finished = run_python(
+            *command,
+            "--kafka-backend=external",
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "KAFKA_ASYNC_BOOTSTRAP": address},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
+            PYTHONPATH=str(ROOT),
+            KAFKA_ASYNC_BOOTSTRAP=address,
         )
     assert finished.returncode == 0, finished.stdout
     assert "2 passed" in finished.stdout

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_async.kernel import OpenBatch
-from tools.instructions.client_paths import LARGE, TOPIC, writing
-from tools.instructions.kernel_paths import ROOM, TIME, VALUE, path
+from tools.instructions.paths import LARGE, ROOM, TIME, TOPIC, VALUE, path, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,6 @@ import pytest
 
 from kafka_async.producer.producer import Producer
 from kafka_async.protocol.header import decode_response, encode_request
-from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -18,7 +17,7 @@ from kafka_async.protocol.messages.produce import (
     TopicProduceData,
 )
 from tools.instructions.canned_broker import CannedBroker
-from tools.instructions.client_paths import TOPIC, cluster
+from tools.instructions.paths import TOPIC, cluster
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 VERSION = 12
@@ -60,9 +59,7 @@ async def test_acknowledges_all_records_and_stores_none() -> None:
 
 
 @pytest.mark.parametrize("splits", [(), (60,), (60, 120, 500, 501), (200, 400)])
-async def test_responds_once_to_each_request_in_any_segmentation(
-    splits: tuple[int, ...],
-) -> None:
+async def test_responds_once_to_each_request_in_any_segmentation(splits: tuple[int, ...]) -> None:
     client = Client()
     async with cluster() as (address, network):
         host, _, port = address.rpartition(":")
@@ -76,16 +73,3 @@ async def test_responds_once_to_each_request_in_any_segmentation(
     assert [number for number, _ in responses] == [7, 8, 9, 10]
     parts = [response.responses[0].partition_responses[0] for _, response in responses]
     assert {(part.index, part.error_code) for part in parts} == {(0, 0)}
-
-
-async def test_forwards_other_requests_to_cluster() -> None:
-    client = Client()
-    async with cluster() as (address, network):
-        host, _, port = address.rpartition(":")
-        transport, _ = await CannedBroker(network).dial(lambda: client, host, int(port))
-        transport.write(b"".join(encode_request(MetadataRequest(topics=None), 12, 3, "test")))
-        await asyncio.sleep(1)
-        transport.close()
-    [frame] = client.frames
-    assert unpack_from(">i", frame) == (3,)
-    assert TOPIC.encode() in frame

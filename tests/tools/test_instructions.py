@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.testing.environment import in_ci
+from tests.programs import output_of
 from tests.tools import planted_paths
 from tools.instructions import budget, valgrind
 from tools.instructions.budget import Row, compare
 from tools.instructions.paths import PATHS
+
+if TYPE_CHECKING:
+    from tests.conftest import CannotRun
 
 ROWS = {"append": Row(1000, 0.02)}
 CI_PYTHON = "3.11"
@@ -67,28 +69,23 @@ def test_error_without_valgrind_names_packages_to_install(monkeypatch: pytest.Mo
 
 
 @pytest.fixture(scope="module")
-def valgrind_installed() -> None:
+def valgrind_installed(cannot_run: CannotRun) -> None:
     """Install valgrind if possible; else skip the test, or fail in CI."""
-    report = pytest.fail if in_ci() else pytest.skip
     try:
         valgrind.require_valgrind()
     except valgrind.ToolError as error:
-        report(str(error))
-    if budget.python_version() not in budget.load():
-        report(
-            f"no budget for Python {budget.python_version()}: make instructions --write makes one"
-        )
+        cannot_run("instructions", error)
+    if (python := budget.python_version()) not in budget.load():
+        cannot_run("instructions", f"no budget for {python}: make instructions --write makes one")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("valgrind_installed")
 def test_hot_paths_keep_their_budget(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tools.instructions", "--folder", str(tmp_path)]
-    done = subprocess.run(command, cwd=valgrind.ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    output = output_of("-m", "tools.instructions", "--folder", tmp_path)
     for path in PATHS:
-        assert path.name in done.stdout
+        assert path.name in output
 
 
 @pytest.mark.slow

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.programs import ROOT, run_python
+
 RANDOM_TESTS = """
 import random
 from hypothesis import given, strategies as st
@@ -28,17 +26,10 @@ def run_random_tests(place: Path, **variables: str) -> tuple[list[str], list[str
     """Run the random tests; return their numbers and the printed commands that repeat them."""
     test = place / "test_random.py"
     test.write_text(RANDOM_TESTS)
-    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    command = ["-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider"]
     command += [f"--rootdir={place}", "-c", str(ROOT / "pyproject.toml"), str(test)]
-    inherited = {k: v for k, v in os.environ.items() if k != "KAFKA_ASYNC_TEST_SEED"}
-    done = subprocess.run(
-        command,
-        cwd=place,
-        env={**inherited, "PYTHONPATH": str(ROOT), **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {"PYTHONPATH": str(ROOT), "KAFKA_ASYNC_TEST_SEED": "", **variables}
+    done = run_python(*command, cwd=place, **environment)
     assert done.returncode == 1, done.stdout
     shown = re.findall(r"^E +(?:assert|ValueError: drew) ([\d.]+)", done.stdout, re.MULTILINE)
     return shown, re.findall(r"^KAFKA_ASYNC_TEST_SEED=.*", done.stdout, re.MULTILINE)

@@ -1,21 +1,13 @@
-// Reads and writes single messages with Kafka's classes. A query frame has several queries, each an
-// operation, the name of a message, a version and the operation's arguments; messages_java.py sends
-// them.
+// Reads and writes single messages with Kafka's classes.
 //
 // Messages are the JSON of Kafka's generated converters, with three additions: unknown tagged fields
 // under "_unknownTaggedFields" of their structure, as [tag, bytes]; under "_setters" the numbers and
 // nulls that no version's JSON can represent; and, in results, the bytes of records, of which the
 // converters write only the size.
 
-import com.fasterxml.jackson.core.StreamReadConstraints;
-import com.fasterxml.jackson.core.json.JsonReadFeature;
-import com.fasterxml.jackson.core.json.JsonWriteFeature;
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.json.JsonMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.DataOutputStream;
-import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
@@ -34,121 +26,69 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.protocol.types.RawTaggedField;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 
-public final class Messages {
+final class Messages {
     private static final String PACKAGE = "org.apache.kafka.common.message.";
     private static final String UNKNOWN = "_unknownTaggedFields";
     private static final String SETTERS = "_setters";
-    private static final int MAX_STRING_LENGTH = 1 << 28;
 
-    private static final byte DONE = 0;
-    private static final byte REFUSED = 1;
-    private static final byte FAILED = 2;
-
-    private static final JsonMapper JSON = mapper();
     private static final Map<String, Kind> KINDS = new HashMap<>();
     private static final Map<Class<?>, Map<String, Method>> GETTERS = new HashMap<>();
 
     private Messages() {
     }
 
-    public static void main(String[] arguments) throws IOException {
-        Frames.serve(Messages::handle);
-    }
-
-    private static JsonMapper mapper() {
-        JsonMapper made = JsonMapper.builder()
-            .enable(JsonReadFeature.ALLOW_NON_NUMERIC_NUMBERS)
-            .disable(JsonWriteFeature.WRITE_NAN_AS_STRINGS)
-            .build();
-        made.getFactory().setStreamReadConstraints(
-            StreamReadConstraints.builder().maxStringLength(MAX_STRING_LENGTH).build());
-        return made;
-    }
-
-    private static void handle(ByteBuffer query, DataOutputStream out) throws Exception {
-        while (query.hasRemaining()) {
-            byte operation = query.get();
-            Kind kind = kind(Frames.text(query));
-            short version = query.getShort();
-            switch (operation) {
-                case 'V' -> versions(kind, out);
-                case 'J' -> compare(kind, version, query, out);
-                case 'E' -> encode(kind, version, query, out);
-                default -> throw new IllegalArgumentException("no operation " + operation);
-            }
-        }
-    }
-
-    /** Compares a message, as JSON, with bytes of it: writes our bytes, equality, and their JSON. */
-    private static void compare(Kind kind, short version, ByteBuffer query, DataOutputStream out)
-            throws Exception {
-        byte[] json = Frames.bytes(query);
-        byte[] theirs = Frames.bytes(query);
-        byte[] ours;
-        boolean same;
-        byte[] decoded;
+    /** Compares a message, as a JSON tree, with its bytes: returns our bytes, equality, and their tree. */
+    static Object compare(JsonNode query) throws Exception {
+        Kind kind = kind(query);
+        short version = query.get("version").shortValue();
         String step = "read the JSON";
         try {
-            Message made = fromJson(kind, version, json);
+            Message made = fromJson(kind, version, query.get("tree"));
             step = "encode";
-            ours = toBytes(made, version);
+            byte[] encoded = toBytes(made, version);
             step = "decode the other side's bytes";
-            Message read = fromBytes(kind, version, theirs);
-            same = read.equals(made);
+            Message read = fromBytes(kind, version, query.get("bytes").binaryValue());
             step = "write the JSON";
-            decoded = JSON.writeValueAsBytes(toJson(kind, version, read));
+            JsonNode tree = toJson(kind, version, read);
+            return Map.of("encoded", encoded, "equal", read.equals(made), "tree", tree);
         } catch (RuntimeException | StackOverflowError error) {
-            out.writeByte(FAILED);
-            Frames.write(out, "could not " + step + ": " + error);
-            return;
+            return Map.of("failure", "could not " + step + ": " + error);
         }
-        out.writeByte(DONE);
-        Frames.write(out, ours);
-        out.writeBoolean(same);
-        Frames.write(out, decoded);
     }
 
-    /** Encodes a message, as JSON of one version, in another: writes the bytes or the error. */
-    private static void encode(Kind kind, short version, ByteBuffer query, DataOutputStream out)
-            throws Exception {
-        short target = query.getShort();
-        byte[] json = Frames.bytes(query);
+    /** Encodes a message, as a JSON tree of one version, in another: returns the bytes or the error. */
+    static Object encode(JsonNode query) throws Exception {
         Message made;
         try {
-            made = fromJson(kind, version, json);
+            made = fromJson(kind(query), query.get("source_version").shortValue(), query.get("tree"));
         } catch (RuntimeException error) {
-            out.writeByte(FAILED);
-            Frames.write(out, "could not read the JSON: " + error);
-            return;
+            return Map.of("failure", "could not read the JSON: " + error);
         }
         try {
-            byte[] ours = toBytes(made, target);
-            out.writeByte(DONE);
-            Frames.write(out, ours);
+            return Map.of("encoded", toBytes(made, query.get("version").shortValue()));
         } catch (RuntimeException error) {
-            out.writeByte(REFUSED);
-            Frames.write(out, error.toString());
+            return Map.of("refusal", error.toString());
         }
     }
 
     /**
-     * Writes a message's lowest and highest version and its key, -1 for none; with a key also the
-     * highest released version, and the header versions of each version.
+     * Returns a message's lowest and highest version; with a key also the key, the highest released
+     * version, and the header versions of each version.
      */
-    private static void versions(Kind kind, DataOutputStream out) throws IOException {
-        ApiMessage made = (ApiMessage) kind.make();
-        out.writeShort(made.lowestSupportedVersion());
-        out.writeShort(made.highestSupportedVersion());
-        out.writeShort(made.apiKey());
+    static Object versions(JsonNode query) throws Exception {
+        ApiMessage made = (ApiMessage) kind(query).make();
+        short lowest = made.lowestSupportedVersion();
+        short highest = made.highestSupportedVersion();
         if (made.apiKey() < 0) {
-            return;
+            return Map.of("lowest", lowest, "highest", highest);
         }
         ApiKeys key = ApiKeys.forId(made.apiKey());
-        out.writeShort(key.messageType.highestSupportedVersion(false));
-        for (short v = made.lowestSupportedVersion(); v <= made.highestSupportedVersion(); v++) {
-            out.writeByte(key.requestHeaderVersion(v));
-            out.writeByte(key.responseHeaderVersion(v));
+        List<short[]> headers = new ArrayList<>();
+        for (short v = lowest; v <= highest; v++) {
+            headers.add(new short[] {key.requestHeaderVersion(v), key.responseHeaderVersion(v)});
         }
+        return Map.of("lowest", lowest, "highest", highest, "key", made.apiKey(),
+            "stable", key.messageType.highestSupportedVersion(false), "headers", headers);
     }
 
     // -- bytes --------------------------------------------------------------------------------
@@ -175,8 +115,7 @@ public final class Messages {
 
     // -- JSON ---------------------------------------------------------------------------------
 
-    private static Message fromJson(Kind kind, short version, byte[] json) throws Exception {
-        JsonNode node = JSON.readTree(json);
+    private static Message fromJson(Kind kind, short version, JsonNode node) throws Exception {
         Message made = (Message) call(kind.reader, null, node, version);
         applyAdditions(node, made);
         return made;
@@ -261,7 +200,8 @@ public final class Messages {
         }
     }
 
-    private static Kind kind(String name) throws ReflectiveOperationException {
+    private static Kind kind(JsonNode query) throws ReflectiveOperationException {
+        String name = query.get("message").textValue();
         Kind found = KINDS.get(name);
         if (found == null) {
             Class<?> type = type(name);

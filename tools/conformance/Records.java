@@ -1,11 +1,10 @@
-// Reads and writes record batches with Kafka's classes. A query is one operation; records_java.py
-// sends them and describes their arguments and results.
+// Reads and writes record batches with Kafka's classes. Fields that a batch does not have are -1.
 
-import java.io.DataOutputStream;
+import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
@@ -33,114 +32,86 @@ import org.apache.kafka.common.utils.internals.BufferSupplier;
 import org.apache.kafka.common.utils.internals.ByteBufferOutputStream;
 import org.apache.kafka.common.utils.internals.CloseableIterator;
 
-public final class Records {
+final class Records {
     private static final int BUFFER = 1 << 12;
     private static final short VERSION = 0;
 
     private Records() {
     }
 
-    public static void main(String[] arguments) throws IOException {
-        Frames.serve(Records::handle);
-    }
-
-    private static void handle(ByteBuffer query, DataOutputStream out) throws Exception {
-        byte operation = query.get();
-        switch (operation) {
-            case 'W' -> write(query, out);
-            case 'R' -> read(query, out);
-            case 'A' -> assign(query, out);
-            case 'M' -> marker(query, out);
-            case 'C' -> control(query, out);
-            case 'E' -> empty(query, out);
-            case 'F' -> filter(query, out);
-            default -> throw new IllegalArgumentException("no operation " + operation);
-        }
-    }
-
     /** Writes a batch from header fields and records. */
-    private static void write(ByteBuffer query, DataOutputStream out) throws IOException {
-        byte magic = query.get();
-        Compression codec = Compression.of(CompressionType.forId(query.get())).build();
-        TimestampType type = type(query.get());
-        long baseOffset = query.getLong();
-        long lastOffset = query.getLong();
-        long appendTime = query.getLong();
-        long producerId = query.getLong();
-        short producerEpoch = query.getShort();
-        int baseSequence = query.getInt();
-        boolean transactional = query.get() != 0;
-        int leaderEpoch = query.getInt();
-        long horizon = query.getLong();
-        ByteBufferOutputStream buffer = new ByteBufferOutputStream(BUFFER);
+    static byte[] write(JsonNode query) throws IOException {
+        JsonNode records = query.get("records");
+        byte magic = (byte) query.get("magic").intValue();
+        int codec = query.get("codec").intValue();
+        long appendTime = number(query, "append_time");
         MemoryRecordsBuilder builder = new MemoryRecordsBuilder(
-            buffer, magic, codec, type, baseOffset, appendTime, producerId, producerEpoch,
-            baseSequence, transactional, false, leaderEpoch, Integer.MAX_VALUE, horizon);
-        int count = query.getInt();
-        for (int n = 0; n < count; n++) {
-            long offset = query.getLong();
-            long timestamp = query.getLong();
-            byte[] key = nullable(query);
-            byte[] value = nullable(query);
-            builder.appendWithOffset(offset, timestamp, key, value, headers(query));
+            new ByteBufferOutputStream(BUFFER), magic,
+            Compression.of(CompressionType.forId(codec)).build(), timestampType(appendTime >= 0),
+            number(records.get(0), "offset"), appendTime, number(query, "producer_id"),
+            query.get("producer_epoch").shortValue(), query.get("base_sequence").intValue(),
+            query.get("transactional").booleanValue(), false, query.get("leader_epoch").intValue(),
+            Integer.MAX_VALUE, number(query, "horizon"));
+        for (JsonNode record : records) {
+            List<Header> headers = new ArrayList<>();
+            for (JsonNode header : record.get("headers")) {
+                headers.add(new RecordHeader(header.get(0).textValue(), header.get(1).binaryValue()));
+            }
+            builder.appendWithOffset(
+                number(record, "offset"), number(record, "timestamp"),
+                record.get("key").binaryValue(), record.get("value").binaryValue(),
+                headers.toArray(new Header[0]));
         }
         if (magic >= RecordBatch.MAGIC_VALUE_V2) {
-            builder.overrideLastOffset(lastOffset);
+            builder.overrideLastOffset(number(query, "last_offset"));
         }
-        write(out, builder.build());
+        return bytes(builder.build().buffer());
     }
 
-    private static Header[] headers(ByteBuffer query) {
-        Header[] headers = new Header[query.getInt()];
-        for (int n = 0; n < headers.length; n++) {
-            headers[n] = new RecordHeader(Frames.text(query), nullable(query));
-        }
-        return headers;
+    /** Header fields and records of a batch; a record is a list with its headers as pairs. */
+    private record Batch(
+        int size, byte magic, int codec, int timestampType, boolean transactional, boolean control,
+        long baseOffset, long lastOffset, long maxTimestamp, long producerId, short producerEpoch,
+        int baseSequence, int leaderEpoch, long horizon, int recordsCount, List<List<Object>> records,
+        int controlType, int coordinatorEpoch) {
     }
 
-    /** Reads batches with both of Java's iterators: writes header fields and records. */
-    private static void read(ByteBuffer query, DataOutputStream out) throws IOException {
-        List<MutableRecordBatch> batches = new ArrayList<>();
-        MemoryRecords.readableRecords(query.slice()).batches().forEach(batches::add);
-        out.writeInt(batches.size());
-        for (MutableRecordBatch batch : batches) {
+    /** Reads batches with both of Java's iterators. */
+    static List<Batch> read(JsonNode query) throws IOException {
+        List<Batch> read = new ArrayList<>();
+        for (MutableRecordBatch batch : batches(query).batches()) {
             batch.ensureValid();
-            header(batch, out);
             List<Record> records = new ArrayList<>();
             batch.forEach(records::add);
             check(batch, records);
-            out.writeInt(records.size());
-            for (Record record : records) {
-                out.writeLong(record.offset());
-                out.writeLong(record.timestamp());
-                write(out, record.key());
-                write(out, record.value());
-                out.writeInt(record.headers().length);
-                for (Header header : record.headers()) {
-                    Frames.write(out, header.key());
-                    write(out, header.value() == null ? null : ByteBuffer.wrap(header.value()));
+            int type = -1;
+            int epoch = -1;
+            if (batch.isControlBatch() && !records.isEmpty()) {
+                ControlRecordType parsed = ControlRecordType.parse(records.get(0).key());
+                type = parsed.type();
+                if (parsed == ControlRecordType.COMMIT || parsed == ControlRecordType.ABORT) {
+                    epoch = EndTransactionMarker.deserialize(records.get(0)).coordinatorEpoch();
                 }
             }
-            writeControlFields(batch, records, out);
+            read.add(new Batch(
+                batch.sizeInBytes(), batch.magic(), batch.compressionType().id,
+                batch.timestampType().id, batch.isTransactional(), batch.isControlBatch(),
+                batch.baseOffset(), batch.lastOffset(), batch.maxTimestamp(), batch.producerId(),
+                batch.producerEpoch(), batch.baseSequence(), batch.partitionLeaderEpoch(),
+                batch.deleteHorizonMs().orElse(-1),
+                batch.countOrNull() == null ? -1 : batch.countOrNull(),
+                records.stream().map(Records::fields).toList(), type, epoch));
         }
+        return read;
     }
 
-    private static void header(MutableRecordBatch batch, DataOutputStream out) throws IOException {
-        out.writeInt(batch.sizeInBytes());
-        out.writeByte(batch.magic());
-        out.writeByte(batch.compressionType().id);
-        out.writeByte(batch.timestampType().id);
-        out.writeBoolean(batch.isTransactional());
-        out.writeBoolean(batch.isControlBatch());
-        out.writeLong(batch.baseOffset());
-        out.writeLong(batch.lastOffset());
-        out.writeLong(batch.maxTimestamp());
-        out.writeLong(batch.producerId());
-        out.writeShort(batch.producerEpoch());
-        out.writeInt(batch.baseSequence());
-        out.writeInt(batch.partitionLeaderEpoch());
-        out.writeLong(batch.deleteHorizonMs().orElse(-1));
-        out.writeInt(batch.countOrNull() == null ? -1 : batch.countOrNull());
+    private static List<Object> fields(Record record) {
+        List<List<Object>> headers = new ArrayList<>();
+        for (Header header : record.headers()) {
+            headers.add(Arrays.asList(header.key(), header.value()));
+        }
+        return Arrays.asList(
+            record.offset(), record.timestamp(), bytes(record.key()), bytes(record.value()), headers);
     }
 
     /** Compares the records of the streaming iterator with those of the other one. */
@@ -159,59 +130,41 @@ public final class Records {
         }
     }
 
-    /** Writes the type of a control batch and its coordinator epoch, -1 for a value not present. */
-    private static void writeControlFields(RecordBatch batch, List<Record> records, DataOutputStream out)
-            throws IOException {
-        int type = -1;
-        int epoch = -1;
-        if (batch.isControlBatch() && !records.isEmpty()) {
-            ControlRecordType parsed = ControlRecordType.parse(records.get(0).key());
-            type = parsed.type();
-            if (parsed == ControlRecordType.COMMIT || parsed == ControlRecordType.ABORT) {
-                epoch = EndTransactionMarker.deserialize(records.get(0)).coordinatorEpoch();
-            }
-        }
-        out.writeInt(type);
-        out.writeInt(epoch);
-    }
-
-    /** Sets the fields of a batch that a leader sets; -1 for no append time. */
-    private static void assign(ByteBuffer query, DataOutputStream out) throws IOException {
-        long baseOffset = query.getLong();
-        int leaderEpoch = query.getInt();
-        long appendTime = query.getLong();
-        MemoryRecords records = MemoryRecords.readableRecords(query.slice());
+    /** Sets the fields of batches that a leader sets; -1 for no append time. */
+    static byte[] assign(JsonNode query) throws IOException {
+        long baseOffset = number(query, "base_offset");
+        long appendTime = number(query, "append_time");
+        MemoryRecords records = batches(query);
         for (MutableRecordBatch batch : records.batches()) {
             batch.setLastOffset(baseOffset + batch.lastOffset() - batch.baseOffset());
-            batch.setPartitionLeaderEpoch(leaderEpoch);
+            batch.setPartitionLeaderEpoch(query.get("leader_epoch").intValue());
             if (appendTime >= 0) {
                 batch.setMaxTimestamp(TimestampType.LOG_APPEND_TIME, appendTime);
             }
         }
-        write(out, records);
+        return bytes(records.buffer());
     }
 
-    private static void marker(ByteBuffer query, DataOutputStream out) throws IOException {
-        long baseOffset = query.getLong();
-        long timestamp = query.getLong();
-        int leaderEpoch = query.getInt();
-        long producerId = query.getLong();
-        short producerEpoch = query.getShort();
-        boolean commit = query.get() != 0;
-        ControlRecordType type = commit ? ControlRecordType.COMMIT : ControlRecordType.ABORT;
-        EndTransactionMarker marker = new EndTransactionMarker(type, query.getInt());
-        write(out, MemoryRecords.withEndTransactionMarker(
-            baseOffset, timestamp, leaderEpoch, producerId, producerEpoch, marker));
+    /** Writes the control batch that ends a transaction. */
+    static byte[] marker(JsonNode query) {
+        ControlRecordType type = query.get("commit").booleanValue()
+            ? ControlRecordType.COMMIT : ControlRecordType.ABORT;
+        return bytes(MemoryRecords.withEndTransactionMarker(
+            number(query, "base_offset"), number(query, "timestamp"),
+            query.get("leader_epoch").intValue(), number(query, "producer_id"),
+            query.get("producer_epoch").shortValue(),
+            new EndTransactionMarker(type, query.get("coordinator_epoch").intValue())).buffer());
     }
 
     /** Writes a control batch of the Raft log. */
-    private static void control(ByteBuffer query, DataOutputStream out) throws IOException {
-        ControlRecordType type = ControlRecordType.fromTypeId(query.getShort());
-        long offset = query.getLong();
-        long time = query.getLong();
-        int epoch = query.getInt();
-        ByteBufferAccessor body = new ByteBufferAccessor(query.slice());
-        ByteBuffer buffer = ByteBuffer.allocate(BUFFER + 2 * query.remaining());
+    static byte[] control(JsonNode query) throws IOException {
+        ControlRecordType type = ControlRecordType.fromTypeId(query.get("kind").shortValue());
+        long offset = number(query, "base_offset");
+        long time = number(query, "timestamp");
+        int epoch = query.get("leader_epoch").intValue();
+        byte[] message = query.get("body").binaryValue();
+        ByteBufferAccessor body = new ByteBufferAccessor(ByteBuffer.wrap(message));
+        ByteBuffer buffer = ByteBuffer.allocate(BUFFER + 2 * message.length);
         MemoryRecords records = switch (type) {
             case LEADER_CHANGE -> MemoryRecords.withLeaderChangeMessage(
                 offset, time, epoch, buffer, new LeaderChangeMessage(body, VERSION));
@@ -225,47 +178,33 @@ public final class Records {
                 offset, time, epoch, buffer, new VotersRecord(body, VERSION));
             default -> throw new IllegalArgumentException("no batch of " + type);
         };
-        write(out, records);
+        return bytes(records.buffer());
     }
 
     /** Writes a batch without records, as compaction leaves it to keep the producer's sequence. */
-    private static void empty(ByteBuffer query, DataOutputStream out) throws IOException {
+    static byte[] empty(JsonNode query) {
         ByteBuffer buffer = ByteBuffer.allocate(DefaultRecordBatch.RECORD_BATCH_OVERHEAD);
-        TimestampType type = type(query.get());
-        long baseOffset = query.getLong();
-        long lastOffset = query.getLong();
-        long timestamp = query.getLong();
-        long producerId = query.getLong();
-        short producerEpoch = query.getShort();
-        int baseSequence = query.getInt();
-        boolean transactional = query.get() != 0;
-        int leaderEpoch = query.getInt();
-        boolean isControl = query.get() != 0;
         DefaultRecordBatch.writeEmptyHeader(
-            buffer, RecordBatch.CURRENT_MAGIC_VALUE, producerId, producerEpoch, baseSequence,
-            baseOffset, lastOffset, leaderEpoch, type, timestamp, transactional, isControl);
-        buffer.flip();
-        write(out, MemoryRecords.readableRecords(buffer));
+            buffer, RecordBatch.CURRENT_MAGIC_VALUE, number(query, "producer_id"),
+            query.get("producer_epoch").shortValue(), query.get("base_sequence").intValue(),
+            number(query, "base_offset"), number(query, "last_offset"),
+            query.get("leader_epoch").intValue(),
+            timestampType(query.get("stamped").booleanValue()), number(query, "timestamp"),
+            query.get("transactional").booleanValue(), query.get("control").booleanValue());
+        return bytes(buffer.flip());
     }
 
     /** Compacts batches, keeping the records of some offsets. */
-    private static void filter(ByteBuffer query, DataOutputStream out) throws IOException {
-        long now = query.getLong();
-        long retention = query.getLong();
-        int count = query.getInt();
+    static byte[] compact(JsonNode query) throws IOException {
         Set<Long> kept = new HashSet<>();
-        for (int n = 0; n < count; n++) {
-            kept.add(query.getLong());
-        }
+        query.get("kept").forEach(offset -> kept.add(offset.longValue()));
+        MemoryRecords records = batches(query);
         // With a smaller buffer filterTo would stop early and would have to be called again.
-        int room = BUFFER + 2 * query.remaining();
-        MemoryRecords records = MemoryRecords.readableRecords(query.slice());
+        ByteBuffer room = ByteBuffer.allocate(BUFFER + 2 * records.sizeInBytes());
         MemoryRecords.FilterResult result = records.filterTo(
-            new Keep(now, retention, kept), ByteBuffer.allocate(room),
+            new Keep(number(query, "now"), number(query, "retention"), kept), room,
             BufferSupplier.NO_CACHING, Integer.MAX_VALUE);
-        ByteBuffer filtered = result.outputBuffer();
-        filtered.flip();
-        write(out, MemoryRecords.readableRecords(filtered));
+        return bytes(result.outputBuffer().flip());
     }
 
     /** Keeps some offsets, and all batches of version 2, even empty ones. */
@@ -290,31 +229,24 @@ public final class Records {
         }
     }
 
-    private static TimestampType type(byte id) {
-        return id == TimestampType.CREATE_TIME.id
-            ? TimestampType.CREATE_TIME : TimestampType.LOG_APPEND_TIME;
+    private static TimestampType timestampType(boolean stamped) {
+        return stamped ? TimestampType.LOG_APPEND_TIME : TimestampType.CREATE_TIME;
     }
 
-    private static byte[] nullable(ByteBuffer query) {
-        query.mark();
-        if (query.getInt() < 0) {
+    private static long number(JsonNode query, String name) {
+        return query.get(name).longValue();
+    }
+
+    private static MemoryRecords batches(JsonNode query) throws IOException {
+        return MemoryRecords.readableRecords(ByteBuffer.wrap(query.get("batches").binaryValue()));
+    }
+
+    private static byte[] bytes(ByteBuffer buffer) {
+        if (buffer == null) {
             return null;
         }
-        query.reset();
-        return Frames.bytes(query);
-    }
-
-    private static void write(DataOutputStream out, ByteBuffer bytes) throws IOException {
-        if (bytes == null) {
-            out.writeInt(-1);
-            return;
-        }
-        byte[] copy = new byte[bytes.remaining()];
-        bytes.duplicate().get(copy);
-        Frames.write(out, copy);
-    }
-
-    private static void write(DataOutputStream out, MemoryRecords records) throws IOException {
-        write(out, records.buffer());
+        byte[] copy = new byte[buffer.remaining()];
+        buffer.duplicate().get(copy);
+        return copy;
     }
 }

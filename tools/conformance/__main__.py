@@ -52,7 +52,7 @@ def read_arguments(arguments: Sequence[str] | None) -> tuple[list[str], Options]
     parser.add_argument(
         "--only", action="append", default=[], metavar="NAME[:VERSION]", help="may be repeated"
     )
-    parser.add_argument("--part", action="append", choices=list(PARTS), help="may be repeated")
+    parser.add_argument("--part", action="append", choices=PARTS, help="may be repeated")
     parsed = parser.parse_args(arguments)
     options = Options(count=parsed.count, only=tuple(parsed.only))
     if parsed.seed is not None:

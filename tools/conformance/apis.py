@@ -10,7 +10,7 @@ import random
 import re
 import struct
 import zipfile
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kafka_async.errors import DecodeError, KafkaError
 from kafka_async.protocol import api
@@ -24,13 +24,13 @@ from kafka_async.protocol.message import Request, Response
 from kafka_async.protocol.messages.request_header import RequestHeader
 from kafka_async.protocol.messages.response_header import ResponseHeader
 from kafka_async.testing.backends.jars import jar_directory
-from tools.conformance.messages_java import JavaMessages, MessageVersions, versions_query
+from tools.conformance.java import JavaProcess
 from tools.conformance.parts import PartResult
-from tools.conformance.samples import all_classes, sample, versions
+from tools.conformance.samples import all_classes, all_versions, sample, versions
 from tools.conformance.trees import byte_difference, difference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kafka_async.protocol.message import Message
     from kafka_async.protocol.wire import BytesLike
@@ -40,31 +40,36 @@ CONVERTER: Final = re.compile(r"org/apache/kafka/common/message/(\w+)JsonConvert
 FRAME_SIZE: Final = struct.Struct(">i")
 
 
+class MessageVersions(NamedTuple):
+    """Java's versions of a class of messages; `headers` has a pair per version from `lowest` on."""
+
+    lowest: int
+    highest: int
+    key: int | None = None
+    stable: int | None = None
+    headers: Sequence[Sequence[int]] = ()
+
+
 def run(options: Options) -> PartResult:
     """Compare the list of messages, the versions of selected messages, and a frame of each."""
     result = PartResult()
     for name in sorted(messages_of_the_jar() ^ {each.__name__ for each in all_classes()}):
         result.add_difference(options, name, "exists on one side only")
-    selected = [each for each in all_classes() if is_selected(options, each)]
+    selected = dict.fromkeys(
+        message for message, version in all_versions() if options.selects(message.__name__, version)
+    )
     frames = 0
-    with JavaMessages() as java:
-        for message, known in java.versions(
-            versions_query(each, each.__name__) for each in selected
-        ):
+    with JavaProcess() as java:
+        for message in selected:
+            known = MessageVersions(**java.call("versions", message=message.__name__))
             for found in version_differences(message, known):
                 result.add_difference(options, message.__name__, found)
-            for version in known.headers:
+            for version, headers in enumerate(known.headers, known.lowest):
                 frames += 1
-                for found in frame_differences(message, version, known, options.seed):
+                for found in frame_differences(message, version, headers, options.seed):
                     result.add_difference(options, f"{message.__name__}:{version}", found)
     result.summary = f"{len(selected)} kinds of messages, {frames} kinds of frames"
     return result
-
-
-def is_selected(options: Options, message: type[Message]) -> bool:
-    """Return True if any version of a message is selected."""
-    selected = [options.selects(message.__name__, version) for version in versions(message)]
-    return any(selected)
 
 
 def messages_of_the_jar() -> set[str]:
@@ -89,14 +94,14 @@ def version_differences(message: type[Message], known: MessageVersions) -> Itera
 
 
 def frame_differences(
-    message: type[Message], version: int, known: MessageVersions, seed: int
+    message: type[Message], version: int, headers: Sequence[int], seed: int
 ) -> Iterator[str]:
     """Compare the header version of a frame, and decode a header with unknown tags."""
     rng = random.Random(f"{message.__name__} {version} {seed}")
     body = sample(message, version, seed)
     number = rng.choice((0, 2**31 - 1, -(2**31), rng.randrange(2**31)))
     header, written = encode_frame(body, version, number, rng)
-    header_version = known.headers[version][isinstance(body, Response)]
+    header_version = headers[isinstance(body, Response)]
     expected = header.encode(header_version) + body.encode(version)
     size = FRAME_SIZE.pack(len(expected))
     if found := byte_difference(b"".join(written), size + expected):

@@ -1,23 +1,25 @@
-"""Compiles and runs Java programs that result queries over pipes.
+"""Compiles Java programs, and runs Conformance.java, which runs queries with Kafka's classes.
 
-    with JavaProcess("Messages", compile_java("Messages.java")) as java:
-        result = java.call(query)
+    with JavaProcess() as java:
+        result = java.call("versions", message="FetchRequest")
 
-Every program includes Frames.java, the other end of the pipe.
+A query is an operation with arguments that JSON can represent; bytes become base64 strings.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
-import struct
 import subprocess
 import tempfile
 import threading
+from base64 import b64encode
+from collections import deque
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from kafka_async.protocol.api import KAFKA_VERSION
 from kafka_async.testing.backends.base import BackendUnavailableError
@@ -25,46 +27,30 @@ from kafka_async.testing.backends.jars import cache_directory, jar_directory
 from kafka_async.testing.backends.jvm import find_java
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Self
 
 HERE: Final = Path(__file__).parent
-SIZE: Final = struct.Struct(">i")
 COMPILE_TIMEOUT: Final = 120
 FLAGS: Final = ("-Xmx2g", "-XX:+UseSerialGC", "-Xshare:auto")
+MAX_PENDING: Final = 50
+"""Queries that Java may process while we compare the result of an earlier one."""
+
+Query = dict[str, Any]
+CaseT = TypeVar("CaseT")
 
 
 class JavaError(RuntimeError):
     """The Java program failed on a query, or ended; the message has its output."""
 
 
-def class_path(version: str = KAFKA_VERSION) -> str:
-    """Return the class path of a broker of `version`: kafka-clients, Jackson, codec libraries.
-
-    Raises:
-        BackendUnavailableError: Maven is missing, or cannot resolve the jars.
-    """
-    return os.pathsep.join(sorted(map(str, jar_directory(version).glob("*.jar"))))
-
-
-def compile_java(*sources: str, version: str = KAFKA_VERSION) -> Path:
-    """Compile programs of this directory, unless that is done; return the directory of the classes.
-
-    Raises:
-        BackendUnavailableError: Java, its compiler or the jars are missing.
-        JavaError: the compiler reports errors.
-    """
-    return compile_files([HERE / name for name in ("Frames.java", *sources)], class_path(version))
+def class_path() -> str:
+    """Return the class path of a broker: kafka-clients, Jackson, codec libraries."""
+    return os.pathsep.join(sorted(map(str, jar_directory(KAFKA_VERSION).glob("*.jar"))))
 
 
 def compile_files(files: Sequence[Path], jars: str) -> Path:
-    """Compile sources against `jars`, unless that is done; return the directory of the classes.
-
-    Raises:
-        BackendUnavailableError: Java or its compiler is missing.
-        JavaError: the compiler reports errors.
-    """
+    """Compile sources against `jars`, unless that is done; return the directory of the classes."""
     java = find_java()
     digest = hashlib.sha256("\0".join([java.description, jars]).encode())
     for file in files:
@@ -101,21 +87,17 @@ def _compiler(java: str) -> str:
 
 
 class JavaProcess:
-    """Java program that answers queries in order, until the end of the `with` block.
+    """Java program that runs queries in order until the end of the `with` block.
 
-    Any number of queries may be pending: a thread reads the results as they arrive.
-
-    Raises:
-        BackendUnavailableError: Java or the jars are missing.
+    A thread reads the results as they arrive. Raises JavaError if the program fails or ends.
     """
 
-    def __init__(
-        self, main: str, classes: Path, *arguments: str, version: str = KAFKA_VERSION
-    ) -> None:
-        paths = os.pathsep.join([str(classes), class_path(version)])
+    def __init__(self, main: str = "Conformance") -> None:
+        jars = class_path()
+        classes = compile_files(sorted(HERE.glob("*.java")), jars)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
-            [find_java().command, *FLAGS, "-cp", paths, main, *arguments],
+            [find_java().command, *FLAGS, "-cp", os.pathsep.join([str(classes), jars]), main],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -124,57 +106,33 @@ class JavaProcess:
         assert self._process.stdout is not None
         self._in: IO[bytes] = self._process.stdin
         self._out: IO[bytes] = self._process.stdout
-        self._results: SimpleQueue[bytes | None] = SimpleQueue()
+        self._results: SimpleQueue[bytes] = SimpleQueue()
         self._reader = threading.Thread(target=self._read, name=f"results of {main}", daemon=True)
         self._reader.start()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is not None:
             self._process.kill()
         self.close()
 
-    def call(self, query: bytes) -> bytes:
-        """Send a query and return its result.
+    def call(self, operation: str, **arguments: Any) -> Any:
+        """Run a query and return its result."""
+        self._send({"operation": operation, **arguments})
+        return self._receive()
 
-        Raises:
-            JavaError: the program failed on the query, or ended.
-        """
-        self.send(query)
-        return self.receive()
-
-    def send(self, query: bytes) -> None:
-        """Send a query, whose result `receive` returns later.
-
-        Raises:
-            JavaError: the program has ended.
-        """
-        try:
-            self._in.write(SIZE.pack(len(query)))
-            self._in.write(query)
-            self._in.flush()
-        except BrokenPipeError:
-            raise self._ended() from None
-
-    def receive(self) -> bytes:
-        """Return the result of the oldest pending query.
-
-        Raises:
-            JavaError: the program failed on the query, or ended.
-        """
-        result = self._results.get()
-        if result is None:
-            raise self._ended()
-        if result[0]:
-            raise JavaError(result[1:].decode(errors="replace"))
-        return result[1:]
+    def results(self, queries: Iterable[tuple[CaseT, Query]]) -> Iterator[tuple[CaseT, Any]]:
+        """Run queries of cases; yield each case with its result, in order."""
+        pending: deque[CaseT] = deque()
+        for case, query in queries:
+            self._send(query)
+            pending.append(case)
+            if len(pending) > MAX_PENDING:
+                yield pending.popleft(), self._receive()
+        while pending:
+            yield pending.popleft(), self._receive()
 
     def close(self) -> None:
         """Close the program's input, and wait until it ends; kill it after 10 seconds."""
@@ -191,17 +149,36 @@ class JavaProcess:
         self._out.close()
         self._stderr.close()
 
+    def _send(self, query: Query) -> None:
+        text = json.dumps(query, ensure_ascii=False, separators=(",", ":"), default=_base64)
+        try:
+            self._in.write(text.encode() + b"\n")
+            self._in.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+
+    def _receive(self) -> Any:
+        """Return the result of the oldest pending query."""
+        line = self._results.get()
+        if not line.endswith(b"\n"):
+            raise self._ended()
+        result = json.loads(line)
+        if "error" in result:
+            raise JavaError(result["error"])
+        return result["result"]
+
     def _read(self) -> None:
-        while len(head := self._out.read(SIZE.size)) == SIZE.size:
-            (size,) = SIZE.unpack(head)
-            result = self._out.read(size)
-            if len(result) < size:
-                break
-            self._results.put(result)
-        self._results.put(None)
+        line = b"\n"
+        while line.endswith(b"\n"):
+            line = self._out.readline()
+            self._results.put(line)
 
     def _ended(self) -> JavaError:
         status = self._process.wait()
         self._stderr.seek(0)
         output = self._stderr.read().decode(errors="replace")[-4000:]
         return JavaError(f"the Java program ended with status {status}: {output or 'no output'}")
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode()

@@ -5,22 +5,60 @@ The bytes must be equal, Java must decode ours to an equal message, and we Java'
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from base64 import b64decode
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from unittest.mock import patch
 
 from kafka_async.errors import KafkaError
-from tools.conformance.codecs import CODECS, plain_codec
-from tools.conformance.messages_java import JavaMessages, Query, message_query
+from kafka_async.kernel import compiled_codec
+from kafka_async.protocol import compiler
+from tools.conformance.java import JavaProcess
 from tools.conformance.parts import PartResult
 from tools.conformance.samples import all_versions, sample
 from tools.conformance.trees import byte_difference, difference, tree_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
+    from typing import Self
 
     from kafka_async.protocol.message import Message
-    from tools.conformance.messages_java import MessageResult
+    from tools.conformance.java import Query
     from tools.conformance.parts import Options
+
+CODECS: Final = ("compiled", "plain") if compiled_codec() else ("plain",)
+"""Names of our codecs; messages use the first one."""
+
+
+@contextmanager
+def plain_codec() -> Generator[None]:
+    """Make messages use the codec in plain Python within the `with` block."""
+    with (
+        patch.multiple(compiler, encoder=compiler.plain_encoder, decoder=compiler.plain_decoder),
+        patch.dict(compiler.ENCODERS, clear=True),
+        patch.dict(compiler.DECODERS, clear=True),
+    ):
+        yield
+
+
+class JavaMessage(NamedTuple):
+    """Java's encoding of a message and what it decodes from ours, or its failure or refusal.
+
+    `equal`: Java decoded our bytes to the message that it was given.
+    """
+
+    failure: str = ""
+    refusal: str = ""
+    encoded: bytes = b""
+    equal: bool = False
+    tree: Any = None
+
+    @classmethod
+    def from_result(cls, result: dict[str, Any]) -> Self:
+        """Return the result of a query."""
+        result["encoded"] = b64decode(result.get("encoded", ""))
+        return cls(**result)
 
 
 @dataclass
@@ -35,7 +73,17 @@ class Case:
     ours: bytes = b""
     refusal: str = ""
 
-    def differences(self, java_result: MessageResult) -> Iterator[str]:
+    def query(self) -> Query:
+        """Return the query that compares the message with our bytes of it."""
+        return {
+            "operation": "compare",
+            "message": self.message.__name__,
+            "version": self.version,
+            "tree": self.tree,
+            "bytes": self.ours,
+        }
+
+    def differences(self, java_result: JavaMessage) -> Iterator[str]:
         """Yield the differences from Java's result."""
         if self.refusal:
             yield f"we refuse to encode it: {self.refusal}"
@@ -55,8 +103,7 @@ class Case:
             with plain_codec():
                 yield from self._plain_differences(java_result)
 
-    def _plain_differences(self, java_result: MessageResult) -> Iterator[str]:
-        """Yield the differences of the codec in plain Python."""
+    def _plain_differences(self, java_result: JavaMessage) -> Iterator[str]:
         if found := byte_difference(self.sent.encode(self.version), java_result.encoded):
             yield f"the bytes, those of plain Python and Java's, differ at {found}"
         if found := self._read(java_result.encoded):
@@ -73,55 +120,41 @@ class Case:
         return None
 
 
-@dataclass
-class Tally:
-    """Counts messages, bytes and versions."""
-
-    messages: int = 0
-    bytes: int = 0
-    versions: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
-
-    def add(self, case: Case) -> None:
-        """Count a message."""
-        self.messages += 1
-        self.bytes += len(case.ours)
-        self.versions.add((case.message.__name__, case.version))
-
-    def __str__(self) -> str:
-        kinds = len({name for name, _ in self.versions})
-        return (
-            f"{self.messages:,} messages of {kinds} kinds in {len(self.versions)} versions, "
-            f"{self.bytes:,} bytes, codec {' and '.join(CODECS)}"
-        )
-
-
 def run(options: Options) -> PartResult:
     """Compare random messages of every selected version."""
-    tally, result = Tally(), PartResult()
-    with JavaMessages() as java:
-        for case, java_result in java.messages(queries(options)):
-            tally.add(case)
-            for found in case.differences(java_result):
+    result = PartResult()
+    messages = size = 0
+    versions: set[tuple[str, int]] = set()
+    with JavaProcess() as java:
+        for case, row in java.results((case, case.query()) for case in cases(options)):
+            messages += 1
+            size += len(case.ours)
+            versions.add((case.message.__name__, case.version))
+            for found in case.differences(JavaMessage.from_result(row)):
                 name = f"{case.message.__name__}:{case.version}"
                 result.add_difference(options, name, f"message {case.number}: {found}")
-    result.summary = str(tally)
+    kinds = len({name for name, _ in versions})
+    result.summary = (
+        f"{messages:,} messages of {kinds} kinds in {len(versions)} versions, "
+        f"{size:,} bytes, codec {' and '.join(CODECS)}"
+    )
     return result
 
 
-def queries(options: Options) -> Iterator[Query[Case]]:
-    """Yield the queries for all selected messages."""
+def cases(options: Options) -> Iterator[Case]:
+    """Yield random messages of every selected version."""
     for message, version in all_versions():
         if options.selects(message.__name__, version):
             for number in range(options.count):
-                yield query(message, version, number, options.seed)
+                yield make_case(message, version, number, options.seed)
 
 
-def query(message: type[Message], version: int, number: int, seed: int) -> Query[Case]:
-    """Return the query for one random message."""
+def make_case(message: type[Message], version: int, number: int, seed: int) -> Case:
+    """Return one random message."""
     sent = sample(message, version, f"{seed} {number}", nan=True)
     case = Case(message, version, number, sent, tree_of(sent, version))
     try:
         case.ours = sent.encode(version)
     except KafkaError as error:
         case.refusal = str(error)
-    return message_query(case, message.__name__, version, case.tree, case.ours)
+    return case

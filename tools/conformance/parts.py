@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PARTS: Final = {
-    "apis": "tools.conformance.apis:run",
-    "messages": "tools.conformance.messages:run",
-    "refusals": "tools.conformance.refusals:run",
-    "records": "tools.conformance.records:run",
-}
-"""`module:function` of each part by name; the module is imported when the part runs."""
+PARTS: Final = ("apis", "messages", "refusals", "records")
+"""Modules of this package with a function `run`; each is imported when it runs."""
 
 MAX_SHOWN: Final = 20
 """Maximum number of differences to print per part; the rest are counted."""
@@ -24,14 +19,7 @@ MAX_SHOWN: Final = 20
 
 @dataclass(frozen=True)
 class Options:
-    """Options of the command line.
-
-    Attributes:
-        count: number of random cases of each kind and version.
-        seed: seed of the random cases.
-        only: selected names, as NAME or NAME:VERSION; empty for all.
-        found: the names in `only` that exist.
-    """
+    """Options of the command line; `found` are the names in `only` that exist."""
 
     count: int = 200
     seed: int = field(default_factory=lambda: random.SystemRandom().randrange(2**32))
@@ -53,13 +41,7 @@ class Options:
 
 @dataclass
 class PartResult:
-    """Result of a part.
-
-    Attributes:
-        summary: one line that tells how much was compared.
-        differences: number of differences.
-        shown: the first differences, each with the command that repeats the case.
-    """
+    """Result of a part: how much was compared, and the first differences with their number."""
 
     summary: str = ""
     differences: int = 0
@@ -74,5 +56,4 @@ class PartResult:
 
 def load(part: str) -> Callable[[Options], PartResult]:
     """Import the function of a part."""
-    module, _, function = PARTS[part].partition(":")
-    return getattr(import_module(module), function)
+    return import_module(f"tools.conformance.{part}").run

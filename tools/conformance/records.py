@@ -12,20 +12,18 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafka_async.errors import KafkaError
-from kafka_async.records.batch import HEADER_SIZE, assign_offsets
+from kafka_async.protocol import api
+from kafka_async.records.batch import HEADER_SIZE, assign_offsets, encode_control_batch
 from kafka_async.records.compression import Codec, decompress
-from kafka_async.records.control import encode_control_batch
 from tools.conformance import records_ours
 from tools.conformance.java import JavaError
 from tools.conformance.parts import PartResult
-from tools.conformance.records_columns import read_columns
-from tools.conformance.records_control import random_control_batch
 from tools.conformance.records_framing import framing
-from tools.conformance.records_java import EmptyBatch, JavaRecords, ReadBatch
-from tools.conformance.records_ours import KERNELS, kernel
+from tools.conformance.records_java import JavaRecords, ReadBatch
+from tools.conformance.records_ours import KERNELS, kernel, read_columns
 from tools.conformance.records_plan import (
     MAX_INT32,
     NONE,
@@ -35,11 +33,13 @@ from tools.conformance.records_plan import (
     random_plan,
     with_gaps,
 )
+from tools.conformance.samples import sample
 from tools.conformance.trees import byte_difference, difference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    from kafka_async.protocol.message import Message
     from tools.conformance.parts import Options
 
 LEVELS: Final[dict[Codec, tuple[int, int]]] = {
@@ -165,16 +165,22 @@ def producer_batch(case: Case, codec: Codec, append_time: bool, sender: str) -> 
     level = rng.choice([None, rng.randint(*LEVELS[codec])]) if codec in LEVELS else None
     sent = replace(plan.with_base_offset(0), append_time=NONE, leader_epoch=NONE)
     theirs = java.write(sent)
-    place = plan.base_offset, plan.leader_epoch
     ours = b""
     for name in KERNELS:
         with kernel(name):
             ours = records_ours.write(plan, level)
         _compare_writing(case, f"written by us ({name}), by Java", codec, ours, theirs)
-    stored = assign_offsets(ours, *place, plan.append_time if append_time else None)
-    case.compare_bytes(
-        "assigned by us, by Java", stored, java.assign(ours, *place, plan.append_time)
+    stored = assign_offsets(
+        ours, plan.base_offset, plan.leader_epoch, plan.append_time if append_time else None
     )
+    assigned = java.make(
+        "assign",
+        batches=ours,
+        base_offset=plan.base_offset,
+        leader_epoch=plan.leader_epoch,
+        append_time=plan.append_time,
+    )
+    case.compare_bytes("assigned by us, by Java", stored, assigned)
     case.compare_batches(
         "planned, ours read by Java", [expected(plan, len(stored))], java.read(stored)
     )
@@ -214,8 +220,10 @@ def compacted(case: Case, codec: Codec, magic: int) -> None:
         written += java.write(plan)
     share = rng.choice([0.1, 0.5, 0.9])
     kept = [offset for offset in offsets if rng.random() < share]
-    compacted_batches = java.compact(written, kept, NOW, rng.randrange(1 << 40))
-    read = case.read_and_compare(compacted_batches)
+    retention = rng.randrange(1 << 40)
+    read = case.read_and_compare(
+        java.make("compact", batches=written, kept=kept, now=NOW, retention=retention)
+    )
     found = [record[0] for batch in read for record in batch.records]
     if found != kept:
         case.differences.append(f"compaction kept {len(kept)} offsets, {len(found)} were read")
@@ -245,7 +253,7 @@ def transaction_marker(case: Case, commit: bool) -> None:
         "producer_epoch": rng.choice([0, rng.randrange(1 << 15)]),
         "coordinator_epoch": rng.choice([-1, 0, rng.randrange(1 << 31), MAX_INT32]),
     }
-    theirs = case.java.marker(**fields, commit=commit)
+    theirs = case.java.make("marker", **fields, commit=commit)
     for name in KERNELS:
         with kernel(name):
             ours = encode_control_batch("commit" if commit else "abort", **fields)
@@ -257,19 +265,21 @@ def transaction_marker(case: Case, commit: bool) -> None:
 
 def raft_control_batch(case: Case, kind: int) -> None:
     """Compare a control batch of the Raft log."""
-    sample = random_control_batch(case.rng, kind)
-    theirs = case.java.control(
-        kind,
-        sample.body,
-        base_offset=sample.base_offset,
-        timestamp=sample.timestamp,
-        leader_epoch=sample.leader_epoch,
-    )
+    rng = case.rng
+    message = cast("type[Message]", api.lookup(_RAFT_MESSAGES[kind]))
+    body = sample(message, 0, rng.random()).encode(0)
+    place: dict[str, int] = {
+        "base_offset": rng.choice([0, rng.randrange(1 << 62)]),
+        "timestamp": rng.choice([0, NOW]),
+        "leader_epoch": rng.choice([0, rng.randrange(1 << 31)]),
+    }
+    theirs = case.java.make("control", kind=kind, body=body, **place)
     for name in KERNELS:
         with kernel(name):
-            case.compare_bytes(f"written by us ({name}), by Java", sample.write(), theirs)
+            ours = records_ours.write_control(kind, body, **place)
+        case.compare_bytes(f"written by us ({name}), by Java", ours, theirs)
     [read] = case.read_and_compare(theirs)
-    if (read.control_type, read.records[0][3]) != (kind, sample.body):
+    if (read.control_type, read.records[0][3]) != (kind, body):
         case.differences.append(
             f"the batch has type {read.control_type} and value {read.records[0][3]!r}"
         )
@@ -281,10 +291,13 @@ def empty_batch(case: Case) -> None:
     before = random_plan(rng, codec=rng.choice(list(Codec)))
     before = before.with_base_offset(rng.randrange(1 << 40))
     base = before.last_offset + 1
-    batch = EmptyBatch(
-        timestamp_type=rng.choice([0, 1]),
+    stamped = rng.choice([False, True])
+    last_offset = base + rng.choice([0, 1, rng.randrange(1 << 30)])
+    alone = case.java.make(
+        "empty",
+        stamped=stamped,
         base_offset=base,
-        last_offset=base + rng.choice([0, 1, rng.randrange(1 << 30)]),
+        last_offset=last_offset,
         timestamp=rng.choice([NONE, NOW]),
         producer_id=rng.randrange(1 << 40),
         producer_epoch=rng.randrange(1 << 15),
@@ -293,23 +306,23 @@ def empty_batch(case: Case) -> None:
         leader_epoch=rng.choice([NONE, 5]),
         control=rng.choice([True, False]),
     )
-    alone = case.java.empty(batch)
     [read] = case.read_and_compare(alone)
     if read.records:
         case.differences.append("Java reads records in an empty batch")
-    after = random_plan(rng, codec=rng.choice(list(Codec))).with_base_offset(batch.last_offset + 1)
+    after = random_plan(rng, codec=rng.choice(list(Codec))).with_base_offset(last_offset + 1)
     case.read_and_compare(case.java.write(before) + alone + case.java.write(after))
 
 
 # -- the combinations -----------------------------------------------------------------------------
 
-_RAFT_KINDS: Final = {
-    2: "leader-change",
-    3: "snapshot-header",
-    4: "snapshot-footer",
-    5: "kraft-version",
-    6: "voters",
+_RAFT_MESSAGES: Final = {
+    2: "LeaderChangeMessage",
+    3: "SnapshotHeaderRecord",
+    4: "SnapshotFooterRecord",
+    5: "KRaftVersionRecord",
+    6: "VotersRecord",
 }
+"""Messages in control batches of the Raft log, by the type of the batch."""
 
 
 def combinations() -> dict[str, Callable[[Case], None]]:
@@ -331,7 +344,7 @@ def combinations() -> dict[str, Callable[[Case], None]]:
                 )
             name = f"v{magic}-{codec.name}-compacted"
             found[name] = partial(compacted, codec=codec, magic=magic)
-    for kind, name in _RAFT_KINDS.items():
+    for kind, name in _RAFT_MESSAGES.items():
         found[name] = partial(raft_control_batch, kind=kind)
     return {
         **found,

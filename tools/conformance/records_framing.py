@@ -9,8 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_async.records.compression import Codec
-from kafka_async.records.lz4_header import xxh32
+from kafka_async.records.compression import Codec, xxh32
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_async.errors import EncodeError, UnsupportedVersionError
 from kafka_async.protocol.spec import RECORDS, STRING, UUID, Array, Field, Fixed, Sized
 from kafka_async.protocol.wire import MAX_STRING
-from tools.conformance.codecs import plain_codec
-from tools.conformance.messages_java import JavaMessages, encode_query
+from tools.conformance.java import JavaProcess
+from tools.conformance.messages import JavaMessage, plain_codec
 from tools.conformance.parts import PartResult
 from tools.conformance.samples import all_classes, any_value, versions
 from tools.conformance.trees import SETTERS, byte_difference, camel, tree_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from kafka_async.protocol.message import Message
     from kafka_async.protocol.spec import Struct
-    from tools.conformance.messages_java import EncodeResult, Query
+    from tools.conformance.java import Query
     from tools.conformance.parts import Options
 
 ABSENT: Final = "fields that the version does not have"
@@ -87,15 +87,14 @@ class Case:
             self.plain = self._encoded()
 
     def _encoded(self) -> tuple[bytes | None, str]:
-        """Return our bytes, or None and the error."""
         try:
             return self.whole.encode(self.version), ""
         except (EncodeError, UnsupportedVersionError) as error:
             return None, str(error)
 
-    def query(self) -> Query[Case]:
+    def query(self) -> Query:
         """Return the query to Java."""
-        field, name = self.path.field, self.message.__name__
+        field = self.path.field
         if self.representable:
             tree = tree_of(self.whole, self.source_version)
         else:
@@ -103,7 +102,13 @@ class Case:
             ordinary = build(self.message, self.path.fields, default, self.source_version)
             tree = tree_of(ordinary, self.source_version)
             self._add_setter_argument(tree)
-        return encode_query(self, name, self.source_version, self.version, tree)
+        return {
+            "operation": "encode",
+            "message": self.message.__name__,
+            "source_version": self.source_version,
+            "version": self.version,
+            "tree": tree,
+        }
 
     @property
     def representable(self) -> bool:
@@ -123,23 +128,22 @@ class Case:
             at = at[0] if isinstance(field.type, Array) else at
         at[SETTERS] = {camel(self.path.field.name): self.value}
 
-    def differences(self, java_result: EncodeResult) -> Iterator[str]:
+    def differences(self, java_result: JavaMessage) -> Iterator[str]:
         """Yield the differences from Java's result."""
         if self.plain != (self.ours, self.refusal):
             yield f"our codecs differ, in plain Python: {self.plain}"
         if java_result.failure:
             yield f"Java {java_result.failure}"
-        elif java_result.encoded is None and self.ours is not None:
+        elif java_result.refusal and self.ours is not None:
             yield f"Java refuses it, we do not: {java_result.refusal}"
-        elif java_result.encoded is not None and self.ours is None:
-            yield f"we refuse it, Java does not: {self.refusal}"
-        elif java_result.encoded is not None and self.ours is not None:
-            if found := byte_difference(self.ours, java_result.encoded):
-                yield f"the bytes, ours and Java's, differ at {found}"
-        else:
+        elif java_result.refusal:
             yield from self._check_names(java_result)
+        elif self.ours is None:
+            yield f"we refuse it, Java does not: {self.refusal}"
+        elif found := byte_difference(self.ours, java_result.encoded):
+            yield f"the bytes, ours and Java's, differ at {found}"
 
-    def _check_names(self, java_result: EncodeResult) -> Iterator[str]:
+    def _check_names(self, java_result: JavaMessage) -> Iterator[str]:
         """Check that both errors name the field; Java's NullPointerException does not."""
         name = self.path.field.name
         if name not in self.refusal:
@@ -152,11 +156,14 @@ def run(options: Options) -> PartResult:
     """Compare the results of all cases of the selected versions."""
     result = PartResult()
     compared, refused = Counter[str](), Counter[str]()
-    with JavaMessages() as java:
-        queries = (case.query() for case in cases(options.seed) if is_selected(options, case))
-        for case, java_result in java.encodings(queries):
+    selected = (
+        case for case in cases(options.seed) if options.selects(case.message.__name__, case.version)
+    )
+    with JavaProcess() as java:
+        for case, row in java.results((case, case.query()) for case in selected):
+            java_result = JavaMessage.from_result(row)
             compared[case.kind] += 1
-            refused[case.kind] += java_result.encoded is None
+            refused[case.kind] += bool(java_result.refusal)
             for found in case.differences(java_result):
                 shown = repr(case.value)[:60]
                 name = f"{case.message.__name__}:{case.version}"
@@ -164,11 +171,6 @@ def run(options: Options) -> PartResult:
     counts = [f"{kind} {compared[kind]:,} ({refused[kind]:,} refused)" for kind in sorted(compared)]
     result.summary = f"{compared.total():,} cases: {', '.join(counts) or 'none'}"
     return result
-
-
-def is_selected(options: Options, case: Case) -> bool:
-    """Return True if a case is selected."""
-    return options.selects(case.message.__name__, case.version)
 
 
 def cases(seed: int) -> Iterator[Case]:
@@ -223,18 +225,13 @@ def nearest(every: Iterable[int], version: int, fits: Callable[[int], bool]) -> 
     return min(filter(fits, every), key=lambda other: abs(other - version), default=None)
 
 
-def paths(message: type[Message]) -> Iterator[FieldPath]:
-    """Yield the path of every field of a message and of its structures."""
-    return _paths(message, ())
-
-
-def _paths(struct: type[Struct], outer: tuple[Field, ...]) -> Iterator[FieldPath]:
+def paths(struct: type[Struct], outer: tuple[Field, ...] = ()) -> Iterator[FieldPath]:
+    """Yield the path of every field of a structure and of those in it, after the fields `outer`."""
     for field in struct.SPEC.fields:
         fields = (*outer, field)
         yield FieldPath(fields)
-        inner = structure(field)
-        if inner is not None:
-            yield from _paths(inner, fields)
+        if inner := structure(field):
+            yield from paths(inner, fields)
 
 
 def structure(field: Field) -> type[Struct] | None:
@@ -264,15 +261,6 @@ def build(
 def set_required_fields(struct: Struct, version: int) -> None:
     """Set the fields whose default is None although the version does not allow None."""
     for field in struct.SPEC.fields:
-        if field.default is not None or field.nullable.contains(version):
-            continue
-        if isinstance(field.type, Array):
-            setattr(struct, field.name, ())
-        elif isinstance(field.type, Sized):
-            setattr(struct, field.name, b"" if field.type is RECORDS else field.type.zero)
-        else:
-            setattr(
-                struct,
-                field.name,
-                field.type.zero if isinstance(field.type, Fixed) else field.type(),
-            )
+        if field.default is None and not field.nullable.contains(version):
+            zero = Field(field.name, field.type).default
+            setattr(struct, field.name, b"" if zero is None else zero)

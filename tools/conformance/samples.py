@@ -126,15 +126,7 @@ def sample(
     plausible: bool = False,
     nan: bool = False,
 ) -> Message:
-    """Return a message with random values in the fields of a version.
-
-    Args:
-        message: the class of the message.
-        version: the version.
-        seed: the seed of the values.
-        plausible: use existing error codes, small times and no unknown tags.
-        nan: allow NaN as a number.
-    """
+    """Return a random message; a `plausible` one has existing error codes and no unknown tags."""
     rng = random.Random(f"{message.__name__} {version} {seed}")
     flexible = message.FLEXIBLE_FROM is not None and version >= message.FLEXIBLE_FROM
     profile = rng.choices(PROFILES, [each.weight for each in PROFILES])[0]
@@ -148,24 +140,18 @@ def any_value(field: Field, version: int, rng: random.Random) -> object:
     return _Sampler(version, rng, PLAIN, False, plausible=True, nan=False).value(field.type)
 
 
+@dataclass
 class _Sampler:
-    def __init__(
-        self,
-        version: int,
-        rng: random.Random,
-        profile: Profile,
-        flexible: bool,
-        *,
-        plausible: bool,
-        nan: bool,
-    ) -> None:
-        self.version = version
-        self.rng = rng
-        self.profile = profile
-        self.large = profile.large
-        self.flexible = flexible
-        self.plausible = plausible
-        self.doubles = (*DOUBLES, float("nan")) if nan else DOUBLES
+    version: int
+    rng: random.Random
+    profile: Profile
+    flexible: bool
+    plausible: bool
+    nan: bool
+
+    def __post_init__(self) -> None:
+        self.large = self.profile.large
+        self.doubles = (*DOUBLES, float("nan")) if self.nan else DOUBLES
 
     def struct(self, kind: type[Struct]) -> Struct:
         made = kind()

@@ -10,7 +10,7 @@ import base64
 import math
 from binascii import b2a_base64
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafka_async.protocol.spec import STRING, UUID, Array, Fixed, Sized, Struct
 
@@ -34,35 +34,25 @@ def camel(name: str) -> str:
 def tree_of(struct: Struct, version: int) -> dict[str, Any]:
     """Return the tree of a message in a version, without tagged fields that have their default."""
     tree: dict[str, Any] = {}
-    for entry in _entries(type(struct), version):
-        value = getattr(struct, entry.name)
-        if entry.tagged and is_same(value, entry.default):
-            continue
-        tree[entry.json_name] = None if value is None else entry.convert(value)
+    for field, name, convert in _fields(type(struct), version):
+        value = getattr(struct, field.name)
+        if field.tag is None or difference(value, field.default):
+            tree[name] = None if value is None else convert(value)
     if struct.unknown_tagged_fields:
         tree[UNKNOWN] = [[tag, _base64(payload)] for tag, payload in struct.unknown_tagged_fields]
     return tree
 
 
-class _Entry(NamedTuple):
-    name: str
-    json_name: str
-    tagged: bool
-    default: Any
-    convert: Callable[[Any], Any]
-
-
 @cache
-def _entries(struct: type[Struct], version: int) -> Sequence[_Entry]:
-    fields = [field for field in struct.SPEC.fields if field.versions.contains(version)]
-    return [_entry(field, version) for field in fields]
-
-
-def _entry(field: Field, version: int) -> _Entry:
-    tagged = field.tag is not None
-    default = field.default if tagged else None
-    convert = _converter(field.type, version)
-    return _Entry(field.name, camel(field.name), tagged, default, convert)
+def _fields(
+    struct: type[Struct], version: int
+) -> Sequence[tuple[Field, str, Callable[[Any], Any]]]:
+    """Return the fields of a version, their names in JSON and the conversions of their values."""
+    return [
+        (field, camel(field.name), _converter(field.type, version))
+        for field in struct.SPEC.fields
+        if field.versions.contains(version)
+    ]
 
 
 def _converter(kind: FieldType, version: int) -> Callable[[Any], Any]:
@@ -93,15 +83,10 @@ def _base64(value: Any) -> str:
 # -- comparisons ----------------------------------------------------------------------------------
 
 
-def is_same(ours: Any, theirs: Any) -> bool:
-    """Return True if two values are equal; a list equals a tuple with equal elements."""
-    return ours == theirs or difference(ours, theirs) is None
-
-
 def difference(ours: Any, theirs: Any, path: str = "") -> str | None:
     """Return the path and the values of the first difference of two messages or trees, else None.
 
-    NaN equals NaN, and 0.0 does not equal -0.0.
+    NaN equals NaN, 0.0 does not equal -0.0, and a list equals a tuple with equal elements.
     """
     parts = _parts(ours, theirs)
     if parts is None:

@@ -30,12 +30,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of a path's count with its budget; `problem` is empty if there is none."""
+    """Comparison of a path's count with its budget; one of them may be missing."""
 
     path: str
     counted: float | None
     row: Row | None
-    problem: str
 
     @property
     def share(self) -> float | None:
@@ -43,6 +42,19 @@ class Comparison:
         if self.counted is None or self.row is None:
             return None
         return self.counted / self.row.instructions - 1
+
+    @property
+    def problem(self) -> str:
+        """Reason to fail, with the cure; empty if there is none."""
+        if self.row is None:
+            return "has no budget: write one"
+        if self.share is None:
+            return "no such path: remove the row from the budget"
+        if self.share > self.row.tolerance:
+            return f"{self.share:+.1%}: over the budget; make it cheaper, or explain the cost"
+        if self.share < -self.row.tolerance:
+            return f"{self.share:+.1%}: below the budget; lower the budget to keep the gain"
+        return ""
 
 
 def python_version() -> str:
@@ -77,29 +89,8 @@ def compare(
     counted: Mapping[str, float], rows: Mapping[str, Row], *, whole: bool = True
 ) -> list[Comparison]:
     """Compare counts with their rows; with `whole`, a row without a count is a problem too."""
-    comparisons = [_compare(path, number, rows.get(path)) for path, number in counted.items()]
-    if whole:
-        removed = "no such path: remove the row from the budget"
-        comparisons += [
-            Comparison(path, None, row, removed)
-            for path, row in rows.items()
-            if path not in counted
-        ]
-    return comparisons
-
-
-def _compare(path: str, counted: float, row: Row | None) -> Comparison:
-    comparison = Comparison(path, counted, row, "")
-    if row is None:
-        return Comparison(path, counted, None, "has no budget: write one")
-    share = comparison.share or 0.0
-    if share > row.tolerance:
-        problem = f"{share:+.1%}: over the budget; make it cheaper, or explain the cost"
-    elif share < -row.tolerance:
-        problem = f"{share:+.1%}: below the budget; lower the budget to keep the gain"
-    else:
-        return comparison
-    return Comparison(path, counted, row, problem)
+    names = dict.fromkeys([*counted, *(rows if whole else ())])
+    return [Comparison(name, counted.get(name), rows.get(name)) for name in names]
 
 
 def updated(

@@ -19,7 +19,6 @@ from kafka_async.protocol.messages.produce import (
 )
 
 if TYPE_CHECKING:
-    import ssl as ssl_module
     from collections.abc import Callable
 
     from kafka_async.clock import MemoryNetwork
@@ -39,18 +38,10 @@ class CannedBroker:
         self._network = network
 
     async def dial(
-        self,
-        protocol_factory: Callable[[], P],
-        host: str,
-        port: int,
-        *,
-        ssl: ssl_module.SSLContext | None = None,
-        server_hostname: str | None = None,
+        self, protocol_factory: Callable[[], P], host: str, port: int, **tls: Any
     ) -> tuple[asyncio.Transport, P]:
         """Connect to a listener of the cluster; raise ConnectionRefusedError if there is none."""
-        transport, protocol = await self._network.dial(
-            protocol_factory, host, port, ssl=ssl, server_hostname=server_hostname
-        )
+        transport, protocol = await self._network.dial(protocol_factory, host, port, **tls)
         assert isinstance(protocol, asyncio.BufferedProtocol)
         connection = _Connection(transport.write, protocol)
         setattr(transport, "write", connection.write)  # noqa: B010  # replaces a method

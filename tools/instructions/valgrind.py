@@ -20,7 +20,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tools.instructions.path import Path
+    from tools.instructions.paths import Path
 
 HERE = FilePath(__file__).parent
 ROOT = HERE.parents[1]
@@ -30,12 +30,14 @@ PATHS = "tools.instructions.paths"
 """Module with the table of paths."""
 
 # The environment is constant, because its size shifts the addresses of the program. The C library
-# uses the instructions of all x86-64 processors instead of the best ones of this processor.
+# uses the instructions of all x86-64 processors instead of the best ones of this processor. Large
+# blocks get pages of their own, so that one that grows is never copied, whatever lies behind it.
 ENVIRONMENT = {
     "PATH": os.defpath,
     "PYTHONHASHSEED": "0",
     "KAFKA_ASYNC_KERNEL": "c",
-    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-AVX2_Usable,-AVX_Fast_Unaligned_Load,-ERMS",
+    "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=65536:"
+    "glibc.cpu.hwcaps=-AVX512F,-AVX2,-AVX2_Usable,-AVX_Fast_Unaligned_Load,-ERMS",
 }
 
 
@@ -52,11 +54,7 @@ class Count:
 
 
 def require_valgrind() -> None:
-    """Check that valgrind is installed; as root on Debian, install it.
-
-    Raises:
-        ToolError: valgrind or a C compiler is missing.
-    """
+    """Check that valgrind and a C compiler are installed; as root on Debian, install valgrind."""
     if not _is_installed() and os.geteuid() == 0 and shutil.which("apt-get"):
         for arguments in (["update"], ["install", "-y", "--no-install-recommends", "valgrind"]):
             subprocess.run(
@@ -88,13 +86,7 @@ def _is_installed() -> bool:
 def count(paths: Iterable[Path], folder: FilePath, module: str = PATHS) -> dict[str, Count]:
     """Count the instructions of one operation of each path, each in a separate process.
 
-    Args:
-        paths: the paths; as many run at the same time as there are processors.
-        folder: the folder for callgrind's files and a small library; existing files are replaced.
-        module: the module with the table `PATHS` that contains the paths.
-
-    Raises:
-        ToolError: a program failed; the message has its output.
+    It replaces the files that callgrind wrote to `folder` before.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("callgrind.out*"):
@@ -143,7 +135,6 @@ _NAME = re.compile(r"\((\d+)\)(?: (.*))?")
 
 
 def _read(path: FilePath) -> Count:
-    """Read a file of callgrind."""
     total = 0
     functions: Counter[str] = Counter()
     names: dict[str, str] = {}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from kafka_async.testing.clock import VirtualClockEventLoop
 
 if TYPE_CHECKING:
-    from tools.instructions.path import Path
+    from tools.instructions.paths import Path
 
 
 class CountingLoop(VirtualClockEventLoop):

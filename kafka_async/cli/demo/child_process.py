@@ -87,15 +87,7 @@ async def child_process(
     environment: Mapping[str, str] | None = None,
     force: bool = True,
 ) -> AsyncGenerator[ChildProcess]:
-    """Run a module as a process, which is stopped at the end of the block.
-
-    Args:
-        module: The module.
-        *arguments: Its command line arguments.
-        errors: The file for standard error; None: a temporary file.
-        environment: Variables to add to the environment.
-        force: Kill the process at the end instead of terminating it.
-    """
+    """Run a module as a process; stop it or, with `force`, kill it at the end of the block."""
     with tempfile.TemporaryFile() if errors is None else errors.open("w+b") as error_file:
         process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -1,40 +1,20 @@
-"""The options, the progress listener and the result of a run of the demo."""
+"""The options and the result of a run of the demo."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kafka_async.cli.demo.words import Comparison
 from kafka_async.kernel import IMPLEMENTATION
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-
-
-class ProgressListener(Protocol):
-    """Shows the progress of a run."""
-
-    def start_stage(self, title: str, total: int | None) -> None:
-        """Show a new stage; `total` is the end of its progress bar."""
-        ...
-
-    def advance(self, done: int) -> None:
-        """Set the progress of the stage."""
-        ...
-
-    def show(self, message: str) -> None:
-        """Show a message."""
-        ...
-
-    def suspend(self) -> AbstractContextManager[None]:
-        """Hide the progress while another program writes to the terminal."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -46,7 +26,6 @@ class Plan:
         bootstrap: The cluster; None: an embedded one.
         out: Directory of Spark's files.
         keep: Do not delete topics and group.
-        with_spark: Aggregate in Spark.
         seed: Chooses when the worker is killed.
         timeout: Maximum time in seconds to wait for an unreachable cluster.
     """

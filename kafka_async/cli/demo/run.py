@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections import Counter
     from contextlib import AbstractContextManager
 
-    from kafka_async.cli.demo.result import Plan, ProgressListener
+    from kafka_async.cli.demo.report import Report
+    from kafka_async.cli.demo.result import Plan
 
 BROKERS = 3
 
@@ -32,9 +33,9 @@ BROKERS = 3
 class Demo:
     """Runs the demo once and collects its result."""
 
-    def __init__(self, plan: Plan, listener: ProgressListener) -> None:
+    def __init__(self, plan: Plan, report: Report) -> None:
         self._plan = plan
-        self._listener = listener
+        self._report = report
         self._lines = words.read_lines(plan.files)
         if not self._lines:
             raise KafkaError("the text is empty: name files that hold words")
@@ -48,16 +49,12 @@ class Demo:
         )
 
     async def run(self) -> Result:
-        """Run all stages.
-
-        Raises:
-            KafkaError: A stage failed.
-        """
+        """Run all stages; raise KafkaError if one fails."""
         servers = self._plan.bootstrap
         if servers is not None:
             await self._run_stages(servers)
             return self.result
-        self._listener.start_stage(f"start {BROKERS} embedded brokers", None)
+        self._report.start_stage(f"start {BROKERS} embedded brokers", None)
         async with AsyncExitStack() as stack:
             with self.result.timed(f"start {BROKERS} embedded brokers"):
                 cluster = await stack.enter_async_context(embedded_cluster(BROKERS))
@@ -70,7 +67,7 @@ class Demo:
         resources = Resources(servers, result.topics, group, plan.timeout)
         keep = plan.keep or plan.bootstrap is None
         async with (
-            resources.created(keep=keep, show=self._listener.show),
+            resources.created(keep=keep, show=self._report.show),
             self._spark_process(resources) as process,
         ):
             with self._stage("produce lines", len(self._lines)):
@@ -82,7 +79,7 @@ class Demo:
                 result.counts = counts
 
     def _stage(self, name: str, records: int = 0) -> AbstractContextManager[Stage]:
-        self._listener.start_stage(name, records or None)
+        self._report.start_stage(name, records or None)
         return self.result.timed(name, records)
 
     def _spark_process(self, resources: Resources) -> spark.SparkProcess:
@@ -96,13 +93,13 @@ class Demo:
             for number, line in enumerate(self._lines):
                 await producer.enqueue(topic, line.encode(), key=str(number).encode())
                 if number % 100 == 0:
-                    self._listener.advance(number)
+                    self._report.advance(number)
             await producer.flush()
-        self._listener.advance(len(self._lines))
+        self._report.advance(len(self._lines))
 
     async def _count(self, resources: Resources, process: spark.SparkProcess) -> None:
         rng = random.Random(self._plan.seed)
-        word_count = WordCount(resources, len(self._lines), self._listener, rng)
+        word_count = WordCount(resources, len(self._lines), self._report, rng)
         starting = asyncio.create_task(self._start_spark(word_count.killed, process))
         try:
             with self._stage("count words in transactions", len(self._lines)):
@@ -126,11 +123,11 @@ class Demo:
         """Return the word counts as read by Spark or, without Spark, by this project's consumer."""
         missing = "--no-spark"
         if self._plan.with_spark:
-            missing = await spark.install_if_missing(self._listener, self.result)
+            missing = await spark.install_if_missing(self._report, self.result)
         if missing is None:
             return await self._aggregate_in_spark(process)
         self.result.spark = f"left out: {missing}"
-        self._listener.show(f"Spark is {self.result.spark}")
+        self._report.show(f"Spark is {self.result.spark}")
         with self._stage("read word-counts") as stage:
             counts, stage.records = await aggregate.read_counts(resources)
         with self._stage("write top-words") as stage:
@@ -138,8 +135,8 @@ class Demo:
         return counts
 
     async def _aggregate_in_spark(self, process: spark.SparkProcess) -> Counter[str]:
-        self._listener.start_stage("read, aggregate and write in Spark", None)
-        outcome = await process.run(self._listener.show)
+        self._report.start_stage("read, aggregate and write in Spark", None)
+        outcome = await process.run(self._report.show)
         for name, seconds in outcome.seconds.items():
             self.result.stages.append(Stage(name, seconds))
         self.result.stages[-2].records = outcome.records

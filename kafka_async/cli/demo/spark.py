@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafka_async.cli.demo.child_process import ChildProcess
-    from kafka_async.cli.demo.result import ProgressListener, Result
+    from kafka_async.cli.demo.report import Report
+    from kafka_async.cli.demo.result import Result
 
 PARQUET: Final = "word-counts.parquet"
 LOG: Final = "spark.log"
@@ -85,20 +86,16 @@ def missing_pyspark() -> str | None:
     return None
 
 
-async def install_if_missing(listener: ProgressListener, result: Result) -> str | None:
-    """Install pyspark if nothing else is missing and the environment has an install command.
-
-    Returns:
-        The requirement that is still missing; None if there is none.
-    """
+async def install_if_missing(report: Report, result: Result) -> str | None:
+    """Return the missing requirement, after installing pyspark if the environment has a command."""
     missing = await asyncio.to_thread(missing_java)
     if missing is not None or missing_pyspark() is None:
         return missing
     command = os.environ.get(INSTALL_COMMAND)
     if command is not None:
-        listener.start_stage("install pyspark", None)
-        listener.show("a download of about 450 MB, once")
-        with result.timed("install pyspark"), listener.suspend():
+        report.start_stage("install pyspark", None)
+        report.show("a download of about 450 MB, once")
+        with result.timed("install pyspark"), report.suspend():
             await install(command)
     return missing_pyspark()
 
@@ -158,17 +155,7 @@ class SparkProcess:
             )
 
     async def run(self, show: Callable[[str], None]) -> SparkResult:
-        """Run the job.
-
-        Args:
-            show: Shows a message after each stage.
-
-        Returns:
-            The result of the job.
-
-        Raises:
-            KafkaError: The job failed; the message has the cause and the path of the log.
-        """
+        """Run the job; KafkaError has the cause of a failure and the path of the log."""
         await self.start()
         assert self._process is not None
         self._process.write("go")

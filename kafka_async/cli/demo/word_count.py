@@ -10,15 +10,15 @@ from kafka_async.admin import OffsetSpec
 from kafka_async.cli.demo.resources import COUNTS, LINES
 from kafka_async.cli.demo.worker import BEGUN, Job
 from kafka_async.cli.demo.worker_group import KILLED_WORKER, WorkerGroup
-from kafka_async.cluster.request_destinations import CoordinatorOfTransactionalId
+from kafka_async.cluster.request_router import CoordinatorOfTransactionalId
 from kafka_async.errors import KafkaError
 from kafka_async.protocol.messages.describe_transactions import DescribeTransactionsRequest
 
 if TYPE_CHECKING:
     import random
 
+    from kafka_async.cli.demo.report import Report
     from kafka_async.cli.demo.resources import Resources
-    from kafka_async.cli.demo.result import ProgressListener
     from kafka_async.cli.demo.worker_group import GroupState
 
 PROGRESS_TIMEOUT: Final = 60.0
@@ -39,20 +39,16 @@ class WordCount:
     """Counts the words of all lines, and waits until no transaction is open."""
 
     def __init__(
-        self, resources: Resources, lines: int, listener: ProgressListener, rng: random.Random
+        self, resources: Resources, lines: int, report: Report, rng: random.Random
     ) -> None:
         self._resources = resources
         self._lines = lines
-        self._listener = listener
+        self._report = report
         self._rng = rng
         self.killed = asyncio.Event()
 
     async def run(self) -> GroupState:
-        """Count all lines and return the state of the worker group.
-
-        Raises:
-            KafkaError: No line was committed for a minute, or a worker failed.
-        """
+        """Count all lines; raise KafkaError if none is committed for a minute or a worker fails."""
         resources = self._resources
         async with Admin(resources.servers) as admin:
             latest = dict.fromkeys(resources.partitions(LINES), OffsetSpec.LATEST)
@@ -70,7 +66,7 @@ class WordCount:
                 job,
                 lines={tp.partition: end.offset for tp, end in ends.items()},
                 rng=self._rng,
-                show=self._listener.show,
+                show=self._report.show,
                 killed=self.killed,
             )
             await group.run(self._wait_until_counted(admin, group.state))
@@ -85,9 +81,9 @@ class WordCount:
             elif loop.time() - last_progress > PROGRESS_TIMEOUT:
                 reason = f"; {state.last_error}" if state.last_error else ""
                 raise KafkaError(f"no line was committed for {PROGRESS_TIMEOUT:.0f} s{reason}")
-            self._listener.advance(committed)
+            self._report.advance(committed)
             await asyncio.sleep(CHECK_INTERVAL)
-        self._listener.advance(committed)
+        self._report.advance(committed)
 
     async def _committed_lines(self, admin: Admin) -> int:
         """Return the number of lines the group has committed, which is the sum of its offsets."""
@@ -95,13 +91,10 @@ class WordCount:
         return sum(committed.offset for committed in offsets.values())
 
     async def wait_for_open_transactions(self, state: GroupState) -> int:
-        """Wait until no transaction is open.
+        """Wait until no transaction is open; return how many the coordinator has aborted.
 
         Until then read_committed consumers get no record that was written after the first record
         of the killed worker's transaction.
-
-        Returns:
-            The number of transactions that the coordinator aborted after their time-out.
         """
         latest = dict.fromkeys(self._resources.partitions(COUNTS), OffsetSpec.LATEST)
         try:

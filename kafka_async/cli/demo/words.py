@@ -37,14 +37,10 @@ def read_lines(files: Sequence[Path]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Compares two counts of the same text.
+    """Compares a count of words with the reference count of the same text.
 
-    Attributes:
-        expected: Number of words in the reference count.
-        found: Number of words in the other count.
-        lost: Number of words missing in the other count.
-        duplicated: Number of words that the other count has in excess.
-        distinct: Number of different words in the reference count.
+    `expected` and `distinct` are numbers of the reference; `lost` words are missing in the other
+    count, which has `duplicated` words in excess.
     """
 
     expected: int

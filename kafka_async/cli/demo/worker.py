@@ -22,11 +22,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_async import Consumer, Producer
 from kafka_async.cli import background_io
 from kafka_async.cli.demo.words import split_words
-from kafka_async.errors import (
-    InvalidConfigurationError,
-    KafkaError,
-    TransactionAbortableError,
-)
+from kafka_async.errors import InvalidConfigurationError, KafkaError, TransactionAbortableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -112,7 +108,8 @@ class Worker:
             except KafkaError as error:
                 # Application-recoverable (KIP-1050): close both and restart from the committed
                 # offsets.
-                self._report_event("restarted", detail=f"{type(error).__name__}: {error}")
+                detail = f"{type(error).__name__}: {error}"
+                self._report(Event(self._job.name, "restarted", detail=detail))
                 await asyncio.sleep(RESTART_DELAY)
 
     def _producer(self) -> Producer:
@@ -140,7 +137,9 @@ class Worker:
         def assigned(_: Iterable[TopicPartition]) -> None:
             partitions = sorted(tp.partition for tp in consumer.assignment())
             generation = consumer.group_metadata().generation_id
-            self._report_event("assigned", partitions=partitions, generation=generation)
+            self._report(
+                Event(self._job.name, "assigned", partitions=partitions, generation=generation)
+            )
 
         consumer.on_assigned(assigned)
         return consumer
@@ -156,10 +155,10 @@ class Worker:
                     await self._count(transaction, producer, consumer, records)
             except (TransactionAbortableError, DeliberateAbortError) as error:
                 await consumer.seek_to_committed()
-                self._report_event("aborted", detail=str(error))
+                self._report(Event(self._job.name, "aborted", detail=str(error)))
             else:
                 self._lines += len(records)
-                self._report_event("committed", lines=len(records))
+                self._report(Event(self._job.name, "committed", lines=len(records)))
 
     async def _count(
         self,
@@ -188,7 +187,7 @@ class Worker:
         if its is None or its.hold_after is None or its.hold_phase != phase:
             return
         if self._lines + lines > its.hold_after:
-            self._report_event("holding", detail=phase)
+            self._report(Event(self._job.name, "holding", detail=phase))
             await asyncio.get_running_loop().create_future()
 
     def _abort_if_instructed(self) -> None:
@@ -197,17 +196,6 @@ class Worker:
             return
         self._instructions = None
         raise DeliberateAbortError("on purpose")
-
-    def _report_event(
-        self,
-        kind: str,
-        *,
-        lines: int = 0,
-        partitions: Sequence[int] = (),
-        generation: int = 0,
-        detail: str = "",
-    ) -> None:
-        self._report(Event(self._job.name, kind, lines, list(partitions), generation, detail))
 
 
 async def _main(job: Job) -> None:

@@ -42,7 +42,6 @@ class GroupState:
     assignments: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     aborted: int = 0
     killed: int = 0
-    restarts: int = 0
     generation: int = 0
     held_phase: str | None = None
     last_error: str = ""
@@ -59,7 +58,6 @@ class GroupState:
         elif event.kind in ("restarted", "failed"):
             self.last_error = f"{event.worker}: {event.detail}"
         self.aborted += event.kind == "aborted"
-        self.restarts += event.kind == "restarted"
         self.failed |= event.kind == "failed"
         self.changed.set()
 
@@ -82,17 +80,11 @@ def choose_instructions(
     lines_per_transaction: int,
     rng: random.Random,
 ) -> dict[str, Instructions]:
-    """Choose when a worker aborts and when another is killed, early enough for small texts.
+    """Return instructions by worker: when one aborts, and when another is killed.
 
-    Args:
-        assignments: Partitions by worker.
-        lines: Number of lines by partition.
-        lines_per_transaction: Maximum number of lines in a transaction.
-        rng: Chooses the line and the phase at which the worker is killed.
-
-    Returns:
-        Instructions by worker. A worker whose partitions are empty cannot be killed inside a
-        transaction, and so gets no line to stop at.
+    Both are early enough for small texts. `assignments` has the partitions of each worker, `lines`
+    the lines of each partition. A worker whose partitions are empty cannot be killed inside a
+    transaction, and so gets no line to stop at.
     """
     lines_of = {worker: sum(lines[p] for p in owned) for worker, owned in assignments.items()}
     killed_lines = lines_of[KILLED_WORKER]
@@ -108,15 +100,7 @@ def choose_instructions(
 
 
 class WorkerGroup:
-    """Runs the workers until all lines are counted.
-
-    Args:
-        job: The job of the workers, without a name.
-        lines: Number of lines by partition.
-        rng: Chooses the moment of the kill.
-        show: Shows a message.
-        killed: Set when the child process is dead.
-    """
+    """Runs the workers until all lines are counted; sets `killed` once the child is dead."""
 
     def __init__(
         self,
@@ -135,10 +119,7 @@ class WorkerGroup:
         self.state = GroupState()
 
     async def run(self, wait_until_counted: Coroutine[Any, Any, None]) -> None:
-        """Run the workers and kill one of them, until `wait_until_counted` returns.
-
-        The error of a worker that fails is raised. All workers have ended afterwards.
-        """
+        """Run the workers until `wait_until_counted` returns; raise the error of one that fails."""
         counted = asyncio.create_task(wait_until_counted)
         workers = [Worker(self._job_of(f"worker-{n}"), self._on_event) for n in (1, 2)]
         tasks = {asyncio.create_task(worker.run()) for worker in workers}

@@ -161,9 +161,7 @@ class ClassicGroup:
         *,
         transactional: bool = False,
     ) -> ErrorCode:
-        """Return NONE if a commit may be accepted.
-
-        It is from the current generation, or has no generation and the group is empty.
+        """Return NONE if a commit is of the current generation, or of none and the group is empty.
 
         A transactional commit may lack the member in any state (before KIP-447).
         """

@@ -1,7 +1,7 @@
 """The group coordinator: groups, their timers and pending requests.
 
-Groups belong to the cluster, as if they were on disk; `EmbeddedCluster.coordinator_for` selects the
-broker that coordinates a group. When it changes, pending requests fail and the group is loaded.
+Groups belong to the cluster, as if they were on disk; `Brokers.coordinator_for` selects the broker
+that coordinates a group. When it changes, pending requests fail and the group is loaded.
 """
 
 from __future__ import annotations
@@ -9,29 +9,57 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import struct
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.groups.classic_group import ClassicGroup, GroupConfig
 from kafka_async.embedded.groups.classic_group_state import ClassicGroupState
 from kafka_async.embedded.groups.members import JoinResult, SyncResult
-from kafka_async.embedded.groups.offset_metadata_manager import OffsetMetadataManager
-from kafka_async.embedded.groups.subscriptions import CONSUMER, subscribed_topics
+from kafka_async.errors import DecodeError, UnsupportedVersionError
+from kafka_async.protocol.messages.consumer_protocol_subscription import (
+    ConsumerProtocolSubscription,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafka_async.embedded.cluster import EmbeddedCluster
     from kafka_async.embedded.groups.members import JoinRequest, SyncRequest
+    from kafka_async.embedded.scheduler import Scheduler
+    from kafka_async.embedded.settings import Settings
+    from kafka_async.embedded.state.brokers import Brokers
+    from kafka_async.embedded.state.offset_metadata_manager import OffsetMetadataManager
+
+CONSUMER: Final = "consumer"
+"""Protocol type of consumer groups; the metadata of other groups has another format."""
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str]:
+    """Return the topics of a subscription; empty if the bytes are not a subscription."""
+    try:
+        (version,) = struct.unpack_from(">h", metadata)
+        known = min(version, ConsumerProtocolSubscription.VERSIONS.max)
+        subscription, _ = ConsumerProtocolSubscription.decode_from(metadata, 2, known)
+    except (struct.error, DecodeError, UnsupportedVersionError):
+        return frozenset()
+    return frozenset(subscription.topics)
 
 
 class GroupCoordinator:
-    """Coordinates all groups of the cluster."""
+    """Coordinates all groups of the cluster, and owns their committed offsets."""
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        settings = cluster.settings
-        self._cluster = cluster
+    def __init__(
+        self,
+        settings: Settings,
+        brokers: Brokers,
+        scheduler: Scheduler,
+        offsets: OffsetMetadataManager,
+    ) -> None:
+        self.offsets = offsets
+        self._brokers = brokers
+        self._scheduler = scheduler
+        self._cluster_id = settings.cluster_id
         self._config = GroupConfig(
             settings.group_initial_rebalance_delay_ms / 1000, settings.group_max_size
         )
@@ -46,7 +74,6 @@ class GroupCoordinator:
         self._pending: dict[int, asyncio.Future[JoinResult | SyncResult]] = {}
         self._request_ids = itertools.count(1)
         self._member_ids = itertools.count(1)
-        self.offsets = OffsetMetadataManager()
 
     # -- coordinators -----------------------------------------------------------------------------
 
@@ -59,17 +86,17 @@ class GroupCoordinator:
         """
         if not group_id and not allow_empty_group_id:
             return ErrorCode.INVALID_GROUP_ID
-        if self._cluster.coordinator_for(group_id) != broker_id:
+        if self._brokers.coordinator_for(group_id) != broker_id:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.NONE
 
     def on_brokers_changed(self) -> None:
         """Load the groups whose coordinator has changed."""
         for group_id, group in self._groups.items():
-            broker_id = self._cluster.coordinator_for(group_id)
+            broker_id = self._brokers.coordinator_for(group_id)
             if broker_id != self._coordinators[group_id]:
                 self._coordinators[group_id] = broker_id
-                group.reload(self._now(), self._load_time)
+                group.reload(self._scheduler.now(), self._load_time)
                 self._update(group)
 
     def close(self) -> None:
@@ -93,7 +120,7 @@ class GroupCoordinator:
                 return JoinResult(code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id)
             group = self._create_group(group_id)
         request_id = next(self._request_ids)
-        group.join(request, request_id, self._now())
+        group.join(request, request_id, self._scheduler.now())
         result = await self._response(group, request_id)
         assert isinstance(result, JoinResult)
         return result
@@ -104,7 +131,7 @@ class GroupCoordinator:
         if group is None:
             return SyncResult(code=ErrorCode.UNKNOWN_MEMBER_ID)
         request_id = next(self._request_ids)
-        group.sync(request, request_id, self._now())
+        group.sync(request, request_id, self._scheduler.now())
         result = await self._response(group, request_id)
         assert isinstance(result, SyncResult)
         return result
@@ -116,7 +143,7 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        code = group.heartbeat(member_id, instance_id, generation, self._now())
+        code = group.heartbeat(member_id, instance_id, generation, self._scheduler.now())
         self._update(group)
         return code
 
@@ -125,7 +152,7 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        code = group.leave(member_id, instance_id, self._now())
+        code = group.leave(member_id, instance_id, self._scheduler.now())
         self._update(group)
         return code
 
@@ -141,17 +168,14 @@ class GroupCoordinator:
         transactional: bool = False,
         unknown_group: ErrorCode,
     ) -> ErrorCode:
-        """Return NONE if offsets may be committed.
-
-        A request without a generation creates a missing group.
-        """
+        """Return NONE if offsets may be committed; without a generation, create a missing group."""
         group = self._groups.get(group_id)
         if group is None:
             if generation >= 0:
                 return unknown_group
             group = self._create_group(group_id)
         code = group.validate_offset_commit(
-            member_id, instance_id, generation, self._now(), transactional=transactional
+            member_id, instance_id, generation, self._scheduler.now(), transactional=transactional
         )
         self._update(group)
         return code
@@ -180,10 +204,6 @@ class GroupCoordinator:
             topic in subscribed_topics(member.metadata(group.protocol)) for member in group.members
         )
 
-    def on_topic_deleted(self, topic: str) -> None:
-        """Delete the offsets of a deleted topic."""
-        self.offsets.delete_topic(topic)
-
     # -- groups -----------------------------------------------------------------------------------
 
     def get(self, group_id: str) -> ClassicGroup | None:
@@ -195,7 +215,7 @@ class GroupCoordinator:
         return (
             group
             for group_id, group in tuple(self._groups.items())
-            if self._cluster.coordinator_for(group_id) == broker_id
+            if self._brokers.coordinator_for(group_id) == broker_id
         )
 
     def delete(self, group_id: str) -> ErrorCode:
@@ -215,7 +235,7 @@ class GroupCoordinator:
     def _create_group(self, group_id: str) -> ClassicGroup:
         group = ClassicGroup(group_id, self._config, self._new_member_id)
         self._groups[group_id] = group
-        self._coordinators[group_id] = self._cluster.coordinator_for(group_id)
+        self._coordinators[group_id] = self._brokers.coordinator_for(group_id)
         return group
 
     async def _response(self, group: ClassicGroup, request_id: int) -> JoinResult | SyncResult:
@@ -234,14 +254,14 @@ class GroupCoordinator:
                 future.set_result(result)
         self._cancel_timer(group.id)
         if group.state is not ClassicGroupState.DEAD and group.deadline < math.inf:
-            delay = max(group.deadline - self._now(), 0.0)
-            self._timers[group.id] = self._cluster.call_later(
+            delay = max(group.deadline - self._scheduler.now(), 0.0)
+            self._timers[group.id] = self._scheduler.call_later(
                 delay, self._expire, group, group.deadline
             )
 
     def _expire(self, group: ClassicGroup, deadline: float) -> None:
         # An event loop may call early by its clock's resolution.
-        group.expire(max(self._now(), deadline))
+        group.expire(max(self._scheduler.now(), deadline))
         self._update(group)
 
     def _cancel_timer(self, group_id: str) -> None:
@@ -249,9 +269,6 @@ class GroupCoordinator:
         if timer is not None:
             timer.cancel()
 
-    def _now(self) -> float:
-        return self._cluster.loop.time()
-
     def _new_member_id(self, prefix: str) -> str:
-        name = f"{self._cluster.settings.cluster_id}/member/{next(self._member_ids)}"
+        name = f"{self._cluster_id}/member/{next(self._member_ids)}"
         return f"{prefix}-{uuid.uuid5(uuid.NAMESPACE_OID, name)}"

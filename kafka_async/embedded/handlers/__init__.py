@@ -1,1 +1,1 @@
-"""Request handlers, one module per API, each with its `ROUTE`; see context.py."""
+"""Request handlers, one function per API; see routes.py."""

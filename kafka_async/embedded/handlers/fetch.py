@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafka_async.embedded.context import Route
 from kafka_async.embedded.error_codes import ErrorCode, error_code_of
-from kafka_async.embedded.error_responses import ErrorResponseBuilder
-from kafka_async.embedded.handlers.partition_lookup import leader_partition, topic_name
 from kafka_async.embedded.request_validation import ISOLATION_LEVELS
+from kafka_async.embedded.requests.error_responses import error_response
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError, UnknownServerError
 from kafka_async.protocol.messages.fetch import (
     AbortedTransaction,
@@ -24,12 +23,13 @@ from kafka_async.protocol.messages.fetch import (
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from uuid import UUID
 
-    from kafka_async.embedded.context import RequestContext
-    from kafka_async.embedded.fetch_sessions import CachedPartition, FetchSession
-    from kafka_async.embedded.partition import Partition
+    from kafka_async.embedded.requests.context import RequestContext
+    from kafka_async.embedded.state.brokers import Brokers
+    from kafka_async.embedded.state.fetch_sessions import CachedPartition, FetchSession
+    from kafka_async.embedded.state.partition import Partition
+    from kafka_async.embedded.state.topics import TopicTable
 
 NO_EPOCH: Final = -1
 READ_COMMITTED: Final = 1
@@ -51,154 +51,153 @@ class FetchResult(NamedTuple):
     must_respond: bool
 
 
-async def handle(context: RequestContext, request: FetchRequest) -> FetchResponse:
+async def handle(
+    topics: TopicTable, brokers: Brokers, context: RequestContext, request: FetchRequest
+) -> FetchResponse:
     """Respond with at least `min_bytes`, after `max_wait_ms`, or at once with an error."""
-    if request.isolation_level not in ISOLATION_LEVELS:
-        return _fail_all(context, request)
+    if request.isolation_level not in ISOLATION_LEVELS:  # Kafka cannot parse the request
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        response = error_response(context, code, request) or FetchResponse()
+        response.error_code = code
+        return response
     try:
         session = context.broker.fetch_sessions.session_for(request, context.version)
     except KafkaError as error:
         return FetchResponse(error_code=error_code_of(error))
-    result = await _wait_for_data(context, request, session)
+    result = await _Read(context, request, session, topics).wait_for_data()
     response = FetchResponse(responses=_by_topic(session, result))
     if context.version >= FETCH_SESSION_MIN_VERSION:
         response.session_id = session.id
     if context.version >= LEADER_HINTS_MIN_VERSION:
-        response.node_endpoints = _endpoints(context, result)
+        leaders = {partition.current_leader.leader_id for _, partition in result.partitions}
+        response.node_endpoints = [NodeEndpoint(**each) for each in brokers.endpoints(leaders)]
     return response
 
 
-def _fail_all(context: RequestContext, request: FetchRequest) -> FetchResponse:
-    """Return the response to a request that Kafka cannot parse."""
-    response = (
-        ErrorResponseBuilder(context, ErrorCode.UNKNOWN_SERVER_ERROR).build(request)
-        or FetchResponse()
-    )
-    response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-    return response
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Reads the partitions of one request."""
 
+    context: RequestContext
+    request: FetchRequest
+    session: FetchSession
+    topics: TopicTable
 
-async def _wait_for_data(
-    context: RequestContext, request: FetchRequest, session: FetchSession
-) -> FetchResult:
-    deadline = context.received + request.max_wait_ms / 1000
-    loop = asyncio.get_running_loop()
-    changed = asyncio.Event()
-    watched = [
-        partition
-        for entry in session.entries.values()
-        if (partition := _partition_of(context, entry))
-    ]
-    for partition in watched:
-        partition.add_listener(changed.set)
-    try:
-        while True:
-            result = _read_all(context, request, session.entries.values())
-            complete = (
-                result.size >= request.min_bytes or result.must_respond or not session.entries
-            )
-            if complete or loop.time() >= deadline:
-                return result
-            changed.clear()
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await changed.wait()
-            except TimeoutError:
-                continue
-    finally:
-        for partition in watched:
-            partition.remove_listener(changed.set)
-
-
-def _read_all(
-    context: RequestContext, request: FetchRequest, entries: Iterable[CachedPartition]
-) -> FetchResult:
-    partitions: list[tuple[CachedPartition, PartitionData]] = []
-    size, must_respond = 0, False
-    for entry in entries:
-        try:
-            response = _read(context, request, entry, size)
-        except KafkaError as error:
-            response = _error_response(context, entry, error)
-        size += len(response.records or b"")
-        must_respond = (
-            must_respond or bool(response.error_code) or response.diverging_epoch.epoch >= 0
-        )
-        partitions.append((entry, response))
-    return FetchResult(partitions, size, must_respond)
-
-
-def _read(
-    context: RequestContext, request: FetchRequest, entry: CachedPartition, size: int
-) -> PartitionData:
-    """Read one partition; `size` is the number of bytes already in the response."""
-    requested = entry.requested
-    name = topic_name(
-        context, entry.topic, entry.topic_id, by_id=context.version >= TOPIC_ID_MIN_VERSION
-    )
-    log = leader_partition(
-        context, name, requested.partition, max(requested.current_leader_epoch, NO_EPOCH)
-    ).log
-    response = PartitionData(
-        partition_index=requested.partition,
-        high_watermark=log.end_offset,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.start_offset,
-        aborted_transactions=None,
-        records=b"",
-    )
-    if requested.partition_max_bytes < 0:
-        raise UnknownServerError("partition_max_bytes is negative")
-    if requested.last_fetched_epoch >= 0:
-        end = log.end_offset_for_epoch(requested.last_fetched_epoch)
-        if end.epoch < 0:
-            raise OffsetOutOfRangeError(f"leader epoch {requested.last_fetched_epoch} is unknown")
-        if end.epoch < requested.last_fetched_epoch or end.offset < requested.fetch_offset:
-            response.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.offset)
-            return response
-    log.check_offset(requested.fetch_offset)
-    committed = request.isolation_level == READ_COMMITTED
-    data = log.read(
-        requested.fetch_offset,
-        max(min(requested.partition_max_bytes, request.max_bytes - size), 0),
-        committed=committed,
-        at_least_one=size == 0,
-    )
-    response.records = data.records
-    if data.aborted is not None:
-        response.aborted_transactions = [
-            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-            for aborted in data.aborted
+    async def wait_for_data(self) -> FetchResult:
+        """Read until there is enough data, an error, or the time is over."""
+        deadline = self.context.received + self.request.max_wait_ms / 1000
+        loop = asyncio.get_running_loop()
+        changed = asyncio.Event()
+        watched = [
+            partition
+            for entry in self.session.entries.values()
+            if (partition := self._find(entry)) is not None
         ]
-    return response
+        for partition in watched:
+            partition.add_listener(changed.set)
+        try:
+            while True:
+                result = self._read_all()
+                complete = result.size >= self.request.min_bytes or result.must_respond
+                if complete or not self.session.entries or loop.time() >= deadline:
+                    return result
+                changed.clear()
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        await changed.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            for partition in watched:
+                partition.remove_listener(changed.set)
 
+    def _read_all(self) -> FetchResult:
+        partitions: list[tuple[CachedPartition, PartitionData]] = []
+        size, must_respond = 0, False
+        for entry in self.session.entries.values():
+            try:
+                response = self._read(entry, size)
+            except KafkaError as error:
+                response = self._error_response(entry, error)
+            size += len(response.records or b"")
+            must_respond = (
+                must_respond or bool(response.error_code) or response.diverging_epoch.epoch >= 0
+            )
+            partitions.append((entry, response))
+        return FetchResult(partitions, size, must_respond)
 
-def _error_response(
-    context: RequestContext, entry: CachedPartition, error: KafkaError
-) -> PartitionData:
-    code = error_code_of(error)
-    response = PartitionData(
-        partition_index=entry.requested.partition, error_code=code, high_watermark=-1, records=b""
-    )
-    partition = _partition_of(context, entry)
-    if partition is None:
+    def _read(self, entry: CachedPartition, size: int) -> PartitionData:
+        """Read one partition; `size` is the number of bytes already in the response."""
+        requested = entry.requested
+        log = self.topics.leader_partition(
+            self.context.broker.id,
+            self._topic_partition(entry),
+            max(requested.current_leader_epoch, NO_EPOCH),
+        ).log
+        response = PartitionData(
+            partition_index=requested.partition,
+            high_watermark=log.end_offset,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.start_offset,
+            aborted_transactions=None,
+            records=b"",
+        )
+        if requested.partition_max_bytes < 0:
+            raise UnknownServerError("partition_max_bytes is negative")
+        if requested.last_fetched_epoch >= 0:
+            end = log.end_offset_for_epoch(requested.last_fetched_epoch)
+            if end.epoch < 0:
+                raise OffsetOutOfRangeError(
+                    f"leader epoch {requested.last_fetched_epoch} is unknown"
+                )
+            if end.epoch < requested.last_fetched_epoch or end.offset < requested.fetch_offset:
+                response.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.offset)
+                return response
+        log.check_offset(requested.fetch_offset)
+        data = log.read(
+            requested.fetch_offset,
+            max(min(requested.partition_max_bytes, self.request.max_bytes - size), 0),
+            committed=self.request.isolation_level == READ_COMMITTED,
+            at_least_one=size == 0,
+        )
+        response.records = data.records
+        if data.aborted is not None:
+            response.aborted_transactions = [
+                AbortedTransaction(
+                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
+                )
+                for aborted in data.aborted
+            ]
         return response
-    response.aborted_transactions = None
-    if context.version >= LEADER_HINTS_MIN_VERSION and code in ERRORS_WITH_LEADER_HINT:
-        response.current_leader = LeaderIdAndEpoch(
-            leader_id=partition.leader, leader_epoch=partition.leader_epoch
-        )
-    return response
 
-
-def _partition_of(context: RequestContext, entry: CachedPartition) -> Partition | None:
-    try:
-        name = topic_name(
-            context, entry.topic, entry.topic_id, by_id=context.version >= TOPIC_ID_MIN_VERSION
+    def _error_response(self, entry: CachedPartition, error: KafkaError) -> PartitionData:
+        code = error_code_of(error)
+        response = PartitionData(
+            partition_index=entry.requested.partition,
+            error_code=code,
+            high_watermark=-1,
+            records=b"",
         )
-    except KafkaError:
-        return None
-    return context.cluster.topics.partition(TopicPartition(name, entry.requested.partition))
+        partition = self._find(entry)
+        if partition is None:
+            return response
+        response.aborted_transactions = None
+        if self.context.version >= LEADER_HINTS_MIN_VERSION and code in ERRORS_WITH_LEADER_HINT:
+            response.current_leader = LeaderIdAndEpoch(
+                leader_id=partition.leader, leader_epoch=partition.leader_epoch
+            )
+        return response
+
+    def _find(self, entry: CachedPartition) -> Partition | None:
+        try:
+            return self.topics.partition(self._topic_partition(entry))
+        except KafkaError:
+            return None
+
+    def _topic_partition(self, entry: CachedPartition) -> TopicPartition:
+        by_id = self.context.version >= TOPIC_ID_MIN_VERSION
+        name = self.topics.resolve_name(entry.topic, entry.topic_id, by_id=by_id)
+        return TopicPartition(name, entry.requested.partition)
 
 
 def _by_topic(session: FetchSession, result: FetchResult) -> list[FetchableTopicResponse]:
@@ -210,15 +209,3 @@ def _by_topic(session: FetchSession, result: FetchResult) -> list[FetchableTopic
         FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=partitions)
         for (topic, topic_id), partitions in topics.items()
     ]
-
-
-def _endpoints(context: RequestContext, result: FetchResult) -> list[NodeEndpoint]:
-    leaders = {response.current_leader.leader_id for _, response in result.partitions}
-    return [
-        NodeEndpoint(node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack)
-        for broker in context.cluster.brokers.values()
-        if broker.id in leaders and broker.alive
-    ]
-
-
-ROUTE = Route(1, 4, 18, handle)

@@ -1,29 +1,33 @@
 """The transaction coordinator: transactional ids, their timeouts, transaction markers.
 
-Its state belongs to the cluster, as if it were on disk; `EmbeddedCluster.coordinator_for` selects
-the broker that coordinates a transactional id.
+Its state belongs to the cluster, as if it were on disk; `Brokers.coordinator_for` selects the
+broker that coordinates a transactional id.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.error_codes import ErrorCode
-from kafka_async.embedded.groups.offset_metadata_manager import offsets_partition_for
-from kafka_async.embedded.partition import NO_LEADER
-from kafka_async.embedded.topics import OFFSETS_TOPIC
+from kafka_async.embedded.state.partition import NO_LEADER
+from kafka_async.embedded.state.topics import OFFSETS_TOPIC
 from kafka_async.embedded.transactions.transaction_metadata import (
     ProducerIdAndEpoch,
     TransactionMetadata,
 )
 from kafka_async.embedded.transactions.transaction_state import TransactionState
-from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable, Iterator
 
-    from kafka_async.embedded.cluster import EmbeddedCluster
+    from kafka_async.embedded.scheduler import Scheduler
+    from kafka_async.embedded.settings import Settings
+    from kafka_async.embedded.state.brokers import Brokers
+    from kafka_async.embedded.state.offset_metadata_manager import OffsetMetadataManager
+    from kafka_async.embedded.state.topics import TopicTable
+    from kafka_async.types import TopicPartition
 
 IMPLICIT_ADD_MIN_VERSION: Final = 12
 """First Produce version that adds the partition to the transaction (KIP-890)."""
@@ -33,17 +37,29 @@ TRANSACTION_ABORTABLE_MIN_VERSION: Final = 11
 _PREPARED: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
-def offsets_topic_partition(group_id: str) -> TopicPartition:
-    """Return the partition of the offsets topic for a group, as transactions list it."""
-    return TopicPartition(OFFSETS_TOPIC, offsets_partition_for(group_id))
+def fencing_error_code(code: ErrorCode, supports_fenced: bool) -> ErrorCode:
+    """Return INVALID_PRODUCER_EPOCH for PRODUCER_FENCED to clients before KIP-588."""
+    fenced = code is ErrorCode.PRODUCER_FENCED and not supports_fenced
+    return ErrorCode.INVALID_PRODUCER_EPOCH if fenced else code
 
 
 class TransactionCoordinator:
     """Coordinates all transactional ids of the cluster."""
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        settings = cluster.settings
-        self._cluster = cluster
+    def __init__(
+        self,
+        settings: Settings,
+        brokers: Brokers,
+        scheduler: Scheduler,
+        topics: TopicTable,
+        offsets: OffsetMetadataManager,
+    ) -> None:
+        self._settings = settings
+        self._brokers = brokers
+        self._scheduler = scheduler
+        self._topics = topics
+        self._offsets = offsets
+        self._producer_ids = itertools.count(1000)
         self._bumps_epoch = settings.transaction_version >= 2
         self._marker_delay = settings.transaction_marker_delay_ms / 1000
         self._load_time = settings.coordinator_load_time_ms / 1000
@@ -58,17 +74,17 @@ class TransactionCoordinator:
         """Return NONE if this broker coordinates the transactional id and has loaded it."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
-        if self._cluster.coordinator_for(transactional_id) != broker_id:
+        if self._brokers.coordinator_for(transactional_id) != broker_id:
             return ErrorCode.NOT_COORDINATOR
-        if self._cluster.loop.time() < self._loaded_at.get(transactional_id, 0.0):
+        if self._scheduler.now() < self._loaded_at.get(transactional_id, 0.0):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE
 
     def on_brokers_changed(self) -> None:
         """Load the ids whose coordinator has changed; write markers that had no leader."""
-        ready = self._cluster.loop.time() + self._load_time
+        ready = self._scheduler.now() + self._load_time
         for transactional_id, metadata in self._transactions.items():
-            broker_id = self._cluster.coordinator_for(transactional_id)
+            broker_id = self._brokers.coordinator_for(transactional_id)
             if broker_id != self._coordinators[transactional_id]:
                 self._coordinators[transactional_id] = broker_id
                 self._loaded_at[transactional_id] = ready
@@ -79,19 +95,23 @@ class TransactionCoordinator:
         """Drop the timers, which the cluster cancels."""
         self._timers.clear()
 
+    def next_producer_id(self) -> int:
+        """Allocate a producer id."""
+        return next(self._producer_ids)
+
     # -- requests ---------------------------------------------------------------------------------
 
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
     ) -> tuple[ErrorCode, ProducerIdAndEpoch]:
         """Handle InitProducerId with a transactional id."""
-        if not 0 < timeout_ms <= self._cluster.settings.transaction_max_timeout_ms:
+        if not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             return ErrorCode.INVALID_TRANSACTION_TIMEOUT, ProducerIdAndEpoch()
         metadata = self.get(transactional_id) or self._create_transaction(
             transactional_id, timeout_ms
         )
         code = metadata.init_producer_id(
-            expected, timeout_ms, self._now(), self._cluster.next_producer_id
+            expected, timeout_ms, self._scheduler.now_ms(), self.next_producer_id
         )
         if metadata.state is TransactionState.PREPARE_EPOCH_FENCE:
             self._abort_and_fence(metadata)
@@ -108,9 +128,9 @@ class TransactionCoordinator:
         if metadata is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         was_ongoing = metadata.state is TransactionState.ONGOING
-        code = metadata.add(producer, partitions, self._now())
+        code = metadata.add(producer, partitions, self._scheduler.now_ms())
         if not was_ongoing and metadata.state is TransactionState.ONGOING:
-            self._timers[metadata.id] = self._cluster.call_later(
+            self._timers[metadata.id] = self._scheduler.call_later(
                 metadata.timeout_ms / 1000, self._abort_and_fence, metadata
             )
         return code
@@ -139,8 +159,8 @@ class TransactionCoordinator:
         was_prepared = metadata.state in _PREPARED
         code = metadata.end(
             producer,
-            self._now(),
-            self._cluster.next_producer_id,
+            self._scheduler.now_ms(),
+            self.next_producer_id,
             commit=commit,
             bumps_epoch=bumps_epoch,
         )
@@ -207,8 +227,8 @@ class TransactionCoordinator:
     def get(self, transactional_id: str) -> TransactionMetadata | None:
         """Return a transactional id's metadata; None if it does not exist or has expired."""
         metadata = self._transactions.get(transactional_id)
-        expiration = self._cluster.settings.transactional_id_expiration_ms
-        if metadata is not None and metadata.expire(self._now(), expiration):
+        expiration = self._settings.transactional_id_expiration_ms
+        if metadata is not None and metadata.expire(self._scheduler.now_ms(), expiration):
             del self._transactions[transactional_id], self._coordinators[transactional_id]
             self._loaded_at.pop(transactional_id, None)
             return None
@@ -220,16 +240,14 @@ class TransactionCoordinator:
             metadata = self.get(transactional_id)
             if (
                 metadata is not None
-                and self._cluster.coordinator_for(transactional_id) == broker_id
+                and self._brokers.coordinator_for(transactional_id) == broker_id
             ):
                 yield metadata
 
     def _create_transaction(self, transactional_id: str, timeout_ms: int) -> TransactionMetadata:
-        metadata = TransactionMetadata(
-            transactional_id, self._cluster.next_producer_id(), timeout_ms
-        )
+        metadata = TransactionMetadata(transactional_id, self.next_producer_id(), timeout_ms)
         self._transactions[transactional_id] = metadata
-        self._coordinators[transactional_id] = self._cluster.coordinator_for(transactional_id)
+        self._coordinators[transactional_id] = self._brokers.coordinator_for(transactional_id)
         return metadata
 
     # -- markers ----------------------------------------------------------------------------------
@@ -237,7 +255,7 @@ class TransactionCoordinator:
     def _abort_and_fence(self, metadata: TransactionMetadata) -> None:
         """Abort a transaction that has timed out, or whose producer was replaced."""
         code = metadata.fence(
-            self._now(), self._cluster.next_producer_id, bumps_epoch=self._bumps_epoch
+            self._scheduler.now_ms(), self.next_producer_id, bumps_epoch=self._bumps_epoch
         )
         if code is ErrorCode.NONE:
             self._schedule_markers(metadata)
@@ -246,7 +264,7 @@ class TransactionCoordinator:
         timer = self._timers.pop(metadata.id, None)
         if timer is not None:
             timer.cancel()
-        self._cluster.call_later(self._marker_delay, self._write_markers, metadata)
+        self._scheduler.call_later(self._marker_delay, self._write_markers, metadata)
 
     def _write_markers(self, metadata: TransactionMetadata) -> None:
         """Write the markers; those of partitions without a leader are written later."""
@@ -257,26 +275,23 @@ class TransactionCoordinator:
             if self._write_marker(metadata, tp, committed=committed):
                 metadata.partitions.discard(tp)
         if not metadata.partitions:
-            metadata.complete(self._now())
+            metadata.complete(self._scheduler.now_ms())
 
     def _write_marker(
         self, metadata: TransactionMetadata, tp: TopicPartition, *, committed: bool
     ) -> bool:
         if tp.topic == OFFSETS_TOPIC:
-            self._cluster.groups.offsets.end_transaction(
-                metadata.producer_id, tp.partition, committed=committed
-            )
+            self._offsets.end_transaction(metadata.producer_id, tp, committed=committed)
             return True
-        partition = self._cluster.topics.partition(tp)
-        if partition is not None and partition.leader == NO_LEADER:
+        partition = self._topics.partition(tp)
+        if partition is None:
+            return True
+        if partition.leader == NO_LEADER:
             return False
-        self._cluster.write_txn_marker(
-            tp,
+        partition.append_end_txn_marker(
             "commit" if committed else "abort",
             producer_id=metadata.producer_id,
             producer_epoch=metadata.epoch,
+            now=self._scheduler.now_ms(),
         )
         return True
-
-    def _now(self) -> int:
-        return self._cluster.now_ms()

@@ -138,9 +138,7 @@ class TransactionMetadata:
 
     def fence(self, now: int, new_id: Callable[[], int], *, bumps_epoch: bool) -> ErrorCode:
         """Abort the ongoing transaction and fence its producer."""
-        if self.state is TransactionState.ONGOING:
-            self.state = TransactionState.PREPARE_EPOCH_FENCE
-        next_state = transition_for(TransactionEvent.FENCED, self.state)
+        next_state = transition_for(TransactionEvent.FENCE, self.state)
         if isinstance(next_state, ErrorCode):
             return next_state
         if not bumps_epoch:

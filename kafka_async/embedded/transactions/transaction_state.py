@@ -42,7 +42,6 @@ class TransactionEvent(enum.Enum):
     RETRY_COMMIT = "EndTxn(commit) with the previous epoch"
     RETRY_ABORT = "EndTxn(abort) with the previous epoch"
     FENCE = "the transaction has timed out, or a new producer takes over"
-    FENCED = "the epoch is bumped; the transaction is aborted"
     MARKERS_WRITTEN = "all markers are written"
     EXPIRE = "the transactional id expires"
 
@@ -109,8 +108,11 @@ TABLE: Final[Mapping[TransactionEvent, Mapping[TransactionState, TransactionStat
         _S.COMPLETE_COMMIT: ErrorCode.INVALID_TXN_STATE,
         _S.COMPLETE_ABORT: ErrorCode.NONE,
     },
-    TransactionEvent.FENCE: {**_INVALID, _S.ONGOING: _S.PREPARE_EPOCH_FENCE},
-    TransactionEvent.FENCED: {**_INVALID, _S.PREPARE_EPOCH_FENCE: _S.PREPARE_ABORT},
+    # The epoch is bumped and the transaction aborted.
+    TransactionEvent.FENCE: {
+        **_INVALID,
+        **dict.fromkeys((_S.ONGOING, _S.PREPARE_EPOCH_FENCE), _S.PREPARE_ABORT),
+    },
     TransactionEvent.MARKERS_WRITTEN: {
         **_INVALID,
         _S.PREPARE_COMMIT: _S.COMPLETE_COMMIT,

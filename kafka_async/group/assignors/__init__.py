@@ -31,11 +31,8 @@ _BUILT_IN: Final[dict[str, type[Assignor]]] = {
 def create_assignors(strategy: Sequence[Any]) -> tuple[Assignor, ...]:
     """Return the assignors of partition_assignment_strategy.
 
-    Args:
-        strategy: Names of built-in assignors, Assignor classes or Assignor objects.
-
-    Raises:
-        InvalidConfigurationError: An unknown name, a duplicate, or an entry of another type.
+    Raises InvalidConfigurationError for an unknown name, a duplicate, or an entry that is neither a
+    name nor an Assignor class or object.
     """
     chosen = tuple(_assignor(entry) for entry in strategy)
     names = [assignor.name for assignor in chosen]
@@ -49,8 +46,7 @@ def create_assignors(strategy: Sequence[Any]) -> tuple[Assignor, ...]:
 def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
     """Return the preferred rebalance protocol that all of a member's assignors support.
 
-    Raises:
-        InvalidConfigurationError: They have no protocol in common.
+    Raises InvalidConfigurationError if they have no protocol in common.
     """
     common = frozenset(RebalanceProtocol).intersection(
         *(assignor.rebalance_protocols for assignor in assignors)

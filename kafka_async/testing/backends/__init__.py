@@ -33,14 +33,9 @@ __all__ = [
 
 
 def create_backend(name: str, options: ClusterOptions | None = None) -> Backend:
-    """Create a backend.
+    """Create a backend: embedded, apache, apache-VERSION, docker or external.
 
-    Args:
-        name: embedded, apache, apache-VERSION, docker or external.
-        options: The options of the cluster.
-
-    Raises:
-        ValueError: There is no backend of that name.
+    Raises ValueError if there is no backend of that name.
     """
     options = options or {}
     kind, _, version = name.strip().partition("-")

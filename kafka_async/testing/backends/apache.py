@@ -153,11 +153,7 @@ class ApacheBackend(Backend):
 
 
 def format_storage(nodes: Sequence[Node]) -> None:
-    """Format the storage of all nodes of a new cluster in parallel.
-
-    Raises:
-        RuntimeError: The storage tool failed; the message has its output.
-    """
+    """Format the storage of all nodes of a new cluster in parallel."""
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     processes = [(node, node.format(cluster_id)) for node in nodes]
     for node, process in processes:

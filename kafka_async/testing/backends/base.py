@@ -42,11 +42,7 @@ class Backend(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start the cluster and wait until all its brokers are ready.
-
-        Raises:
-            BackendUnavailableError: This machine cannot run the backend.
-        """
+        """Start the cluster and wait for all its brokers, or raise BackendUnavailableError."""
 
     @abstractmethod
     def stop(self) -> None:

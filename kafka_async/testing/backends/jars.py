@@ -50,26 +50,14 @@ def cache_directory() -> Path:
 
 
 def jar_directory(version: str) -> Path:
-    """Return the directory of the jars that a version's broker needs; see `resolve`.
-
-    Raises:
-        BackendUnavailableError: Maven is missing, or could not resolve the jars.
-    """
+    """Return the directory of the jars that a version's broker needs; see `resolve`."""
     return resolve(version, artifacts(version))
 
 
 def resolve(name: str, wanted: tuple[Artifact, ...]) -> Path:
-    """Download artifacts and their dependencies with Maven, unless the cache has them.
+    """Return the directory of artifacts and dependencies, downloaded with Maven if missing.
 
-    Args:
-        name: Name of their directory in the cache.
-        wanted: The artifacts.
-
-    Returns:
-        The directory of the jars.
-
-    Raises:
-        BackendUnavailableError: Maven is missing, or could not resolve the jars.
+    Raises BackendUnavailableError if Maven is missing, or could not resolve the jars.
     """
     target = cache_directory() / "jars" / name
     if target.is_dir():

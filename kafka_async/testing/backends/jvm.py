@@ -29,10 +29,10 @@ class Java:
 
 
 def find_java() -> Java:
-    """Find the Java runtime of JAVA_HOME, or else the one on the PATH.
+    """Return the Java of JAVA_HOME or the PATH.
 
     Raises:
-        BackendUnavailableError: There is none, or it is older than 17.
+        BackendUnavailableError: There is none of version 17 or newer.
     """
     home = os.environ.get("JAVA_HOME")
     command = os.path.join(home, "bin", "java") if home else shutil.which("java")

@@ -35,15 +35,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Node:
-    """Runs a combined broker and controller.
-
-    Args:
-        node_id: The node's id.
-        port: The port for clients.
-        directory: The directory of the node's files.
-        java: The command line of Java up to the name of the class to run.
-        settings: The node's server.properties.
-    """
+    """Runs a combined broker and controller; `java` is its command line up to the class to run."""
 
     def __init__(
         self, node_id: int, port: int, directory: Path, java: list[str], settings: Mapping[str, str]

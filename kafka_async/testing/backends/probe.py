@@ -9,6 +9,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
+from typing import BinaryIO
 
 from kafka_async.errors import KafkaError
 from kafka_async.protocol.header import decode_response, encode_request
@@ -29,14 +30,8 @@ def wait_until_ready(
 ) -> None:
     """Wait until each server responds and its metadata has at least `brokers` brokers.
 
-    Args:
-        servers: Addresses of the brokers, as host:port.
-        brokers: Number of brokers that have to be alive.
-        timeout: Maximum time in seconds.
-        check: Called before each attempt; raises if waiting is futile.
-
-    Raises:
-        TimeoutError: The cluster was not ready after `timeout`; the message has the reason.
+    `check` is called before each attempt, and raises if waiting is futile. After `timeout` seconds
+    TimeoutError has the reason.
     """
     deadline = time.monotonic() + timeout
     pending = list(servers)
@@ -58,21 +53,17 @@ def wait_until_ready(
 
 
 def broker_ids(server: str, *, timeout: float) -> set[int]:
-    """Return the ids of the brokers in a server's metadata.
+    """Return the broker ids in a server's metadata; OSError or KafkaError if it is not ready.
 
-    Args:
-        server: The address, as host:port.
-        timeout: Maximum time in seconds to connect, and for each read.
-
-    Raises:
-        OSError: The server could not be reached, closed the connection, or did not respond within
-            `timeout`.
-        KafkaError: The response is not a Metadata response.
+    `timeout` is the maximum time in seconds to connect, and for each read.
     """
     host, _, port = server.strip().rpartition(":")
     request = MetadataRequest(topics=[])
-    with socket.create_connection((host, int(port)), timeout=timeout) as stream:
-        stream.sendall(b"".join(encode_request(request, METADATA_VERSION, 1, "probe")))
+    with (
+        socket.create_connection((host, int(port)), timeout=timeout) as connection,
+        connection.makefile("rb") as stream,
+    ):
+        connection.sendall(b"".join(encode_request(request, METADATA_VERSION, 1, "probe")))
         (size,) = struct.unpack(">i", _receive(stream, 4))
         if not 0 < size <= MAX_RESPONSE_BYTES:
             raise OSError(f"{server} does not speak Kafka's protocol")
@@ -80,11 +71,8 @@ def broker_ids(server: str, *, timeout: float) -> set[int]:
     return {broker.node_id for broker in response.brokers}
 
 
-def _receive(stream: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        piece = stream.recv(size - len(data))
-        if not piece:
-            raise ConnectionError("the connection was closed")
-        data += piece
-    return bytes(data)
+def _receive(stream: BinaryIO, size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) < size:
+        raise ConnectionError("the connection was closed")
+    return data

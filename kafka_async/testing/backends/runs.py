@@ -57,11 +57,7 @@ class Run:
 
     @classmethod
     def open(cls, registry: Path) -> Run:
-        """Start a run, after ending the runs of dead owners.
-
-        Args:
-            registry: The directory of the records of runs.
-        """
+        """Start a run with a record in `registry`, after ending the runs of dead owners."""
         registry.mkdir(parents=True, exist_ok=True)
         end_orphaned_runs(registry)
         run = cls(registry)

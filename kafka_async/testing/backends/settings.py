@@ -23,7 +23,8 @@ COMMON_SETTINGS = {
     "num.io.threads": "4",
     "background.threads": "2",
     "log.cleaner.dedupe.buffer.size": "16777216",
-    "log.retention.check.interval.ms": "86400000",  # Tests write records of any age.
+    # Old records stay, except at the first check, which is 30 s after a start.
+    "log.retention.check.interval.ms": "86400000",
 }
 
 # Groups of the consumer protocol exist since 4.0, share groups since 4.2; older brokers ignore
@@ -64,15 +65,7 @@ def cluster_settings(
 def node_settings(
     node_id: int, port: int, controller: str, voters: str, *, bind: str = "127.0.0.1"
 ) -> dict[str, str]:
-    """Return the settings of one node.
-
-    Args:
-        node_id: The node's id.
-        port: The port of 127.0.0.1 for clients.
-        controller: The address for controllers, as host:port.
-        voters: The value of controller.quorum.voters.
-        bind: The address to bind the port on.
-    """
+    """Return the settings of a node, whose port for clients is bound at the address `bind`."""
     return {
         "node.id": str(node_id),
         "controller.quorum.voters": voters,

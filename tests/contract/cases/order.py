@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.contract.cases.log import UNKNOWN_TOPIC_ID
-from tests.contract.model import Batch, Fields, Name, Scenario, SendRequest, TopicId, group, topic
+from tests.contract.cases.admin import (
+    create,
+    describe,
+    describe_partitions,
+    drop,
+    grow,
+    metadata,
+    row,
+)
+from tests.contract.cases.groups import committed, committed_by
+from tests.contract.cases.log import UNKNOWN_TOPIC_ID, delete_records, fetch, produce
+from tests.contract.model import GROUP, Batch, Fields, TopicId, Topics, scenario, send, topic
 
 INDEXES: Final = (2, 0, 1)
 KEYS: Final = ("z", "m", "a", "k", "b")
@@ -24,176 +33,73 @@ def indexes(rows: str) -> list[Fields]:
     return [{"name": topic(key), rows: list(INDEXES)} for key in KEYS]
 
 
-def new(key: str) -> Fields:
-    """Return a topic of CreateTopics."""
-    return {"name": Name("topic", key), "num_partitions": 1, "replication_factor": 1}
-
-
 TWICE: Final = [
     {"index": 0, "records": Batch((b"first",))},
     {"index": 0, "records": Batch((b"second", b"third"))},
 ]
-LIMITS: Final = {"max_bytes": 1 << 20, "min_bytes": 0, "max_wait_ms": 0, "session_epoch": -1}
 COMMIT: Final[Fields] = {"committed_offset": 1, "committed_metadata": ""}
-TOPICS: Final[Mapping[str, Mapping[str, Any]]] = {key: {"partitions": len(INDEXES)} for key in KEYS}
+TOPICS: Final[Topics] = {key: {"partitions": len(INDEXES)} for key in KEYS}
 NO_LEADER_YET: Final = (3, 5, 6)
 """Errors of a partition whose leader has not begun to lead it."""
 MADE: Final = ("y", "c", "x")
 
+OFFSETS: Final = of_topics("partitions", "partition_index", timestamp=-1)
+PARTITIONS: Final = indexes("partition_indexes")
+
 SCENARIOS: Final = [
-    Scenario(
+    scenario(
         "order-log",
-        [
-            SendRequest(
-                "ListOffsets",
-                8,
-                {"topics": of_topics("partitions", "partition_index", timestamp=-1)},
-                retry=NO_LEADER_YET,
-                setup=True,
-            ),
-            SendRequest(
-                "Produce",
-                9,
-                {
-                    "acks": -1,
-                    "timeout_ms": 10_000,
-                    "topic_data": of_topics("partition_data", "index", records=Batch()),
-                },
-            ),
-            SendRequest(
-                "Produce",
-                9,
-                {
-                    "acks": -1,
-                    "timeout_ms": 10_000,
-                    "topic_data": [{"name": topic("z"), "partition_data": TWICE}],
-                },
-            ),
-            SendRequest(
-                "Fetch",
-                12,
-                LIMITS
-                | {
-                    "topics": of_topics(
-                        "partitions",
-                        "partition",
-                        "topic",
-                        fetch_offset=0,
-                        partition_max_bytes=1 << 20,
-                    )
-                },
-            ),
-            SendRequest(
-                "ListOffsets",
-                8,
-                {"topics": of_topics("partitions", "partition_index", timestamp=-1)},
-            ),
-            SendRequest(
-                "OffsetForLeaderEpoch",
-                4,
-                {"topics": of_topics("partitions", "partition", "topic", leader_epoch=0)},
-            ),
-            SendRequest("DescribeProducers", 0, {"topics": indexes("partition_indexes")}),
-            SendRequest(
-                "DeleteRecords",
-                2,
-                {
-                    "timeout_ms": 10_000,
-                    "topics": of_topics("partitions", "partition_index", offset=1),
-                },
-            ),
-            SendRequest(
-                "Metadata",
-                9,
-                {
-                    "topics": [{"name": topic(key)} for key in KEYS[:4]],
-                    "allow_auto_topic_creation": False,
-                },
-            ),
-            SendRequest(
-                "Metadata",
-                12,
-                {
-                    "topics": [
-                        {"topic_id": it, "name": None} for it in (TopicId("z"), UNKNOWN_TOPIC_ID)
-                    ],
-                    "allow_auto_topic_creation": False,
-                },
-            ),
-            SendRequest(
-                "DescribeTopicPartitions",
-                0,
-                {
-                    "topics": [{"name": topic(key)} for key in KEYS],
-                    "response_partition_limit": 100,
-                },
-            ),
-        ],
         TOPICS,
+        send("ListOffsets", 8, topics=OFFSETS, retry=NO_LEADER_YET, setup=True),
+        produce(9, topic_data=of_topics("partition_data", "index", records=Batch())),
+        produce(9, topic_data=[{"name": topic("z"), "partition_data": TWICE}]),
+        fetch(
+            12,
+            topics=of_topics(
+                "partitions", "partition", "topic", fetch_offset=0, partition_max_bytes=1 << 20
+            ),
+        ),
+        send("ListOffsets", 8, topics=OFFSETS),
+        send(
+            "OffsetForLeaderEpoch",
+            4,
+            topics=of_topics("partitions", "partition", "topic", leader_epoch=0),
+        ),
+        send("DescribeProducers", 0, topics=PARTITIONS),
+        delete_records(2, 0, topics=of_topics("partitions", "partition_index", offset=1)),
+        metadata(9, *map(topic, KEYS[:4])),
+        metadata(12, *[{"topic_id": it, "name": None} for it in (TopicId("z"), UNKNOWN_TOPIC_ID)]),
+        describe_partitions(0, topics=[{"name": topic(key)} for key in KEYS], limit=100),
     ),
-    Scenario(
+    scenario(
         "order-offsets",
-        [
-            SendRequest(
-                "OffsetCommit",
-                8,
-                {
-                    "group_id": group(),
-                    "topics": of_topics("partitions", "partition_index", **COMMIT),
-                },
-            ),
-            SendRequest(
-                "OffsetFetch", 7, {"group_id": group(), "topics": indexes("partition_indexes")}
-            ),
-            SendRequest(
-                "OffsetFetch",
-                9,
-                {"groups": [{"group_id": group(), "topics": indexes("partition_indexes")}]},
-            ),
-            SendRequest(
-                "OffsetDelete",
-                0,
-                {"group_id": group(), "topics": of_topics("partitions", "partition_index")},
-            ),
-        ],
         TOPICS,
+        send(
+            "OffsetCommit",
+            8,
+            group_id=GROUP,
+            topics=of_topics("partitions", "partition_index", **COMMIT),
+        ),
+        committed(7, topics=PARTITIONS),
+        committed_by(9, topics=PARTITIONS),
+        send("OffsetDelete", 0, group_id=GROUP, topics=of_topics("partitions", "partition_index")),
     ),
-    Scenario(
+    scenario(
         "order-topics",
-        [
-            SendRequest(
-                "CreateTopics",
-                5,
-                {"timeout_ms": 10_000, "topics": [new(key) for key in MADE]},
-            ),
-            SendRequest(
-                "DescribeConfigs",
-                4,
-                {
-                    "resources": [
-                        {
-                            "resource_type": 2,
-                            "resource_name": topic(key),
-                            "configuration_keys": ["retention.ms", "cleanup.policy"],
-                        }
-                        for key in KEYS
-                    ]
-                },
-            ),
-            SendRequest(
-                "CreatePartitions",
-                3,
-                {
-                    "timeout_ms": 10_000,
-                    "topics": [{"name": topic(key), "count": 1} for key in KEYS],
-                },
-            ),
-            SendRequest(
-                "DeleteTopics",
-                5,
-                {"timeout_ms": 10_000, "topic_names": [topic(key) for key in KEYS]},
-            ),
-        ],
         TOPICS,
+        create(5, topics=[row(key) for key in MADE], timeout_ms=10_000),
+        describe(
+            4,
+            resources=[
+                {
+                    "resource_type": 2,
+                    "resource_name": topic(key),
+                    "configuration_keys": ["retention.ms", "cleanup.policy"],
+                }
+                for key in KEYS
+            ],
+        ),
+        grow(3, 1, topics=[{"name": topic(key), "count": 1} for key in KEYS]),
+        drop(5, *map(topic, KEYS)),
     ),
 ]

@@ -8,14 +8,20 @@ from typing import Any, Final
 from tests.contract.cases.groups import committed, committed_by, stable
 from tests.contract.cases.log import UNKNOWN_TOPIC_ID, fetch, offsets, produce
 from tests.contract.model import (
+    BY_NAME,
+    GROUP,
     TOPIC,
+    TXN,
     Batch,
     Fields,
-    Scenario,
     SendRequest,
+    T,
     TopicId,
     group,
     reply,
+    request,
+    scenario,
+    send,
     topic,
     txn,
 )
@@ -28,24 +34,18 @@ MARKERS: Final = '"base_offset": 4, "base_sequence": -1'
 """Text that a response contains once the markers can be read."""
 UNVERIFIED: Final = (6, 19)
 """Errors after which a producer sends a batch again: its partition is being verified."""
+FIRST_PARTITION: Final = [{"name": T, "partitions": [0]}]
 
 
-def init(
-    name: Any = None, *, timeout: int = 60_000, producer: Any = None, epoch: Any = None
-) -> Fields:
+@request("InitProducerId")
+def init(name: Any = TXN, timeout: int = 60_000) -> Fields:
     """Return an InitProducerId request."""
-    fields: Fields = {
-        "transactional_id": txn() if name is None else name,
-        "transaction_timeout_ms": timeout,
-    }
-    if producer is not None:
-        fields |= {"producer_id": producer, "producer_epoch": epoch}
-    return fields
+    return {"transactional_id": name, "transaction_timeout_ms": timeout}
 
 
-def begin(version: int = 4, name: Any = None, label: str = "p") -> SendRequest:
+def begin(version: int = 4, **fields: Any) -> SendRequest:
     """Return the step that gives the scenario's producer its id."""
-    return SendRequest("InitProducerId", version, init(name), label=label, retry=BUSY, setup=True)
+    return init(version, label="p", retry=BUSY, setup=True, **fields)
 
 
 ME: Final = reply("p", "producer_id")
@@ -54,437 +54,406 @@ OLD: Final = reply("p", "producer_epoch", plus=-1)
 NEXT: Final = reply("p", "producer_epoch", plus=1)
 
 
-def of(producer: Any, epoch: Any, name: Any = None) -> Fields:
+def of(producer: Any, epoch: Any, name: Any) -> Fields:
     """Return the fields that say who the producer is."""
-    return {
-        "transactional_id": txn() if name is None else name,
-        "producer_id": producer,
-        "producer_epoch": epoch,
-    }
+    return {"transactional_id": name, "producer_id": producer, "producer_epoch": epoch}
 
 
-def add(producer: Any = ME, epoch: Any = EPOCH, name: Any = None, topics: Any = None) -> Fields:
+@request("AddPartitionsToTxn")
+def add(
+    producer: Any = ME, epoch: Any = EPOCH, name: Any = TXN, topics: Any = FIRST_PARTITION
+) -> Fields:
     """Return an AddPartitionsToTxn request before version 4."""
-    rows = [{"name": topic(), "partitions": [0]}] if topics is None else topics
     prefixed = {f"v3_and_below_{key}": value for key, value in of(producer, epoch, name).items()}
-    return {**prefixed, "v3_and_below_topics": rows}
+    return {**prefixed, "v3_and_below_topics": topics}
 
 
+@request("AddPartitionsToTxn")
 def add_bulk(
     producer: Any = ME,
     epoch: Any = EPOCH,
-    name: Any = None,
-    topics: Any = None,
+    name: Any = TXN,
+    topics: Any = FIRST_PARTITION,
     *,
     verify: bool = False,
 ) -> Fields:
     """Return an AddPartitionsToTxn request of version 4 or later."""
-    rows = [{"name": topic(), "partitions": [0]}] if topics is None else topics
-    return {"transactions": [{**of(producer, epoch, name), "verify_only": verify, "topics": rows}]}
+    row = {**of(producer, epoch, name), "verify_only": verify, "topics": topics}
+    return {"transactions": [row]}
 
 
-def add_offsets(
-    producer: Any = ME, epoch: Any = EPOCH, name: Any = None, group_id: Any = None
-) -> Fields:
+@request("AddOffsetsToTxn")
+def add_offsets(producer: Any = ME, epoch: Any = EPOCH, name: Any = TXN) -> Fields:
     """Return an AddOffsetsToTxn request."""
-    return {**of(producer, epoch, name), "group_id": group() if group_id is None else group_id}
+    return {**of(producer, epoch, name), "group_id": GROUP}
 
 
-def end(committed: bool = True, producer: Any = ME, epoch: Any = EPOCH, name: Any = None) -> Fields:
+@request("EndTxn")
+def end(committed: bool = True, producer: Any = ME, epoch: Any = EPOCH, name: Any = TXN) -> Fields:
     """Return an EndTxn request."""
     return {**of(producer, epoch, name), "committed": committed}
 
 
+@request("TxnOffsetCommit")
 def offset(
     producer: Any = ME,
     epoch: Any = EPOCH,
-    name: Any = None,
+    name: Any = TXN,
     *,
-    group_id: Any = None,
-    where: Fields | None = None,
+    where: Fields = BY_NAME,
     index: int = 0,
     metadata: str = "m",
-    **member: Any,
 ) -> Fields:
     """Return a TxnOffsetCommit request for one partition."""
     row = {"partition_index": index, "committed_offset": 7, "committed_metadata": metadata}
-    return {
-        **of(producer, epoch, name),
-        "group_id": group() if group_id is None else group_id,
-        "topics": [{**({"name": topic()} if where is None else where), "partitions": [row]}],
-        **member,
-    }
+    topics = [{**where, "partitions": [row]}]
+    return {**of(producer, epoch, name), "group_id": GROUP, "topics": topics}
 
 
+@request("Produce")
 def write(
-    sequence: int, *, producer: Any = ME, epoch: Any = EPOCH, name: Any = None, **more: Any
+    sequence: int,
+    *,
+    producer: Any = ME,
+    epoch: Any = EPOCH,
+    index: int = 0,
+    topic: Any = T,
+    patches: tuple[tuple[int, bytes], ...] = (),
+    good_crc: bool = True,
 ) -> Fields:
-    """Return a Produce request in the transaction."""
+    """Return a Produce request in the transaction, with a damaged batch if it has patches."""
     batch = Batch(
-        producer_id=producer, epoch=epoch, sequence=sequence, transactional=True, timestamp=None
-    )
-    return produce(batch, transactional_id=txn() if name is None else name, **more)
-
-
-def _corrupt(
-    patches: tuple[tuple[int, bytes], ...], *, good_crc: bool = False, topic_key: str = "t"
-) -> Fields:
-    """Return a Produce request in the transaction with a batch that is damaged."""
-    batch = Batch(
-        producer_id=ME,
-        epoch=EPOCH,
-        sequence=0,
+        producer_id=producer,
+        epoch=epoch,
+        sequence=sequence,
         transactional=True,
         timestamp=None,
         patches=patches,
         good_crc=good_crc,
     )
-    return produce(batch, transactional_id=txn(), name=topic(topic_key))
+    return produce.fields(batch, index=index, name=topic) | {"transactional_id": TXN}
 
 
-def member(generation: int = 1, member_id: Any = None) -> Fields:
+def member(generation: int = 1, member_id: Any = reply("join", "member_id")) -> Fields:  # noqa: B008  # immutable
     """Return the fields of a TxnOffsetCommit request that name a member of the group."""
-    known = reply("join", "member_id") if member_id is None else member_id
-    return {"member_id": known, "generation_id_or_member_epoch": generation}
+    return {"member_id": member_id, "generation_id_or_member_epoch": generation}
 
 
-DESCRIBE: Final[Fields] = {"transactional_ids": [txn()]}
+@request("DescribeTransactions")
+def describe(*names: Any) -> Fields:
+    """Return a DescribeTransactions request."""
+    return {"transactional_ids": [*names]}
+
 
 INIT: Final = [
-    Scenario(
+    scenario(
         "init-producer-id",
-        [
-            *[SendRequest("InitProducerId", version, init(), retry=BUSY) for version in range(6)],
-            SendRequest(
-                "InitProducerId",
-                4,
-                {"transactional_id": None, "transaction_timeout_ms": 1},
-            ),
-            SendRequest(
-                "InitProducerId",
-                0,
-                {"transactional_id": None, "transaction_timeout_ms": -1},
-            ),
-            SendRequest("InitProducerId", 4, init(timeout=0)),
-            SendRequest("InitProducerId", 4, init(timeout=-5)),
-            SendRequest("InitProducerId", 4, init(timeout=900_001)),
-            SendRequest("InitProducerId", 0, init(timeout=900_001)),
-            SendRequest("InitProducerId", 4, init("")),
-            SendRequest("InitProducerId", 4, init(txn("far", on_other_broker=True))),
-            SendRequest("InitProducerId", 1, init(txn("far", on_other_broker=True))),
-            begin(),
-            SendRequest("InitProducerId", 4, init(producer=ME, epoch=EPOCH), label="q"),
-            SendRequest("InitProducerId", 4, init(producer=ME, epoch=EPOCH)),
-            SendRequest("InitProducerId", 4, init(producer=ME, epoch=OLD)),
-            SendRequest("InitProducerId", 3, init(producer=ME, epoch=OLD)),
-            SendRequest("InitProducerId", 4, init(producer=987_654_321, epoch=0)),
-            SendRequest("InitProducerId", 4, init(producer=-1, epoch=3)),
-            SendRequest("InitProducerId", 4, init(producer=ME, epoch=-1)),
-            SendRequest(
-                "InitProducerId",
-                4,
-                init(producer=-1, epoch=3) | {"transactional_id": None},
-            ),
-            SendRequest(
-                "InitProducerId",
-                4,
-                {
-                    "transactional_id": None,
-                    "transaction_timeout_ms": 1,
-                    "producer_id": 5,
-                    "producer_epoch": 3,
-                },
-            ),
-            SendRequest("InitProducerId", 4, init(txn("y"), producer=5, epoch=3)),
-            SendRequest("InitProducerId", 4, init(), cut=2),
-            SendRequest("InitProducerId", 99, {}),
-        ],
+        {},
+        init(range(6), retry=BUSY),
+        init(4, None, 1),
+        init(0, None, -1),
+        init(4, timeout=0),
+        init(4, timeout=-5),
+        init(4, timeout=900_001),
+        init(0, timeout=900_001),
+        init(4, ""),
+        init(4, txn("far", on_other_broker=True)),
+        init(1, txn("far", on_other_broker=True)),
+        begin(),
+        init(4, producer_id=ME, producer_epoch=EPOCH, label="q"),
+        init(4, producer_id=ME, producer_epoch=EPOCH),
+        init(4, producer_id=ME, producer_epoch=OLD),
+        init(3, producer_id=ME, producer_epoch=OLD),
+        init(4, producer_id=987_654_321, producer_epoch=0),
+        init(4, producer_id=-1, producer_epoch=3),
+        init(4, producer_id=ME, producer_epoch=-1),
+        init(4, None, producer_id=-1, producer_epoch=3),
+        init(4, None, 1, producer_id=5, producer_epoch=3),
+        init(4, txn("y"), producer_id=5, producer_epoch=3),
+        init(4, cut=2),
+        send("InitProducerId", 99),
     ),
-    Scenario(
+    scenario(
         "init-during-transaction",
-        [
-            begin(),
-            SendRequest("AddPartitionsToTxn", 3, add(), setup=True),
-            SendRequest("InitProducerId", 4, init()),
-            SendRequest("InitProducerId", 4, init(), label="q", retry=BUSY),
-            SendRequest("DescribeTransactions", 0, DESCRIBE),
-            SendRequest("EndTxn", 4, end()),
-            SendRequest("EndTxn", 1, end()),
-            SendRequest("AddPartitionsToTxn", 3, add()),
-            SendRequest("AddPartitionsToTxn", 1, add()),
-            SendRequest("AddOffsetsToTxn", 3, add_offsets()),
-            SendRequest("AddOffsetsToTxn", 1, add_offsets()),
-            SendRequest("Produce", 11, write(0), retry=UNVERIFIED),
-            SendRequest("Produce", 12, write(0), retry=UNVERIFIED),
-            SendRequest("TxnOffsetCommit", 3, offset()),
-            SendRequest("TxnOffsetCommit", 5, offset()),
-        ],
         TOPIC,
+        begin(),
+        add(3, setup=True),
+        init(4),
+        init(4, label="q", retry=BUSY),
+        describe(0, TXN),
+        end(4),
+        end(1),
+        add(3),
+        add(1),
+        add_offsets(3),
+        add_offsets(1),
+        write(11, 0, retry=UNVERIFIED),
+        write(12, 0, retry=UNVERIFIED),
+        offset(3),
+        offset(5),
     ),
 ]
 
 CLASSIC: Final = [
-    Scenario(
+    scenario(
         f"transaction-v1-{'commit' if committing else 'abort'}",
-        [
-            begin(),
-            SendRequest("Produce", 11, write(0), retry=UNVERIFIED),
-            SendRequest("Produce", 10, write(0), retry=UNVERIFIED),
-            SendRequest("Produce", 9, write(0), retry=UNVERIFIED),
-            *[SendRequest("AddPartitionsToTxn", version, add()) for version in range(4)],
-            *[SendRequest("AddOffsetsToTxn", version, add_offsets()) for version in range(5)],
-            SendRequest("Produce", 11, write(0), retry=UNVERIFIED),
-            SendRequest("Produce", 3, write(1), retry=UNVERIFIED),
-            SendRequest("Produce", 9, produce(Batch(producer_id=ME, epoch=EPOCH, sequence=2))),
-            *[SendRequest("TxnOffsetCommit", version, offset()) for version in range(5)],
-            SendRequest("DescribeTransactions", 0, DESCRIBE),
-            SendRequest("ListTransactions", 2, {}, own=True),
-            SendRequest("OffsetFetch", 7, committed() | {"require_stable": True}),
-            SendRequest("OffsetFetch", 7, committed()),
-            SendRequest("OffsetFetch", 9, committed_by(require_stable=True)),
-            SendRequest("Fetch", 12, fetch(isolation_level=1)),
-            SendRequest("ListOffsets", 8, offsets(-1) | {"isolation_level": 1}),
-            SendRequest("ListOffsets", 8, offsets(-1)),
-            SendRequest("EndTxn", 4, end(committing)),
-            *[SendRequest("EndTxn", version, end(committing), retry=BUSY) for version in range(5)],
-            SendRequest("EndTxn", 4, end(not committing)),
-            SendRequest("DescribeTransactions", 0, DESCRIBE),
-            SendRequest("OffsetFetch", 7, committed() | {"require_stable": True}),
-            SendRequest("Fetch", 12, fetch(isolation_level=1), awaiting=MARKER),
-            SendRequest("ListOffsets", 8, offsets(-1) | {"isolation_level": 1}),
-            SendRequest("ListOffsets", 8, offsets(1_000) | {"isolation_level": 1}),
-        ],
         TOPIC,
+        begin(),
+        write(11, 0, retry=UNVERIFIED),
+        write(10, 0, retry=UNVERIFIED),
+        write(9, 0, retry=UNVERIFIED),
+        add(range(4)),
+        add_offsets(range(5)),
+        write(11, 0, retry=UNVERIFIED),
+        write(3, 1, retry=UNVERIFIED),
+        produce(9, Batch(producer_id=ME, epoch=EPOCH, sequence=2)),
+        offset(range(5)),
+        describe(0, TXN),
+        send("ListTransactions", 2, own=True),
+        committed(7, require_stable=True),
+        committed(7),
+        committed_by(9, require_stable=True),
+        fetch(12, isolation_level=1),
+        offsets(8, -1, isolation_level=1),
+        offsets(8, -1),
+        end(4, committing),
+        end(range(5), committing, retry=BUSY),
+        end(4, not committing),
+        describe(0, TXN),
+        committed(7, require_stable=True),
+        fetch(12, isolation_level=1, awaiting=MARKER),
+        offsets(8, -1, isolation_level=1),
+        offsets(8, 1_000, isolation_level=1),
     )
     for committing in (True, False)
 ]
 
 MODERN: Final = [
-    Scenario(
+    scenario(
         f"transaction-v2-{'commit' if committing else 'abort'}",
-        [
-            begin(5),
-            SendRequest("Produce", 12, write(0), retry=UNVERIFIED),
-            SendRequest("Produce", 12, write(1), retry=UNVERIFIED),
-            SendRequest("Produce", 12, write(9), retry=UNVERIFIED),
-            SendRequest("TxnOffsetCommit", 5, offset()),
-            SendRequest("DescribeTransactions", 0, DESCRIBE),
-            SendRequest("Fetch", 18, fetch(by_id=True, isolation_level=1)),
-            SendRequest("EndTxn", 5, end(committing), label="e"),
-            SendRequest("EndTxn", 5, end(committing), retry=BUSY),
-            SendRequest("EndTxn", 5, end(not committing), retry=BUSY),
-            SendRequest("EndTxn", 5, end(epoch=OLD), retry=BUSY),
-            SendRequest("Produce", 12, write(2), retry=UNVERIFIED),
-            SendRequest("Produce", 12, write(5, epoch=NEXT), retry=BUSY),
-            SendRequest("Produce", 12, write(0, epoch=NEXT), retry=BUSY),
-            SendRequest("EndTxn", 5, end(epoch=NEXT), retry=BUSY),
-            SendRequest("DescribeTransactions", 0, DESCRIBE, passing="Prepare"),
-            SendRequest(
-                "EndTxn", 5, end(False, epoch=reply("p", "producer_epoch", plus=2)), retry=BUSY
-            ),
-            SendRequest(
-                "EndTxn", 5, end(True, epoch=reply("p", "producer_epoch", plus=3)), retry=BUSY
-            ),
-            SendRequest("Fetch", 18, fetch(by_id=True, isolation_level=1), awaiting=MARKERS),
-        ],
         TOPIC,
+        begin(5),
+        write(12, 0, retry=UNVERIFIED),
+        write(12, 1, retry=UNVERIFIED),
+        write(12, 9, retry=UNVERIFIED),
+        offset(5),
+        describe(0, TXN),
+        fetch(18, by_id=True, isolation_level=1),
+        end(5, committing, label="e"),
+        end(5, committing, retry=BUSY),
+        end(5, not committing, retry=BUSY),
+        end(5, epoch=OLD, retry=BUSY),
+        write(12, 2, retry=UNVERIFIED),
+        write(12, 5, epoch=NEXT, retry=BUSY),
+        write(12, 0, epoch=NEXT, retry=BUSY),
+        end(5, epoch=NEXT, retry=BUSY),
+        describe(0, TXN, passing="Prepare"),
+        end(5, False, epoch=reply("p", "producer_epoch", plus=2), retry=BUSY),
+        end(5, True, epoch=reply("p", "producer_epoch", plus=3), retry=BUSY),
+        fetch(18, by_id=True, isolation_level=1, awaiting=MARKERS),
     )
     for committing in (True, False)
 ]
 
 REFUSED: Final = [
-    Scenario(
+    scenario(
         "transaction-v2-bad-batches",
-        [
-            begin(5),
-            SendRequest("Produce", 12, _corrupt(((16, b"\x03"),), good_crc=True)),
-            SendRequest(
-                "Produce", 12, _corrupt(((0, b"\x01"),), topic_key="far"), retry=UNVERIFIED[1:]
-            ),
-            SendRequest("DescribeTransactions", 0, DESCRIBE),
-            SendRequest("Produce", 12, _corrupt(((60, b"\x55"),)), retry=UNVERIFIED),
-            SendRequest("DescribeTransactions", 0, DESCRIBE),
-            SendRequest("EndTxn", 5, end(False)),
-        ],
         {"t": {}, "far": {"leader": 2}},
+        begin(5),
+        write(12, 0, patches=((16, b"\x03"),)),
+        write(
+            12, 0, topic=topic("far"), patches=((0, b"\x01"),), good_crc=False, retry=UNVERIFIED[1:]
+        ),
+        describe(0, TXN),
+        write(12, 0, patches=((60, b"\x55"),), good_crc=False, retry=UNVERIFIED),
+        describe(0, TXN),
+        end(5, False),
     ),
-    Scenario(
+    scenario(
         "transaction-v2-first-sequence",
-        [
-            begin(5),
-            SendRequest("Produce", 12, write(5), retry=UNVERIFIED),
-            SendRequest("Produce", 12, write(0), retry=UNVERIFIED),
-            SendRequest("EndTxn", 5, end(False)),
-        ],
         TOPIC,
+        begin(5),
+        write(12, 5, retry=UNVERIFIED),
+        write(12, 0, retry=UNVERIFIED),
+        end(5, False),
     ),
-    Scenario(
+    scenario(
         "transaction-v2-late-end",
-        [
-            begin(5),
-            SendRequest("InitProducerId", 5, init(), label="again"),
-            *[SendRequest("EndTxn", 5, end(committing)) for committing in (True, False)],
-            SendRequest("Produce", 12, write(0, epoch=NEXT), retry=UNVERIFIED),
-            *[SendRequest("EndTxn", 5, end(committing)) for committing in (True, False)],
-            SendRequest("EndTxn", 5, end(epoch=NEXT)),
-        ],
         TOPIC,
+        begin(5),
+        init(5, label="again"),
+        *[end(5, committing) for committing in (True, False)],
+        write(12, 0, epoch=NEXT, retry=UNVERIFIED),
+        *[end(5, committing) for committing in (True, False)],
+        end(5, epoch=NEXT),
     ),
-    Scenario(
+    scenario(
+        "transaction-v2-without-writes",
+        {},
+        begin(5),
+        end(5),
+        end(5, False),
+        describe(0, TXN, passing="Prepare"),
+        end(5, False, retry=BUSY),
+        end(5, retry=BUSY),
+        end(5, False, epoch=NEXT, retry=BUSY),
+    ),
+    scenario(
+        "transaction-v2-offsets",
+        TOPIC,
+        begin(5),
+        offset(5, retry=BUSY),
+        committed_by(9, require_stable=True),
+        end(5, False),
+        describe(0, TXN, passing="Prepare"),
+        committed_by(9, require_stable=True, passing="error_code"),
+        offset(5, retry=BUSY),
+        offset(5, epoch=NEXT, retry=BUSY),
+        end(5, epoch=NEXT),
+        committed_by(9, require_stable=True, awaiting='"committed_offset": 7'),
+    ),
+    scenario(
+        "transaction-v2-timeout",
+        TOPIC,
+        init(5, TXN, 1_000, label="p", retry=BUSY, setup=True),
+        write(12, 0, retry=UNVERIFIED),
+        describe(0, TXN, awaiting="CompleteAbort"),
+        write(12, 1, retry=UNVERIFIED),
+        end(5, retry=BUSY),
+        end(5, False, retry=BUSY),
+    ),
+    scenario(
+        "transaction-v1-second",
+        TOPIC,
+        begin(),
+        add(3, setup=True),
+        write(11, 0, retry=UNVERIFIED),
+        end(4),
+        describe(0, TXN, passing="Prepare"),
+        write(11, 1, retry=UNVERIFIED),
+        add(3, retry=BUSY),
+        write(11, 1, retry=UNVERIFIED),
+        end(4, False),
+        describe(0, TXN, passing="Prepare"),
+        end(4, False, retry=BUSY),
+    ),
+    scenario(
         "transaction-offsets-of-members",
-        [
-            *stable(),
-            begin(),
-            SendRequest("AddOffsetsToTxn", 3, add_offsets(), setup=True),
-            SendRequest("TxnOffsetCommit", 3, offset(**member())),
-            SendRequest("TxnOffsetCommit", 3, offset()),
-            SendRequest("TxnOffsetCommit", 3, offset(**member(2))),
-            SendRequest("TxnOffsetCommit", 3, offset(**member(member_id="stranger"))),
-            SendRequest("AddOffsetsToTxn", 3, add_offsets(group_id=group("none")), setup=True),
-            SendRequest("TxnOffsetCommit", 3, offset(group_id=group("none"), **member())),
-            SendRequest("EndTxn", 4, end()),
-        ],
         TOPIC,
+        *stable(),
+        begin(),
+        add_offsets(3, setup=True),
+        offset(3, **member()),
+        offset(3),
+        offset(3, **member(2)),
+        offset(3, **member(member_id="stranger")),
+        add_offsets(3, group_id=group("none"), setup=True),
+        offset(3, group_id=group("none"), **member()),
+        end(4),
     ),
-    Scenario(
+    scenario(
         "transaction-strangers",
-        [
-            *[SendRequest("AddPartitionsToTxn", version, add(77, 0)) for version in (0, 3)],
-            SendRequest("AddPartitionsToTxn", 3, add(77, 0, "")),
-            SendRequest("AddPartitionsToTxn", 3, add(77, 0, txn("far", on_other_broker=True))),
-            *[SendRequest("AddOffsetsToTxn", version, add_offsets(77, 0)) for version in (0, 4)],
-            SendRequest("AddOffsetsToTxn", 4, add_offsets(77, 0, "")),
-            SendRequest("AddOffsetsToTxn", 4, add_offsets(77, 0, group_id="")),
-            SendRequest("AddOffsetsToTxn", 4, add_offsets(77, 0, txn("far", on_other_broker=True))),
-            *[SendRequest("EndTxn", version, end(True, 77, 0)) for version in range(6)],
-            SendRequest("EndTxn", 5, end(True, 77, 0, "")),
-            SendRequest("EndTxn", 5, end(True, 77, 0, txn("far", on_other_broker=True))),
-            SendRequest("EndTxn", 5, end(True, -1, -1)),
-            *[SendRequest("TxnOffsetCommit", version, offset(77, 0)) for version in (0, 3, 4, 5)],
-            SendRequest("TxnOffsetCommit", 3, offset(77, 0, "")),
-            SendRequest("TxnOffsetCommit", 3, offset(77, 0, group_id="")),
-            SendRequest(
-                "TxnOffsetCommit", 3, offset(77, 0, group_id=group("far", on_other_broker=True))
-            ),
-            SendRequest("Produce", 12, write(0, producer=77, epoch=0), retry=UNVERIFIED),
-            SendRequest("Produce", 11, write(0, producer=77, epoch=0), retry=UNVERIFIED),
-            SendRequest("Produce", 12, write(0, producer=77, epoch=0, name=""), retry=UNVERIFIED),
-            SendRequest("DescribeTransactions", 0, DESCRIBE),
-            SendRequest("DescribeTransactions", 0, {"transactional_ids": [""]}),
-            SendRequest("DescribeTransactions", 0, {"transactional_ids": []}),
-            SendRequest(
-                "DescribeTransactions", 0, {"transactional_ids": [txn("far", on_other_broker=True)]}
-            ),
-        ],
         TOPIC,
+        add((0, 3), 77, 0),
+        add(3, 77, 0, ""),
+        add(3, 77, 0, txn("far", on_other_broker=True)),
+        add_offsets((0, 4), 77, 0),
+        add_offsets(4, 77, 0, ""),
+        add_offsets(4, 77, 0, group_id=""),
+        add_offsets(4, 77, 0, txn("far", on_other_broker=True)),
+        end(range(6), True, 77, 0),
+        end(5, True, 77, 0, ""),
+        end(5, True, 77, 0, txn("far", on_other_broker=True)),
+        end(5, True, -1, -1),
+        offset((0, 3, 4, 5), 77, 0),
+        offset(3, 77, 0, ""),
+        offset(3, 77, 0, group_id=""),
+        offset(3, 77, 0, group_id=group("far", on_other_broker=True)),
+        write(12, 0, producer=77, epoch=0, retry=UNVERIFIED),
+        write(11, 0, producer=77, epoch=0, retry=UNVERIFIED),
+        write(12, 0, producer=77, epoch=0, transactional_id="", retry=UNVERIFIED),
+        describe(0, TXN),
+        describe(0, ""),
+        describe(0),
+        describe(0, txn("far", on_other_broker=True)),
     ),
-    Scenario(
+    scenario(
         "transaction-refused",
-        [
-            begin(),
-            *[SendRequest("AddPartitionsToTxn", version, add(epoch=NEXT)) for version in (1, 3)],
-            *[
-                SendRequest("AddOffsetsToTxn", version, add_offsets(epoch=NEXT))
-                for version in (1, 3)
-            ],
-            *[SendRequest("EndTxn", version, end(epoch=NEXT)) for version in (1, 4, 5)],
-            *[SendRequest("TxnOffsetCommit", version, offset(epoch=NEXT)) for version in (2, 3, 5)],
-            SendRequest("AddPartitionsToTxn", 3, add(99)),
-            SendRequest("AddOffsetsToTxn", 3, add_offsets(99)),
-            SendRequest("EndTxn", 4, end(producer=99)),
-            SendRequest("EndTxn", 5, end(producer=99)),
-            SendRequest("TxnOffsetCommit", 3, offset(99)),
-            SendRequest("EndTxn", 4, end()),
-            SendRequest("EndTxn", 4, end(False)),
-            SendRequest("EndTxn", 5, end()),
-            SendRequest(
-                "AddPartitionsToTxn",
-                3,
-                add(topics=[{"name": topic(), "partitions": [0, 7]}]),
-            ),
-            SendRequest(
-                "AddPartitionsToTxn",
-                0,
-                add(topics=[{"name": "contract-missing", "partitions": [0]}]),
-            ),
-            SendRequest("AddPartitionsToTxn", 3, add(topics=[])),
-            SendRequest("TxnOffsetCommit", 3, offset()),
-            SendRequest("TxnOffsetCommit", 4, offset()),
-            SendRequest("AddOffsetsToTxn", 3, add_offsets(), setup=True),
-            SendRequest("TxnOffsetCommit", 3, offset(index=7)),
-            SendRequest("TxnOffsetCommit", 3, offset(where={"name": "contract-missing"})),
-            SendRequest("TxnOffsetCommit", 3, offset(metadata="x" * 5_000)),
-            SendRequest("TxnOffsetCommit", 6, offset(where={"topic_id": TopicId()})),
-            SendRequest("TxnOffsetCommit", 6, offset(where={"topic_id": UNKNOWN_TOPIC_ID})),
-            SendRequest("TxnOffsetCommit", 6, offset(where={"topic_id": uuid.UUID(int=0)})),
-            SendRequest(
-                "TxnOffsetCommit",
-                3,
-                offset(member_id="stranger", generation_id_or_member_epoch=1),
-            ),
-            SendRequest("TxnOffsetCommit", 3, offset(generation_id_or_member_epoch=1)),
-            SendRequest("TxnOffsetCommit", 3, offset(member_id="stranger")),
-            SendRequest("TxnOffsetCommit", 3, offset(group_instance_id="i")),
-            SendRequest("TxnOffsetCommit", 3, {**offset(), "topics": []}),
-            SendRequest("Produce", 11, produce(Batch(transactional=True), transactional_id=txn())),
-            SendRequest("Produce", 11, produce(Batch(), transactional_id=txn())),
-            SendRequest("Produce", 11, write(0, index=4)),
-            SendRequest(
-                "Produce", 11, write(0, name=txn("far", on_other_broker=True)), retry=UNVERIFIED
-            ),
-            SendRequest("EndTxn", 4, end(), cut=1),
-            SendRequest("AddPartitionsToTxn", 3, add(), cut=1),
-            SendRequest("AddOffsetsToTxn", 4, add_offsets(), cut=1),
-            SendRequest("TxnOffsetCommit", 3, offset(), cut=1),
-            SendRequest("TxnOffsetCommit", 99, {}),
-        ],
         TOPIC,
+        begin(),
+        add((1, 3), epoch=NEXT),
+        add_offsets((1, 3), epoch=NEXT),
+        end((1, 4, 5), epoch=NEXT),
+        offset((2, 3, 5), epoch=NEXT),
+        add(3, 99),
+        add_offsets(3, 99),
+        end(4, producer=99),
+        end(5, producer=99),
+        offset(3, 99),
+        end(4),
+        end(4, False),
+        end(5),
+        add(3, topics=[{"name": T, "partitions": [0, 7]}]),
+        add(0, topics=[{"name": "contract-missing", "partitions": [0]}]),
+        add(3, topics=[]),
+        offset(3),
+        offset(4),
+        add_offsets(3, setup=True),
+        offset(3, index=7),
+        offset(3, where={"name": "contract-missing"}),
+        offset(3, metadata="x" * 5_000),
+        offset(6, where={"topic_id": TopicId()}),
+        offset(6, where={"topic_id": UNKNOWN_TOPIC_ID}),
+        offset(6, where={"topic_id": uuid.UUID(int=0)}),
+        offset(3, member_id="stranger", generation_id_or_member_epoch=1),
+        offset(3, generation_id_or_member_epoch=1),
+        offset(3, member_id="stranger"),
+        offset(3, group_instance_id="i"),
+        offset(3, topics=[]),
+        produce(11, Batch(transactional=True), transactional_id=TXN),
+        produce(11, Batch(), transactional_id=TXN),
+        write(11, 0, index=4),
+        write(11, 0, transactional_id=txn("far", on_other_broker=True), retry=UNVERIFIED),
+        end(4, cut=1),
+        add(3, cut=1),
+        add_offsets(4, cut=1),
+        offset(3, cut=1),
+        send("TxnOffsetCommit", 99),
     ),
-    Scenario(
+    scenario(
         "transaction-bulk",
-        [
-            begin(),
-            *[SendRequest("AddPartitionsToTxn", version, add_bulk()) for version in (4, 5)],
-            *[
-                SendRequest("AddPartitionsToTxn", version, add_bulk(verify=True))
-                for version in (4, 5)
-            ],
-            SendRequest(
-                "AddPartitionsToTxn",
-                4,
-                add_bulk(verify=True, topics=[{"name": topic("u"), "partitions": [0]}]),
-            ),
-            SendRequest("AddPartitionsToTxn", 4, add_bulk(77, 0, verify=True)),
-            SendRequest("AddPartitionsToTxn", 4, add_bulk(77, 0)),
-            SendRequest("AddPartitionsToTxn", 4, add_bulk(epoch=NEXT, verify=True)),
-            SendRequest("AddPartitionsToTxn", 4, add_bulk(77, 0, txn("y"), verify=True)),
-            SendRequest("AddPartitionsToTxn", 4, add_bulk(77, 0, txn("far", on_other_broker=True))),
-            SendRequest("DescribeTransactions", 0, DESCRIBE),
-        ],
         {"t": {}, "u": {}},
+        begin(),
+        add_bulk((4, 5)),
+        add_bulk((4, 5), verify=True),
+        add_bulk(4, verify=True, topics=[{"name": topic("u"), "partitions": [0]}]),
+        add_bulk(4, 77, 0, verify=True),
+        add_bulk(4, 77, 0),
+        add_bulk(4, epoch=NEXT, verify=True),
+        add_bulk(4, 77, 0, txn("y"), verify=True),
+        add_bulk(4, 77, 0, txn("far", on_other_broker=True)),
+        describe(0, TXN),
     ),
-    Scenario(
+    scenario(
         "list-transactions",
-        [
-            begin(),
-            *[SendRequest("ListTransactions", version, {}, own=True) for version in (0, 1, 2)],
-            SendRequest("ListTransactions", 0, {"state_filters": ["Empty"]}, own=True),
-            SendRequest("ListTransactions", 0, {"state_filters": ["Ongoing"]}, own=True),
-            SendRequest("ListTransactions", 0, {"state_filters": ["Empty", "Nonsense"]}, own=True),
-            SendRequest("ListTransactions", 0, {"producer_id_filters": [ME]}, own=True),
-            SendRequest("ListTransactions", 0, {"producer_id_filters": [987_654]}, own=True),
-            SendRequest("ListTransactions", 1, {"duration_filter": 0}, own=True),
-            SendRequest("ListTransactions", 2, {"transactional_id_pattern": ".*"}, own=True),
-            SendRequest("ListTransactions", 2, {"transactional_id_pattern": "nothing"}, own=True),
-            SendRequest("ListTransactions", 2, {"transactional_id_pattern": "*("}, own=True),
-            SendRequest("ListTransactions", 2, {"transactional_id_pattern": ""}, own=True),
-            SendRequest("AddPartitionsToTxn", 3, add(), setup=True),
-            SendRequest("ListTransactions", 1, {"duration_filter": 3_600_000}, own=True),
-            SendRequest("ListTransactions", 0, {"state_filters": ["Ongoing"]}, own=True),
-            SendRequest("ListTransactions", 2, {}, cut=1),
-            SendRequest("ListTransactions", 99, {}),
-        ],
         TOPIC,
+        begin(),
+        send("ListTransactions", (0, 1, 2), own=True),
+        send("ListTransactions", 0, state_filters=["Empty"], own=True),
+        send("ListTransactions", 0, state_filters=["Ongoing"], own=True),
+        send("ListTransactions", 0, state_filters=["Empty", "Nonsense"], own=True),
+        send("ListTransactions", 0, producer_id_filters=[ME], own=True),
+        send("ListTransactions", 0, producer_id_filters=[987_654], own=True),
+        send("ListTransactions", 1, duration_filter=0, own=True),
+        send("ListTransactions", 2, transactional_id_pattern=".*", own=True),
+        send("ListTransactions", 2, transactional_id_pattern="nothing", own=True),
+        send("ListTransactions", 2, transactional_id_pattern="*(", own=True),
+        send("ListTransactions", 2, transactional_id_pattern="", own=True),
+        add(3, setup=True),
+        send("ListTransactions", 1, duration_filter=3_600_000, own=True),
+        send("ListTransactions", 0, state_filters=["Ongoing"], own=True),
+        send("ListTransactions", 2, cut=1),
+        send("ListTransactions", 99),
     ),
 ]
 

@@ -1,0 +1,1 @@
+"""Compares codecs of messages and record batches, without a broker."""

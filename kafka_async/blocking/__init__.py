@@ -1,0 +1,14 @@
+"""Blocking API: the clients for scripts, Spark workers and the REPL.
+
+The clients wrap the asyncio ones, whose event loop runs in one background thread per process,
+behind anyio's blocking portal. A forked child (a Spark worker) gets a new event loop. Ctrl-C during
+a call cancels the call and leaves the client usable.
+
+Every call is bounded, except iteration over a consumer and `poll(timeout=None)`: by its `timeout`
+in seconds, or without one by the option that its documentation names.
+"""
+
+from kafka_async.blocking.clients import Admin, Client, Consumer, Producer, Transaction
+from kafka_async.blocking.portal import run
+
+__all__ = ["Admin", "Client", "Consumer", "Producer", "Transaction", "run"]

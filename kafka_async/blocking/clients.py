@@ -1,0 +1,1491 @@
+"""The blocking clients.
+
+Made by tools/generate_blocking.py from the asyncio clients; do not edit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Never
+
+from typing_extensions import TypeVar
+
+from kafka_async.blocking.portal import BlockingClient, RecordIteration, call, run, unwrap
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+    from typing import Literal, Self
+
+    from typing_extensions import Unpack
+
+    from kafka_async.admin.admin import Admin as AsyncAdmin
+    from kafka_async.admin.values import (
+        ClusterDescription,
+        ConfigEntry,
+        ConfigResource,
+        GroupDescription,
+        GroupListing,
+        NewTopic,
+        OffsetTarget,
+        TopicDescription,
+        TopicListing,
+    )
+    from kafka_async.clock import Clock, Dialer
+    from kafka_async.cluster.client import Client as AsyncClient
+    from kafka_async.cluster.client import ResponseT
+    from kafka_async.cluster.request_router import Destination
+    from kafka_async.config import (
+        ClientConfig,
+        ClientOptions,
+        ConsumerConfig,
+        ConsumerOptions,
+        ProducerConfig,
+        ProducerOptions,
+    )
+    from kafka_async.consumer.consumer import Consumer as AsyncConsumer
+    from kafka_async.consumer.consumer import Offsets, Partitions
+    from kafka_async.consumer.partition_batch import PartitionBatch
+    from kafka_async.consumer.rebalance_listener import Callback, RebalanceListener
+    from kafka_async.consumer.statistics import ConsumerStatistics
+    from kafka_async.hooks import Hooks
+    from kafka_async.kernel import Delivery, Record
+    from kafka_async.producer.producer import Producer as AsyncProducer
+    from kafka_async.producer.statistics import ProducerStatistics
+    from kafka_async.producer.transactions.transaction import Transaction as AsyncTransaction
+    from kafka_async.protocol.message import Request
+    from kafka_async.records.batch import RecordBatch
+    from kafka_async.types import (
+        GroupMetadata,
+        Headers,
+        Health,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        ProducerRecord,
+        RecordMetadata,
+        TopicPartition,
+    )
+
+K = TypeVar("K", default=bytes)
+V = TypeVar("V", default=bytes)
+
+
+class Client(BlockingClient):
+    """A connection to a cluster with blocking calls.
+
+    Options, arguments and errors are those of `kafka_async.Client`.
+    """
+
+    _client: AsyncClient
+
+    @property
+    def asynchronous(self) -> AsyncClient:
+        """Asyncio client behind this one; it belongs to the background event loop."""
+        return self._client
+
+    def __init__(
+        self,
+        servers: str | Sequence[str] | None = None,
+        /,
+        *misplaced: Never,
+        config: ClientConfig | None = None,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        dialer: Dialer | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        from kafka_async.cluster.client import Client as AsyncClient
+
+        super().__init__(
+            AsyncClient(
+                servers,
+                *misplaced,
+                config=config,
+                hooks=hooks,
+                clock=clock,
+                dialer=dialer,
+                **options,
+            )
+        )
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> Self:
+        """Return a client with options under Java's names.
+
+        Args:
+            properties: Values by name, such as {"bootstrap.servers": "localhost:9092"}.
+
+        Raises:
+            InvalidConfigurationError: An option is unknown or its value is not allowed.
+        """
+        from kafka_async.config import ClientConfig
+
+        return cls(config=ClientConfig.from_properties(properties))
+
+    def start(self) -> None:
+        """Connect and fetch the first metadata.
+
+        Raises:
+            BootstrapError: No bootstrap server could be used within default_api_timeout_ms, or
+                all have refused connections for bootstrap_refused_timeout_ms. If the failure of
+                every server is permanent, it is raised at once. The message names the cause for
+                each, and what to do.
+        """
+        run(self._client.start)
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Close all connections; requests in flight fail. May be called again.
+
+        It completes even if the caller is cancelled meanwhile.
+
+        Args:
+            timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
+                connections that are still open then are aborted. Closing takes no time unless a
+                broker does not read the last bytes, and then 2 s.
+        """
+        run(self._client.stop, timeout)
+
+    def health(self) -> Health:
+        """Return a snapshot of the client's health; no request is sent.
+
+        This may be called at any time, also before `start` and after `stop`. The state of a running
+        client is "degraded" after a connection has failed or a request has timed out, while no
+        broker is connected and responding; and while a broker has not responded for 5 s to a
+        request that it does not hold back: `last_error` names that broker. An idle client stays
+        "running". The fields of producers and consumers keep their defaults.
+        """
+        return call(self._client.health)
+
+    def request(
+        self,
+        request: Request[ResponseT],
+        *,
+        to: Destination,
+        timeout: float | None = None,
+        retry: bool = True,
+        max_version: int | None = None,
+    ) -> ResponseT:
+        """Send a request and return its response; errors in the response are not raised.
+
+        Args:
+            request: The request.
+            to: The destination, such as `AnyBroker()` or `Leader(partition)`.
+            timeout: Maximum time in seconds, retries included (default: default_api_timeout_ms).
+            retry: Whether to send the request again after a lost connection, a timeout, or a
+                top-level error after which the destination is looked up again. Use False for a
+                request that must not be executed twice.
+            max_version: Upper limit for the negotiated version.
+
+        Raises:
+            KafkaTimeoutError: There was no response within `timeout`.
+            KafkaConnectionError: There is no connection, or it was lost.
+            LeaderNotAvailableError: The partition had no leader within `timeout`.
+            CoordinatorNotAvailableError: There was no coordinator within `timeout`.
+            BrokerNotAvailableError: The cluster has no such broker.
+            UnsupportedVersionError: The broker does not support this API.
+        """
+        return run(
+            self._client.request,
+            request,
+            to=to,
+            timeout=timeout,
+            retry=retry,
+            max_version=max_version,
+        )
+
+
+class Producer(BlockingClient, Generic[K, V]):
+    """Sends records with blocking calls.
+
+    Options, arguments and errors are those of `kafka_async.Producer`.
+    """
+
+    _client: AsyncProducer[K, V]
+
+    @property
+    def asynchronous(self) -> AsyncProducer[K, V]:
+        """Asyncio client behind this one; it belongs to the background event loop."""
+        return self._client
+
+    def __init__(
+        self,
+        servers: str | Sequence[str] | Client | None = None,
+        /,
+        *misplaced: Never,
+        config: ProducerConfig | None = None,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        dialer: Dialer | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        from kafka_async.producer.producer import Producer as AsyncProducer
+
+        super().__init__(
+            AsyncProducer(
+                unwrap(servers),
+                *misplaced,
+                config=config,
+                hooks=hooks,
+                clock=clock,
+                dialer=dialer,
+                **options,
+            )
+        )
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> Self:
+        """Return a producer with options under Java's names.
+
+        Args:
+            properties: Options, as {"linger.ms": 5}.
+
+        Raises:
+            InvalidConfigurationError: An option is unknown or its value is invalid.
+        """
+        from kafka_async.config import ProducerConfig
+
+        return cls(config=ProducerConfig.from_properties(properties))
+
+    def start(self, **unknown: Never) -> None:
+        """Connect; a transactional producer obtains its producer id, which fences an earlier one.
+
+        Raises:
+            BootstrapError: None of the bootstrap servers could be used.
+            ApplicationRecoverableError: A transactional producer could use none of the bootstrap
+                servers, or received no producer id within max_block_ms; the cause says why. Start a
+                new producer.
+            InvalidConfigurationError: An option or a permission must be changed first.
+        """
+        run(self._client.start, **unknown)
+
+    def stop(self, timeout: float | None = None, **unknown: Never) -> None:
+        """Abort an open transaction, deliver what was enqueued, and close.
+
+        Records of the aborted transaction that were not sent yet fail. Does nothing if the producer
+        was not started or is already stopped. While another call stops it, this one waits for the
+        other, within the other's timeout, and raises nothing.
+
+        Args:
+            timeout: Maximum time for all of it, in seconds (default: close_timeout_ms). With 0 the
+                producer is closed at once and everything undelivered fails.
+
+        Raises:
+            DeliveryError: Some records were not delivered; it counts them, and `failures` has one
+                entry per batch.
+        """
+        run(self._client.stop, timeout, **unknown)
+
+    def flush(self, timeout: float | None = None, **unknown: Never) -> None:
+        """Wait until everything enqueued is acknowledged or has failed.
+
+        Batches do not linger meanwhile.
+
+        Args:
+            timeout: Maximum time in seconds (default: no limit but delivery_timeout_ms).
+
+        Raises:
+            DeliveryError: Records failed whose deliveries no task has awaited; `failures` has one
+                entry per batch.
+            KafkaTimeoutError: The timeout has passed.
+        """
+        run(self._client.flush, timeout, **unknown)
+
+    def statistics(self) -> ProducerStatistics:
+        """Return counts since the start, under Kafka's metric names."""
+        return call(self._client.statistics)
+
+    def health(self) -> Health:
+        """Return a snapshot of the producer's condition; no request is sent.
+
+        It may be taken at any time, also before `start` and after `stop`. The brokers are those of
+        its client, which may be shared. `in_flight` counts the producer's own requests, and
+        `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
+        """
+        return call(self._client.health)
+
+    def transaction(self) -> Transaction[K, V]:
+        """Return a transaction for `with producer.transaction() as txn`.
+
+        Raises:
+            TransactionStateError: The producer has no transactional_id.
+            ApplicationRecoverableError: The producer is closed or has failed.
+        """
+        return Transaction(call(self._client.transaction))
+
+    def begin(self, **unknown: Never) -> Transaction[K, V]:
+        """Open a transaction; commit or abort it.
+
+        If the calls that ended the previous transaction were cancelled, this waits for its end
+        first, up to max_block_ms.
+
+        Raises:
+            TransactionStateError: A transaction is open.
+            TransactionAbortableError, InvalidConfigurationError: The previous transaction, whose
+                `commit` was cancelled, was not committed. It is aborted; begin again.
+            ApplicationRecoverableError: The producer cannot continue.
+        """
+        return Transaction(run(self._client.begin, **unknown))
+
+    def init_transactions(self, *, timeout: float | None = None, **unknown: Never) -> None:
+        """Obtain a new epoch, which fences earlier producers with the same transactional_id.
+
+        The coordinator aborts a transaction that one of them, or a commit with an unknown outcome,
+        left open.
+
+        `start()` has done it once. Call it after an unknown outcome, or to fence another producer
+        with the same id.
+
+        Args:
+            timeout: Maximum time in seconds (default: max_block_ms).
+
+        Raises:
+            TransactionStateError: A transaction is open.
+            ApplicationRecoverableError: There is no new epoch; its cause says why.
+            InvalidConfigurationError: An option or a permission must be changed first.
+        """
+        run(self._client.init_transactions, timeout=timeout, **unknown)
+
+    def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        **unknown: Never,
+    ) -> RecordMetadata:
+        """Append a record and wait until it is acknowledged.
+
+        Cancelling this call after the record was appended does not withdraw it.
+
+        Args:
+            topic: Name of the topic.
+            value: The value; bytes, or what `value_serializer` accepts. None is a tombstone.
+            key: The key; bytes, or what `key_serializer` accepts.
+            partition: The partition; by default the key's, or for records without a key one that
+                changes after about batch_size bytes (KIP-794).
+            timestamp: Milliseconds since the epoch; by default the client's clock.
+            headers: Pairs of a name and a value, which is bytes or None.
+
+        Raises:
+            KafkaError: What `enqueue` raises, or the error with which the record failed.
+        """
+        return run(self._client.send, topic, value, key, partition, timestamp, headers, **unknown)
+
+    def send_many(
+        self,
+        topic: str,
+        values: Sequence[V | None],
+        keys: Sequence[K | None] | None = None,
+        *,
+        partition: int | None = None,
+        **unknown: Never,
+    ) -> list[Delivery]:
+        """Append many records without waiting for acknowledgements, and return their handles.
+
+        If it raises, the records before the bad one are appended.
+
+        Args:
+            topic: Name of the topic.
+            values: The values; see `send`.
+            keys: One key per value, or None.
+            partition: The partition of all records; by default chosen as by `send`.
+
+        Raises:
+            ValueError: There are not as many keys as values.
+            KafkaError: What `enqueue` raises, with the index of the record in its message.
+        """
+        return run(self._client.send_many, topic, values, keys, partition=partition, **unknown)
+
+    def send_records(self, records: Iterable[ProducerRecord], **unknown: Never) -> list[Delivery]:
+        """Append records of any topics without waiting for acknowledgements; return their handles.
+
+        If it raises, the records before the bad one are appended.
+
+        Args:
+            records: The records.
+
+        Raises:
+            KafkaError: What `enqueue` raises, with the index of the record in its message.
+        """
+        return run(self._client.send_records, records, **unknown)
+
+    def send_batch(
+        self, partition: TopicPartition, batch: RecordBatch, **unknown: Never
+    ) -> Delivery:
+        """Append a ready-made batch to its partition, without waiting for acknowledgements.
+
+        It comes after the other batches of the partition. Called in a loop, this yields to the
+        event loop about once per millisecond. It waits up to max_block_ms while buffer_memory is
+        full.
+
+        Args:
+            partition: Topic and partition.
+            batch: The batch.
+
+        Returns:
+            The handle of its first record.
+
+        Raises:
+            KafkaTimeoutError: buffer_memory stayed full for max_block_ms.
+            RecordTooLargeError: The batch is larger than max_request_size or buffer_memory.
+            TypeError: An argument has the wrong type.
+            ValueError: The partition is out of range, or the topic is empty.
+            ClientClosedError: The producer was stopped.
+            IllegalStateError: The producer was not started, or it is transactional and records go
+                through a transaction.
+        """
+        return run(self._client.send_batch, partition, batch, **unknown)
+
+    def enqueue(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Append a record to its batch; wait up to max_block_ms while buffer_memory is full.
+
+        Args:
+            topic: Topic name.
+            value: Bytes, or the object that `value_serializer` takes. None is a tombstone.
+            key: Bytes, or the object that `key_serializer` takes.
+            partition: Partition number; by default the key's partition, or for records without a
+                key one that changes after about batch_size bytes (KIP-794).
+            timestamp: Milliseconds since the epoch; by default the client's clock.
+            headers: Pairs of a name and a value, which is bytes or None.
+
+        Returns:
+            A handle of the record. It may be dropped: `flush()` raises the
+            failures of records that were not awaited.
+
+        Raises:
+            KafkaTimeoutError: buffer_memory stayed full for max_block_ms.
+            RecordTooLargeError: The record is larger than max_request_size or buffer_memory.
+            SerializationError: A serializer failed; its exception is the cause.
+            TypeError: An argument has the wrong type.
+            ValueError: The partition or the timestamp is out of range, or the topic is empty.
+            ClientClosedError: The producer was stopped.
+            IllegalStateError: The producer was not started, or it is transactional and records go
+                through a transaction.
+        """
+        return run(self._client.enqueue, topic, value, key, partition, timestamp, headers)
+
+    def enqueue_nowait(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Append a record to its batch without waiting.
+
+        Raises:
+            BufferFullError: buffer_memory is used up.
+            RecordTooLargeError: The record is larger than max_request_size or buffer_memory.
+            SerializationError: A serializer failed; its exception is the cause.
+            TypeError, ValueError, ClientClosedError, IllegalStateError: As for `enqueue`.
+        """
+        return call(self._client.enqueue_nowait, topic, value, key, partition, timestamp, headers)
+
+
+class Transaction(BlockingClient, Generic[K, V]):
+    """Writes records and offsets atomically with blocking calls.
+
+    Options, arguments and errors are those of `kafka_async.Transaction`.
+    """
+
+    _client: AsyncTransaction[K, V]
+
+    @property
+    def asynchronous(self) -> AsyncTransaction[K, V]:
+        """Asyncio client behind this one; it belongs to the background event loop."""
+        return self._client
+
+    def commit_offsets(
+        self,
+        offsets: Consumer[Any, Any] | Mapping[TopicPartition, OffsetAndMetadata | int],
+        group: GroupMetadata | str | None = None,
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Commit offsets of a consumer group with the transaction (KIP-447).
+
+        Args:
+            offsets: A consumer, for the positions of the records that it has returned and not
+                committed, with its metadata of the group. Or offsets of the next records to read.
+            group: Metadata or id of the group, if `offsets` is not a consumer.
+            timeout: Maximum time in seconds (default: max_block_ms).
+
+        Raises:
+            TransactionAbortableError: The offsets may not be part of the transaction: abort.
+            TransactionStateError: The transaction is not open.
+            ApplicationRecoverableError: The producer cannot continue.
+            InvalidConfigurationError: An option or a permission must be changed first: abort.
+        """
+        run(self._client.commit_offsets, unwrap(offsets), group, timeout=timeout, **unknown)
+
+    def commit(self, *, timeout: float | None = None, **unknown: Never) -> None:
+        """Deliver what was enqueued, and commit.
+
+        Args:
+            timeout: Maximum time for both, in seconds (default: delivery_timeout_ms for the
+                records, then max_block_ms).
+
+        Raises:
+            TransactionAbortableError: A record was not delivered, or the cluster requires it:
+                abort.
+            TransactionOutcomeUnknownError: The commit was sent and no response was received. Call
+                `commit()` again; until it returns, `producer.init_transactions()` is the only other
+                call that works.
+            ApplicationRecoverableError: The producer cannot continue.
+            InvalidConfigurationError: An option or a permission must be changed first: abort.
+        """
+        run(self._client.commit, timeout=timeout, **unknown)
+
+    def abort(self, *, timeout: float | None = None, **unknown: Never) -> None:
+        """Abort the transaction; never raises TransactionAbortableError.
+
+        If the coordinator cannot be reached in time, the producer requests a new epoch, which ends
+        an open transaction.
+
+        Args:
+            timeout: Maximum time in seconds (default: max_block_ms).
+
+        Raises:
+            ApplicationRecoverableError: The producer cannot continue.
+            InvalidConfigurationError: The coordinator refused to abort it: an option or a
+                permission must be changed first. The producer can begin another transaction then.
+            TransactionStateError: The transaction was not begun, or is over.
+        """
+        run(self._client.abort, timeout=timeout, **unknown)
+
+    def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        **unknown: Never,
+    ) -> RecordMetadata:
+        """Append a record and wait until it is acknowledged.
+
+        Cancelling this call after the record was appended does not withdraw it.
+
+        Args:
+            topic: Name of the topic.
+            value: The value; bytes, or what `value_serializer` accepts. None is a tombstone.
+            key: The key; bytes, or what `key_serializer` accepts.
+            partition: The partition; by default the key's, or for records without a key one that
+                changes after about batch_size bytes (KIP-794).
+            timestamp: Milliseconds since the epoch; by default the client's clock.
+            headers: Pairs of a name and a value, which is bytes or None.
+
+        Raises:
+            KafkaError: What `enqueue` raises, or the error with which the record failed.
+        """
+        return run(self._client.send, topic, value, key, partition, timestamp, headers, **unknown)
+
+    def send_many(
+        self,
+        topic: str,
+        values: Sequence[V | None],
+        keys: Sequence[K | None] | None = None,
+        *,
+        partition: int | None = None,
+        **unknown: Never,
+    ) -> list[Delivery]:
+        """Append many records without waiting for acknowledgements, and return their handles.
+
+        If it raises, the records before the bad one are appended.
+
+        Args:
+            topic: Name of the topic.
+            values: The values; see `send`.
+            keys: One key per value, or None.
+            partition: The partition of all records; by default chosen as by `send`.
+
+        Raises:
+            ValueError: There are not as many keys as values.
+            KafkaError: What `enqueue` raises, with the index of the record in its message.
+        """
+        return run(self._client.send_many, topic, values, keys, partition=partition, **unknown)
+
+    def send_records(self, records: Iterable[ProducerRecord], **unknown: Never) -> list[Delivery]:
+        """Append records of any topics without waiting for acknowledgements; return their handles.
+
+        If it raises, the records before the bad one are appended.
+
+        Args:
+            records: The records.
+
+        Raises:
+            KafkaError: What `enqueue` raises, with the index of the record in its message.
+        """
+        return run(self._client.send_records, records, **unknown)
+
+    def send_batch(
+        self, partition: TopicPartition, batch: RecordBatch, **unknown: Never
+    ) -> Delivery:
+        """Append a ready-made batch to its partition, without waiting for acknowledgements.
+
+        It comes after the other batches of the partition. Called in a loop, this yields to the
+        event loop about once per millisecond. It waits up to max_block_ms while buffer_memory is
+        full.
+
+        Args:
+            partition: Topic and partition.
+            batch: The batch.
+
+        Returns:
+            The handle of its first record.
+
+        Raises:
+            KafkaTimeoutError: buffer_memory stayed full for max_block_ms.
+            RecordTooLargeError: The batch is larger than max_request_size or buffer_memory.
+            TypeError: An argument has the wrong type.
+            ValueError: The partition is out of range, or the topic is empty.
+            ClientClosedError: The producer was stopped.
+            IllegalStateError: The producer was not started, or it is transactional and records go
+                through a transaction.
+        """
+        return run(self._client.send_batch, partition, batch, **unknown)
+
+    def enqueue(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Append a record to its batch; wait up to max_block_ms while buffer_memory is full.
+
+        Args:
+            topic: Topic name.
+            value: Bytes, or the object that `value_serializer` takes. None is a tombstone.
+            key: Bytes, or the object that `key_serializer` takes.
+            partition: Partition number; by default the key's partition, or for records without a
+                key one that changes after about batch_size bytes (KIP-794).
+            timestamp: Milliseconds since the epoch; by default the client's clock.
+            headers: Pairs of a name and a value, which is bytes or None.
+
+        Returns:
+            A handle of the record. It may be dropped: `flush()` raises the
+            failures of records that were not awaited.
+
+        Raises:
+            KafkaTimeoutError: buffer_memory stayed full for max_block_ms.
+            RecordTooLargeError: The record is larger than max_request_size or buffer_memory.
+            SerializationError: A serializer failed; its exception is the cause.
+            TypeError: An argument has the wrong type.
+            ValueError: The partition or the timestamp is out of range, or the topic is empty.
+            ClientClosedError: The producer was stopped.
+            IllegalStateError: The producer was not started, or it is transactional and records go
+                through a transaction.
+        """
+        return run(self._client.enqueue, topic, value, key, partition, timestamp, headers)
+
+    def enqueue_nowait(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Append a record to its batch without waiting.
+
+        Raises:
+            BufferFullError: buffer_memory is used up.
+            RecordTooLargeError: The record is larger than max_request_size or buffer_memory.
+            SerializationError: A serializer failed; its exception is the cause.
+            TypeError, ValueError, ClientClosedError, IllegalStateError: As for `enqueue`.
+        """
+        return call(self._client.enqueue_nowait, topic, value, key, partition, timestamp, headers)
+
+
+class Consumer(RecordIteration, Generic[K, V]):
+    """Reads records with blocking calls.
+
+    Options, arguments and errors are those of `kafka_async.Consumer`.
+    """
+
+    _client: AsyncConsumer[K, V]
+
+    @property
+    def asynchronous(self) -> AsyncConsumer[K, V]:
+        """Asyncio client behind this one; it belongs to the background event loop."""
+        return self._client
+
+    def __init__(
+        self,
+        servers: str | Sequence[str] | Client | None = None,
+        /,
+        *misplaced: Never,
+        topics: Iterable[str] | None = None,
+        partitions: Iterable[TopicPartition] | None = None,
+        listener: RebalanceListener | None = None,
+        config: ConsumerConfig | None = None,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        dialer: Dialer | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        from kafka_async.consumer.consumer import Consumer as AsyncConsumer
+
+        super().__init__(
+            AsyncConsumer(
+                unwrap(servers),
+                *misplaced,
+                topics=topics,
+                partitions=partitions,
+                listener=listener,
+                config=config,
+                hooks=hooks,
+                clock=clock,
+                dialer=dialer,
+                **options,
+            )
+        )
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, object],
+        *,
+        topics: Iterable[str] | None = None,
+        partitions: Iterable[TopicPartition] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> Self:
+        """Return a consumer with options under Java's names, as {"fetch.min.bytes": 1}.
+
+        Args:
+            properties: The options.
+            topics: Topics to subscribe to.
+            partitions: Manually assigned partitions to read.
+            listener: Listener for changes of the assignment.
+
+        Raises:
+            InvalidConfigurationError: An option is unknown or its value is invalid.
+        """
+        from kafka_async.config import ConsumerConfig
+
+        return cls(
+            config=ConsumerConfig.from_properties(properties),
+            topics=topics,
+            partitions=partitions,
+            listener=listener,
+        )
+
+    def start(self, **unknown: Never) -> None:
+        """Connect and start to read.
+
+        Raises:
+            BootstrapError: No bootstrap server could be used.
+        """
+        run(self._client.start, **unknown)
+
+    def stop(self, timeout: float | None = None, **unknown: Never) -> None:
+        """Stop reading, commit processed records with auto-commit, leave the group and close.
+
+        Offsets that could not be committed in time are named in a warning. Without anything to
+        commit, and without a broker that responds, it returns at once. It is completed even if the
+        caller is cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s.
+        Safe to call again.
+
+        Args:
+            timeout: Maximum total time in seconds (default: close_timeout_ms).
+
+        Raises:
+            KafkaError: The group rejected the automatic commit; the consumer is closed.
+        """
+        run(self._client.stop, timeout, **unknown)
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Subscribe to topics, or to all topics whose full name matches a pattern.
+
+        Replaces the former subscription, in the background. Manually assigned partitions stay.
+
+        Args:
+            topics: The topics.
+            pattern: A regular expression, instead of `topics`.
+            listener: Listener for changes of the assignment, added to the existing listeners.
+
+        Raises:
+            TypeError: Not exactly one of `topics` and `pattern`, or one of another type.
+            ValueError: `pattern` is not a regular expression.
+        """
+        call(self._client.subscribe, topics, pattern=pattern, listener=listener, **unknown)
+
+    def unsubscribe(self, **unknown: Never) -> None:
+        """Unsubscribe from all topics, leave the group and return when that is done.
+
+        Manually assigned partitions stay. A `subscribe` meanwhile replaces it: then it returns
+        early, perhaps without having left the group. It does not clear the error of a consumer that
+        the group rejected for good, which each poll raises until the consumer is closed.
+        """
+        run(self._client.unsubscribe, **unknown)
+
+    def assign(self, partitions: Partitions, **unknown: Never) -> None:
+        """Set the manually assigned partitions; subscribed topics stay.
+
+        Args:
+            partitions: The partitions.
+        """
+        call(self._client.assign, partitions, **unknown)
+
+    def subscription(self) -> frozenset[str]:
+        """Return the subscribed topics."""
+        return call(self._client.subscription)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions assigned by the group or manually."""
+        return call(self._client.assignment)
+
+    def on_assigned(self, callback: Callback, **unknown: Never) -> Callback:
+        """Add a callback for newly assigned partitions.
+
+        Args:
+            callback: Called with the partitions; a plain function or `async def`.
+
+        Returns:
+            The callback, so that this can be used as a decorator.
+        """
+        return call(self._client.on_assigned, callback, **unknown)
+
+    def on_revoked(self, callback: Callback, **unknown: Never) -> Callback:
+        """Add a callback for partitions about to be revoked.
+
+        Args:
+            callback: Called with the partitions; a plain function or `async def`.
+
+        Returns:
+            The callback, so that this can be used as a decorator.
+        """
+        return call(self._client.on_revoked, callback, **unknown)
+
+    def on_lost(self, callback: Callback, **unknown: Never) -> Callback:
+        """Add a callback for lost partitions, which other members may own already.
+
+        Args:
+            callback: Called with the partitions; a plain function or `async def`.
+
+        Returns:
+            The callback, so that this can be used as a decorator.
+        """
+        return call(self._client.on_lost, callback, **unknown)
+
+    def pause(self, partitions: Partitions = (), **unknown: Never) -> None:
+        """Return no records of these partitions until `resume`; they stay assigned.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+        """
+        call(self._client.pause, partitions, **unknown)
+
+    def resume(self, partitions: Partitions = (), **unknown: Never) -> None:
+        """Undo `pause`.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+        """
+        call(self._client.resume, partitions, **unknown)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return the paused partitions."""
+        return call(self._client.paused)
+
+    def poll(
+        self,
+        *misplaced: Never,
+        timeout: float | None = 1.0,
+        max_records: int | None = None,
+        **unknown: Never,
+    ) -> list[Record[K, V]]:
+        """Return records of any partitions, once there are any; an empty list at the timeout.
+
+        One poll parses records for at most 2.5 ms, so it may return fewer than there are.
+
+        Args:
+            timeout: Maximum time in seconds (None: no limit).
+            max_records: Maximum number of records (default: max_poll_records).
+
+        Raises:
+            CorruptRecordError: The next record cannot be read; `seek` past it to continue.
+            RecordDeserializationError: The next record cannot be deserialized; `seek` past it to
+                continue.
+            NoOffsetForPartitionError: There is no committed offset, and auto_offset_reset is
+                "none".
+            OffsetOutOfRangeError: The position is out of range, and auto_offset_reset is "none".
+            RecordTooLargeError: The next batch is larger than the bytes fetched: raise
+                max_partition_fetch_bytes, or `seek` past it to continue.
+            TopicAuthorizationError: The principal may not read a subscribed or assigned topic;
+                raised once, other topics continue.
+            UnknownTopicOrPartitionError: A subscribed topic or a manually assigned partition has
+                not existed for default_api_timeout_ms, and allow_auto_create_topics is False;
+                raised once, other topics continue.
+            IllegalStateError: There is nothing to read, another task polls, an iteration is in
+                progress, or a rebalance listener polls.
+            ClientClosedError: The consumer is not started, or is stopped.
+            KafkaError: The group rejected this consumer, or a task of it has died. If joining
+                again cannot help, as with FencedInstanceIdError, each poll raises the group's error
+                until the consumer is closed.
+            Exception: An exception of a rebalance listener or of an assignor.
+            TypeError: A positional argument, or an argument of another type.
+            ValueError: `max_records` is less than 1, or `timeout` is negative.
+        """
+        return run(
+            self._client.poll, *misplaced, timeout=timeout, max_records=max_records, **unknown
+        )
+
+    def poll_batches(
+        self, *misplaced: Never, timeout: float | None = 1.0, **unknown: Never
+    ) -> list[PartitionBatch]:
+        """Return all fetched batches by partition, for Arrow or to parse elsewhere.
+
+        Waits like `poll` and raises the same errors except RecordDeserializationError, since
+        deserializers are not used.
+
+        Args:
+            timeout: Maximum time in seconds (None: no limit).
+        """
+        return run(self._client.poll_batches, *misplaced, timeout=timeout, **unknown)
+
+    def seek(
+        self, partition: TopicPartition, offset: int | OffsetAndMetadata, **unknown: Never
+    ) -> None:
+        """Set the position of a partition; returned records of it no longer count as unprocessed.
+
+        Args:
+            partition: The partition.
+            offset: Offset of the next record to return.
+        """
+        call(self._client.seek, partition, offset, **unknown)
+
+    def seek_to_beginning(self, partitions: Partitions = (), **unknown: Never) -> None:
+        """Seek to the first record.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+        """
+        run(self._client.seek_to_beginning, partitions, **unknown)
+
+    def seek_to_end(self, partitions: Partitions = (), **unknown: Never) -> None:
+        """Seek to the offset after the last record.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+        """
+        run(self._client.seek_to_end, partitions, **unknown)
+
+    def seek_to_time(
+        self,
+        when: float | datetime | Mapping[TopicPartition, float | datetime],
+        partitions: Partitions = (),
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Seek to the first record not older than a time, or to the end if there is none.
+
+        Args:
+            when: Seconds since the epoch, or a datetime; or one for each partition.
+            partitions: The partitions (default: all assigned).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
+        run(self._client.seek_to_time, when, partitions, timeout=timeout, **unknown)
+
+    def position(
+        self, partition: TopicPartition, *, timeout: float | None = None, **unknown: Never
+    ) -> int:
+        """Return the offset of the next record to return; waits until it is known.
+
+        Args:
+            partition: The partition.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            KafkaTimeoutError: Not known in time.
+        """
+        return run(self._client.position, partition, timeout=timeout, **unknown)
+
+    def beginning_offsets(
+        self, partitions: Partitions, *, timeout: float | None = None, **unknown: Never
+    ) -> dict[TopicPartition, int]:
+        """Return the offset of the first record of each partition.
+
+        Args:
+            partitions: The partitions.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
+        return run(self._client.beginning_offsets, partitions, timeout=timeout, **unknown)
+
+    def end_offsets(
+        self, partitions: Partitions, *, timeout: float | None = None, **unknown: Never
+    ) -> dict[TopicPartition, int]:
+        """Return the offset after the last record that isolation_level lets this consumer read.
+
+        Args:
+            partitions: The partitions.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
+        return run(self._client.end_offsets, partitions, timeout=timeout, **unknown)
+
+    def offsets_for_times(
+        self,
+        times: Mapping[TopicPartition, float | datetime],
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the offset and time of the first record not older than a time; None if none is.
+
+        Args:
+            times: Seconds since the epoch, or a datetime, by partition.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
+        return run(self._client.offsets_for_times, times, timeout=timeout, **unknown)
+
+    def commit(
+        self,
+        what: str | TopicPartition | Offsets | None = None,
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Commit the positions, which include the records returned last.
+
+        A commit that the coordinator rejects because of a rebalance is retried after the rebalance.
+        Offsets of deleted topics are dropped with a warning in the log.
+
+        Args:
+            what: A topic or a partition to commit alone, or the offsets to commit: the offset of
+                the next record to read, by partition (default: all partitions).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
+            CommitFailedError: The group has assigned a partition to another member.
+            RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
+                member revokes, loses or takes over partitions, as in a listener's callback.
+            KafkaTimeoutError: Not committed in time.
+        """
+        run(self._client.commit, what, timeout=timeout, **unknown)
+
+    def committed(
+        self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the committed offsets; None where there is none.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            UnknownTopicOrPartitionError: A topic does not exist.
+            KafkaTimeoutError: No response in time.
+        """
+        return run(self._client.committed, partitions, timeout=timeout, **unknown)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return this consumer's identity in its group (KIP-447).
+
+        Raises:
+            IllegalStateError: The consumer has no group_id.
+        """
+        return call(self._client.group_metadata)
+
+    def seek_to_committed(
+        self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
+    ) -> None:
+        """Seek to the committed offsets, as after an aborted transaction.
+
+        A partition without a committed offset follows auto_offset_reset or, if it is new,
+        auto_offset_reset_new_partitions.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            KafkaTimeoutError: No response in time.
+        """
+        run(self._client.seek_to_committed, partitions, timeout=timeout, **unknown)
+
+    def topics(self, *, timeout: float | None = None, **unknown: Never) -> frozenset[str]:
+        """Return the names of all topics except internal ones.
+
+        Args:
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
+        return run(self._client.topics, timeout=timeout, **unknown)
+
+    def partitions_for(
+        self, topic: str, *, timeout: float | None = None, **unknown: Never
+    ) -> list[int]:
+        """Return the numbers of a topic's partitions; never creates the topic.
+
+        Args:
+            topic: Name of the topic.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            UnknownTopicOrPartitionError: A broker responded that the topic does not exist.
+            KafkaTimeoutError: No broker responded in time.
+        """
+        return run(self._client.partitions_for, topic, timeout=timeout, **unknown)
+
+    def statistics(self) -> ConsumerStatistics:
+        """Return a snapshot of the statistics since `start`."""
+        return call(self._client.statistics)
+
+    def health(self) -> Health:
+        """Return a snapshot of the consumer's condition; sends no request.
+
+        It may be called at any time, also before `start` and after `stop`. The state is "failed"
+        once a task has died or the group has rejected this member for good, and "degraded" while no
+        broker is both connected and responding. The brokers are those of its client, which may be
+        shared; `in_flight` counts the consumer's own requests.
+        """
+        return call(self._client.health)
+
+    def high_watermark(self, partition: TopicPartition, **unknown: Never) -> int | None:
+        """Return the offset after the last record that all in-sync replicas have; no request.
+
+        It is as of the last fetch response, and None before the first one of this partition.
+
+        Args:
+            partition: The partition.
+
+        Raises:
+            IllegalStateError: The partition is not assigned to this consumer.
+        """
+        return call(self._client.high_watermark, partition, **unknown)
+
+    def last_stable_offset(self, partition: TopicPartition, **unknown: Never) -> int | None:
+        """Return the offset below which no transaction is open; sends no request (KIP-98).
+
+        Records below it are what `isolation_level="read_committed"` lets a consumer read. It is as
+        of the last fetch response, and None before the first one of this partition.
+
+        Args:
+            partition: The partition.
+
+        Raises:
+            IllegalStateError: The partition is not assigned to this consumer.
+        """
+        return call(self._client.last_stable_offset, partition, **unknown)
+
+
+class Admin(BlockingClient):
+    """Administers a cluster with blocking calls.
+
+    Options, arguments and errors are those of `kafka_async.Admin`.
+    """
+
+    _client: AsyncAdmin
+
+    @property
+    def asynchronous(self) -> AsyncAdmin:
+        """Asyncio client behind this one; it belongs to the background event loop."""
+        return self._client
+
+    def __init__(
+        self,
+        servers: str | Sequence[str] | Client | None = None,
+        /,
+        *misplaced: Never,
+        config: ClientConfig | None = None,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        dialer: Dialer | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        from kafka_async.admin.admin import Admin as AsyncAdmin
+
+        super().__init__(
+            AsyncAdmin(
+                unwrap(servers),
+                *misplaced,
+                config=config,
+                hooks=hooks,
+                clock=clock,
+                dialer=dialer,
+                **options,
+            )
+        )
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> Self:
+        """Return an admin client with options under Java's names.
+
+        Args:
+            properties: Values by name, such as {"bootstrap.servers": "localhost:9092"}.
+
+        Raises:
+            InvalidConfigurationError: An option is unknown or its value is not allowed.
+        """
+        from kafka_async.config import ClientConfig
+
+        return cls(config=ClientConfig.from_properties(properties))
+
+    def start(self, **unknown: Never) -> None:
+        """Connect.
+
+        Raises:
+            BootstrapError: No bootstrap server can be used.
+        """
+        run(self._client.start, **unknown)
+
+    def stop(self, timeout: float | None = None, **unknown: Never) -> None:
+        """Close the connections, unless the client is shared. May be called again.
+
+        Args:
+            timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms).
+        """
+        run(self._client.stop, timeout, **unknown)
+
+    def health(self) -> Health:
+        """Return a snapshot of the client's health, see `Client.health`; no request is sent."""
+        return call(self._client.health)
+
+    def create_topics(
+        self,
+        new_topics: Iterable[NewTopic],
+        *,
+        wait: bool = True,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[str, TopicListing]:
+        """Create topics.
+
+        Args:
+            new_topics: The topics to create.
+            wait: Whether to return only when every partition has a leader in the metadata.
+            validate_only: Check the request without creating topics.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            The created topics by name.
+
+        Raises:
+            TopicExistsError: A topic exists.
+            InvalidTopicError: A name is not allowed.
+            InvalidReplicationFactorError: There are fewer brokers than replicas.
+        """
+        return run(
+            self._client.create_topics,
+            new_topics,
+            wait=wait,
+            validate_only=validate_only,
+            timeout=timeout,
+            **unknown,
+        )
+
+    def delete_topics(
+        self,
+        names: Iterable[str],
+        *,
+        wait: bool = True,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Delete topics and all their records.
+
+        Args:
+            names: Names of the topics.
+            wait: Whether to return only when the metadata has none of them.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
+        run(self._client.delete_topics, names, wait=wait, timeout=timeout, **unknown)
+
+    def list_topics(
+        self, *, internal: bool = False, timeout: float | None = None, **unknown: Never
+    ) -> dict[str, TopicListing]:
+        """Return all topics by name.
+
+        Args:
+            internal: Whether to include Kafka's internal topics.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
+        return run(self._client.list_topics, internal=internal, timeout=timeout, **unknown)
+
+    def describe_topics(
+        self, names: Iterable[str], *, timeout: float | None = None, **unknown: Never
+    ) -> dict[str, TopicDescription]:
+        """Return topics with their partitions, leaders and replicas.
+
+        Args:
+            names: Names of the topics.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
+        return run(self._client.describe_topics, names, timeout=timeout, **unknown)
+
+    def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        *,
+        wait: bool = True,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Increase the number of partitions of topics.
+
+        Args:
+            counts: New total number of partitions by topic.
+            wait: Whether to return only when every partition has a leader in the metadata.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            InvalidPartitionsError: A count is not above the current one.
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
+        run(self._client.create_partitions, counts, wait=wait, timeout=timeout, **unknown)
+
+    def describe_cluster(
+        self, *, timeout: float | None = None, **unknown: Never
+    ) -> ClusterDescription:
+        """Return the cluster's id, brokers and controller.
+
+        Args:
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
+        return run(self._client.describe_cluster, timeout=timeout, **unknown)
+
+    def describe_configs(
+        self, resources: Iterable[ConfigResource], *, timeout: float | None = None, **unknown: Never
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Return the configuration of topics, brokers or groups.
+
+        Args:
+            resources: The resources.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            Entries by resource and option name.
+        """
+        return run(self._client.describe_configs, resources, timeout=timeout, **unknown)
+
+    def list_groups(
+        self,
+        *,
+        states: Sequence[str] = (),
+        types: Sequence[str] = (),
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[str, GroupListing]:
+        """Return the groups of all brokers by id.
+
+        Args:
+            states: Only groups in these states, such as "Stable".
+            types: Only groups of these types, such as "classic" and "consumer".
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
+        return run(self._client.list_groups, states=states, types=types, timeout=timeout, **unknown)
+
+    def describe_groups(
+        self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+    ) -> dict[str, GroupDescription]:
+        """Return groups with their states, members and assignments, for both group protocols.
+
+        Args:
+            group_ids: Ids of the groups.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            GroupIdNotFoundError: There is no such group.
+        """
+        return run(self._client.describe_groups, group_ids, timeout=timeout, **unknown)
+
+    def delete_groups(
+        self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+    ) -> None:
+        """Delete groups without members, and their committed offsets.
+
+        Args:
+            group_ids: Ids of the groups.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            GroupNotEmptyError: A group has members.
+            GroupIdNotFoundError: There is no such group.
+        """
+        run(self._client.delete_groups, group_ids, timeout=timeout, **unknown)
+
+    def list_offsets(
+        self,
+        partitions: Mapping[TopicPartition, OffsetTarget],
+        *,
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return the earliest or latest offset of partitions, or the first one at or after a time.
+
+        Args:
+            partitions: An `OffsetSpec` or a timestamp in milliseconds since the epoch, by
+                partition.
+            isolation_level: With "read_committed", the latest offset is the last stable offset.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            Offset and timestamp by partition; the offset is -1 if no record is that late.
+        """
+        return run(
+            self._client.list_offsets,
+            partitions,
+            isolation_level=isolation_level,
+            timeout=timeout,
+            **unknown,
+        )
+
+    def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the committed offsets of a group; partitions without one are left out.
+
+        Args:
+            group_id: Id of the group.
+            partitions: Only these partitions (None: all).
+            require_stable: Whether to wait for transactions with pending offsets (KIP-447).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
+        return run(
+            self._client.list_group_offsets,
+            group_id,
+            partitions,
+            require_stable=require_stable,
+            timeout=timeout,
+            **unknown,
+        )

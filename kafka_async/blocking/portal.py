@@ -1,0 +1,122 @@
+"""Runs the event loop of the blocking clients in a background thread."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self
+
+from typing_extensions import TypeVar
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
+
+    from kafka_async.kernel import Record
+
+P = ParamSpec("P")
+R = TypeVar("R")
+K = TypeVar("K", default=bytes)
+V = TypeVar("V", default=bytes)
+
+
+class _LoopThread:
+    """Runs the event loop of this process in a background thread."""
+
+    def __init__(self) -> None:
+        from anyio.from_thread import start_blocking_portal
+
+        self.pid = os.getpid()
+        self._stack = ExitStack()
+        uvloop = importlib.util.find_spec("uvloop") is not None
+        self.portal: BlockingPortal = self._stack.enter_context(
+            start_blocking_portal(
+                "asyncio", {"use_uvloop": uvloop}, name="kafka-async blocking loop"
+            )
+        )
+        atexit.register(self._stop)
+
+    def _stop(self) -> None:
+        if os.getpid() == self.pid:
+            self.portal.call(partial(self.portal.stop, cancel_remaining=True))
+            self._stack.close()
+
+
+_loop_thread: _LoopThread | None = None
+_lock = threading.Lock()
+
+
+def run(function: Callable[P, Awaitable[R]], *args: P.args, **keywords: P.kwargs) -> R:
+    """Run an async function on this process's background event loop.
+
+    An exception while waiting, such as Ctrl-C, cancels the function. Inside a running event loop,
+    await the asyncio clients instead.
+
+    Args:
+        function: The async function.
+        *args: Its positional arguments.
+        **keywords: Its keyword arguments.
+
+    Returns:
+        The function's result.
+    """
+    global _loop_thread
+    with _lock:
+        # The process id differs in a forked child, where the thread does not exist.
+        if _loop_thread is None or _loop_thread.pid != os.getpid():
+            _loop_thread = _LoopThread()
+    future = _loop_thread.portal.start_task_soon(partial(function, *args, **keywords))
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def call(function: Callable[P, R], *args: P.args, **keywords: P.kwargs) -> R:
+    """Call a synchronous function in the event loop's thread."""
+
+    async def called() -> R:
+        return function(*args, **keywords)
+
+    return run(called)
+
+
+class BlockingClient:
+    """Wraps an asyncio client, and starts and stops it in a `with` block."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    @property
+    def asynchronous(self) -> Any:
+        """Asyncio client behind this one; it belongs to the background event loop."""
+        return self._client
+
+    def __enter__(self) -> Self:
+        run(self._client.__aenter__)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        run(self._client.__aexit__, *exc_info)
+
+
+class RecordIteration(BlockingClient, Generic[K, V]):
+    """Iterates over the records of a consumer."""
+
+    def __iter__(self) -> Iterator[Record[K, V]]:
+        """Yield records without end; requesting a record marks those before it as done.
+
+        Waits for the next record without a limit; `poll` waits for a bounded time.
+        """
+        while True:
+            yield run(self._client.__anext__)
+
+
+def unwrap(value: Any) -> Any:
+    """Return the asyncio client behind a blocking one, and any other value as it is."""
+    return value.asynchronous if isinstance(value, BlockingClient) else value

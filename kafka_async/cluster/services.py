@@ -1,0 +1,111 @@
+"""The parts of a started client, which producers, consumers, members and admin calls use.
+
+The parts have no reference to the `Client`, so that one that was started and never stopped is
+garbage collected and warns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from kafka_async.cluster.brokers import Brokers
+from kafka_async.cluster.connection_context import ConnectionContext
+from kafka_async.cluster.coordinator_lookup import CoordinatorLookup
+from kafka_async.cluster.metadata_updater import MetadataUpdater
+from kafka_async.cluster.request_router import RequestRouter
+from kafka_async.config import seconds
+from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError
+
+if TYPE_CHECKING:
+    from kafka_async.clock import Clock, Dialer
+    from kafka_async.cluster.request_router import Destination
+    from kafka_async.config import ClientConfig
+    from kafka_async.errors import KafkaError
+    from kafka_async.hooks import Hooks
+    from kafka_async.protocol.message import Request, Response
+    from kafka_async.supervisor import Supervisor
+
+ResponseT = TypeVar("ResponseT", bound="Response")
+
+
+class ClientServices:
+    """The parts of a started client; `retry_backoff` returns the backoff of one call's retries."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        hooks: Hooks,
+        clock: Clock,
+        dialer: Dialer,
+        supervisor: Supervisor,
+    ) -> None:
+        context = ConnectionContext(config, hooks, dialer, supervisor)
+        self.config = config
+        self.hooks = hooks
+        self.clock = clock
+        self.supervisor = supervisor
+        self.lifetime = context.lifetime
+        self.retry_backoff = context.retry_backoff
+        self.metadata = MetadataUpdater(context)
+        self.brokers = Brokers(
+            context,
+            lambda: self.metadata.snapshot.brokers,
+            on_disconnected=self.metadata.request_update,
+            on_wrong_broker=self.metadata.request_rebootstrap,
+        )
+        self.coordinators = CoordinatorLookup(context, self.brokers, self.metadata)
+        self._router = RequestRouter(context, self.brokers, self.metadata, self.coordinators)
+        self.metadata.on_rebootstrap = self.coordinators.forget_all
+
+    @property
+    def responsive(self) -> bool:
+        """True while the client runs, unless failures have left it without a broker that responds.
+
+        An idle client is responsive; see `Client.health`, whose 5 s limit is not applied here.
+        """
+        return self.lifetime.ended is None and not self.brokers.degraded
+
+    async def request(
+        self,
+        request: Request[ResponseT],
+        *,
+        to: Destination,
+        timeout: float | None = None,
+        retry: bool = True,
+        max_version: int | None = None,
+    ) -> ResponseT:
+        """Send a request and return its response; see `Client.request`."""
+        self.supervisor.check()
+        config, loop, router = self.config, self.supervisor.loop, self._router
+        if timeout is None:
+            timeout = seconds(config.default_api_timeout_ms)
+        deadline = loop.time() + timeout
+        backoff = self.retry_backoff()
+        while True:
+            try:
+                connection = await router.connection(to, request.API_KEY, deadline)
+                limit = min(deadline - loop.time(), seconds(config.request_timeout_ms))
+                version: int | None = None
+                if max_version is not None:
+                    await connection.connect(limit)
+                    version = min(max_version, connection.version(request.API_KEY))
+                response = await connection.send(request, timeout=limit, version=version)
+            except (KafkaConnectionError, KafkaTimeoutError) as error:
+                delay = backoff.next()
+                if not retry or loop.time() + delay >= deadline:
+                    raise
+                self.supervisor.check()
+                if isinstance(error, KafkaConnectionError):
+                    router.forget(to)
+            else:
+                if not retry or not router.must_reroute(to, response):
+                    return response
+                delay = backoff.next()
+                if loop.time() + delay >= deadline:
+                    return response
+            await self.lifetime.sleep(delay)
+
+    def end(self, error: KafkaError) -> None:
+        """Fail all waits and requests with `error`."""
+        self.lifetime.end(error)
+        self.brokers.end(error)

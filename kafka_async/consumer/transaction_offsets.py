@@ -1,0 +1,70 @@
+"""The offsets of a consumer that a transaction commits (KIP-447)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kafka_async.errors import CommitFailedError, IllegalStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafka_async.consumer.offset_committer import OffsetCommitter
+    from kafka_async.consumer.subscription import Subscription
+    from kafka_async.group.membership import GroupMembership
+    from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+
+class TransactionOffsets:
+    """Gives a transaction the offsets of a consumer (`OffsetSource`)."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        membership: GroupMembership | None,
+        offset_committer: OffsetCommitter | None,
+    ) -> None:
+        self._subscription = subscription
+        self._membership = membership
+        self._offset_committer = offset_committer
+
+    def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the positions of returned and uncommitted records.
+
+        Raises CommitFailedError if some are of partitions that this consumer has lost since.
+        """
+        if self._subscription.lost_uncommitted:
+            lost = ", ".join(map(str, sorted(self._subscription.lost_uncommitted)))
+            raise CommitFailedError(
+                f"records were returned of partitions that this consumer has lost since: {lost}; "
+                "abort the transaction and seek_to_committed()"
+            )
+        due = self._subscription.to_commit(include_unprocessed=True)
+        return {p: due[p] for p in due if self._subscription.states[p].has_uncommitted}
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return the consumer's identity in its group; raises IllegalStateError without a group."""
+        if self._membership is None:
+            raise IllegalStateError("a consumer without group_id has no group")
+        return self._membership.metadata
+
+    async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
+        """Wait for a generation after `former`'s; None if partitions were lost, or not in time.
+
+        In a cooperative rebalance a member keeps its partitions while it joins, so a transaction
+        that is open meanwhile commits with the next generation.
+        """
+        if self._membership is None:
+            return None
+        try:
+            async with asyncio.timeout(timeout):
+                joined = await self._membership.next_generation(former)
+        except TimeoutError:
+            return None
+        return None if self._subscription.lost_uncommitted else joined
+
+    def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Record offsets that a transaction has committed."""
+        if self._offset_committer is not None:
+            self._offset_committer.on_committed(offsets)

@@ -1,0 +1,153 @@
+"""The table of all APIs: versions, and the handler with what it needs.
+
+A handler processes one request of one API:
+
+    async def handle(..., context: RequestContext, request: MetadataRequest) -> MetadataResponse
+
+The first parameters are what the handler needs of the cluster; the table below binds them. Handlers
+run in the cluster's event loop, one at a time per connection: as on a broker, the next request of a
+connection is read after the response was written. A handler may wait, as JoinGroup and Fetch do. It
+runs to its end even if the client disconnects, and is cancelled only when its broker stops. Invalid
+requests get a response with an error code. An exception is a bug of the embedded cluster: it is
+added to `EmbeddedCluster.failures`, and the response has UNKNOWN_SERVER_ERROR if the API has a
+field for an error code. A handler that returns None sends no response (Produce with acks=0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from kafka_async.embedded.handlers import (
+    configs,
+    fetch,
+    groups,
+    log,
+    metadata,
+    offsets,
+    produce,
+    topics,
+    transactions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
+    from kafka_async.embedded.requests.context import RequestContext
+    from kafka_async.embedded.settings import Settings
+    from kafka_async.embedded.state.brokers import Brokers
+    from kafka_async.embedded.state.topics import TopicTable
+    from kafka_async.embedded.transactions.transaction_coordinator import TransactionCoordinator
+
+Handler: TypeAlias = "Callable[[RequestContext, Any], Awaitable[Any]]"
+ApiVersionRanges: TypeAlias = "Mapping[int, tuple[int, int]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Holds the parts of a cluster that the table of routes gives to handlers."""
+
+    settings: Settings
+    brokers: Brokers
+    topics: TopicTable
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    now_ms: Callable[[], int]
+    supported: ApiVersionRanges
+    """Lowest and highest versions in ApiVersions, by API key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Maps an API and its supported versions to a handler.
+
+    `bind` gives the handler what it needs. `advertised` is the lowest version in ApiVersions if it
+    is not `lowest`.
+    """
+
+    api_key: int
+    lowest: int
+    highest: int
+    bind: Callable[[Parts], Handler]
+    advertised: int | None = None
+
+    @property
+    def lowest_advertised(self) -> int:
+        """The lowest version in ApiVersions."""
+        return self.lowest if self.advertised is None else self.advertised
+
+    def narrowed(self, low: int, high: int) -> Route | None:
+        """Return the route limited to versions `low` to `high`; None without a version."""
+        lowest, highest = max(low, self.lowest), min(high, self.highest)
+        if lowest > highest:
+            return None
+        advertised = max(low, self.lowest_advertised)
+        return replace(self, lowest=lowest, highest=highest, advertised=advertised)
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Route(
+        0,
+        3,
+        13,
+        lambda it: partial(produce.handle, it.topics, it.transactions, it.brokers, it.now_ms),
+        # Otherwise librdkafka before 2.11 would not compress batches (KIP-896).
+        advertised=0,
+    ),
+    Route(1, 4, 18, lambda it: partial(fetch.handle, it.topics, it.brokers)),
+    Route(2, 1, 11, lambda it: partial(log.list_offsets, it.topics)),
+    Route(3, 0, 13, lambda it: partial(metadata.metadata, it.brokers, it.topics, it.settings)),
+    Route(8, 2, 10, lambda it: partial(offsets.offset_commit, it.groups, it.topics, it.settings)),
+    Route(9, 1, 10, lambda it: partial(offsets.offset_fetch, it.groups, it.topics)),
+    Route(10, 0, 6, lambda it: partial(metadata.find_coordinator, it.brokers, it.topics)),
+    Route(11, 0, 9, lambda it: partial(groups.join_group, it.groups)),
+    Route(12, 0, 4, lambda it: partial(groups.heartbeat, it.groups)),
+    Route(13, 0, 5, lambda it: partial(groups.leave_group, it.groups)),
+    Route(14, 0, 5, lambda it: partial(groups.sync_group, it.groups)),
+    Route(15, 0, 6, lambda it: partial(groups.describe_groups, it.groups)),
+    Route(16, 0, 5, lambda it: partial(groups.list_groups, it.groups)),
+    Route(18, 0, 5, lambda it: partial(metadata.api_versions, it.settings, it.supported)),
+    Route(19, 2, 7, lambda it: partial(topics.create_topics, it.topics, it.settings)),
+    Route(20, 1, 6, lambda it: partial(topics.delete_topics, it.topics)),
+    Route(21, 0, 2, lambda it: partial(log.delete_records, it.topics)),
+    Route(22, 0, 5, lambda it: partial(transactions.init_producer_id, it.transactions)),
+    Route(23, 2, 4, lambda it: partial(log.offset_for_leader_epoch, it.topics)),
+    Route(
+        24, 0, 5, lambda it: partial(transactions.add_partitions_to_txn, it.transactions, it.topics)
+    ),
+    Route(
+        25, 0, 4, lambda it: partial(transactions.add_offsets_to_txn, it.transactions, it.groups)
+    ),
+    Route(26, 0, 5, lambda it: partial(transactions.end_txn, it.transactions)),
+    Route(
+        28,
+        0,
+        6,
+        lambda it: partial(
+            offsets.txn_offset_commit, it.groups, it.transactions, it.topics, it.settings
+        ),
+    ),
+    Route(32, 1, 4, lambda it: partial(configs.describe_configs, it.topics, it.settings)),
+    Route(37, 0, 3, lambda it: partial(topics.create_partitions, it.topics)),
+    Route(42, 0, 3, lambda it: partial(groups.delete_groups, it.groups)),
+    Route(44, 0, 1, lambda it: partial(configs.incremental_alter_configs, it.topics)),
+    Route(47, 0, 0, lambda it: partial(offsets.offset_delete, it.groups, it.topics)),
+    Route(60, 0, 2, lambda it: partial(metadata.describe_cluster, it.brokers, it.settings)),
+    Route(61, 0, 0, lambda it: partial(log.describe_producers, it.topics)),
+    Route(65, 0, 0, lambda it: partial(transactions.describe_transactions, it.transactions)),
+    Route(66, 0, 2, lambda it: partial(transactions.list_transactions, it.transactions, it.now_ms)),
+    Route(75, 0, 0, lambda it: partial(metadata.describe_topic_partitions, it.topics, it.brokers)),
+)
+
+
+def routes_by_api_key(limits: ApiVersionRanges) -> dict[int, Route]:
+    """Return the routes by API key, without the versions and APIs outside `limits`."""
+    routes: dict[int, Route] = {}
+    for route in ROUTES:
+        low, high = limits.get(route.api_key, (route.lowest_advertised, route.highest))
+        if (narrowed := route.narrowed(low, high)) is not None:
+            routes[route.api_key] = narrowed
+    return routes

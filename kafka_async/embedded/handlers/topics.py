@@ -1,0 +1,204 @@
+"""CreateTopics, CreatePartitions and DeleteTopics: any broker handles them, as in KRaft."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kafka_async.embedded.error_codes import ErrorCode, error_code_of
+from kafka_async.embedded.state.configs import TOPIC_CONFIGS, ConfigSource, synonyms
+from kafka_async.errors import (
+    InvalidConfigError,
+    InvalidReplicaAssignmentError,
+    InvalidRequestError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+)
+from kafka_async.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from kafka_async.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kafka_async.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from kafka_async.protocol.wire import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafka_async.embedded.requests.context import RequestContext
+    from kafka_async.embedded.settings import Settings
+    from kafka_async.embedded.state.topics import TopicTable
+
+
+async def create_topics(
+    topics: TopicTable, settings: Settings, context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    """Create each topic; errors are per topic."""
+    counts = Counter(topic.name for topic in request.topics)
+    return CreateTopicsResponse(
+        topics=[
+            _create_topic(request, topic, topics, settings, duplicate=counts[topic.name] > 1)
+            for topic in {topic.name: topic for topic in request.topics}.values()
+        ]
+    )
+
+
+def _create_topic(
+    request: CreateTopicsRequest,
+    topic: CreatableTopic,
+    topics: TopicTable,
+    settings: Settings,
+    *,
+    duplicate: bool,
+) -> CreatableTopicResult:
+    try:
+        if duplicate:
+            raise InvalidRequestError("Duplicate topic name.")
+        return _create(request, topic, topics, settings)
+    except KafkaError as error:
+        return CreatableTopicResult(
+            name=topic.name,
+            error_code=error_code_of(error),
+            error_message=error.message,
+        )
+
+
+def _create(
+    request: CreateTopicsRequest,
+    topic_request: CreatableTopic,
+    topics: TopicTable,
+    settings: Settings,
+) -> CreatableTopicResult:
+    if len({entry.partition_index for entry in topic_request.assignments}) < len(
+        topic_request.assignments
+    ):
+        raise InvalidReplicaAssignmentError("A partition is assigned twice.")
+    assignments = {entry.partition_index: entry.broker_ids for entry in topic_request.assignments}
+    if assignments and (
+        topic_request.num_partitions != -1 or topic_request.replication_factor != -1
+    ):
+        raise InvalidRequestError(
+            "A manual assignment excludes a number of partitions or replicas."
+        )
+    configs: dict[str, str] = {}
+    for entry in topic_request.configs:
+        if entry.value is None:
+            raise InvalidConfigError(f"Null value not supported for topic configs: {entry.name}")
+        configs[entry.name] = entry.value
+    count = None if topic_request.num_partitions == -1 else topic_request.num_partitions
+    assignment = topics.plan_assignment(
+        topic_request.name, count, topic_request.replication_factor, assignments or None, configs
+    )
+    result = CreatableTopicResult(
+        name=topic_request.name,
+        num_partitions=len(assignment),
+        replication_factor=len(assignment[0]),
+        configs=[_created_config(settings, configs, name) for name in TOPIC_CONFIGS],
+        error_message=None,
+    )
+    if request.validate_only:
+        result.topic_id = topics.new_id()
+    else:
+        topic = topics.create(
+            topic_request.name, assignments=dict(enumerate(assignment)), configs=configs
+        )
+        result.topic_id = topic.id
+    return result
+
+
+def _created_config(settings: Settings, own: Mapping[str, str], name: str) -> CreatableTopicConfigs:
+    """Return a new topic's configuration; values of the request are returned unchanged."""
+    origins = synonyms(settings, name, own)
+    value = origins[0].value if origins else TOPIC_CONFIGS[name].default
+    return CreatableTopicConfigs(
+        name=name,
+        value=own.get(name, value),
+        config_source=origins[0].source if origins else ConfigSource.DEFAULT,
+    )
+
+
+async def create_partitions(
+    topics: TopicTable, context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Add partitions to each topic; errors are per topic."""
+    counts = Counter(topic.name for topic in request.topics)
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(
+                name=name,
+                error_code=ErrorCode.INVALID_REQUEST,
+                error_message="Duplicate topic name.",
+            )
+            if counts[name] > 1
+            else _create_partitions_of(topic, topics, dry_run=request.validate_only)
+            for name, topic in {topic.name: topic for topic in request.topics}.items()
+        ]
+    )
+
+
+def _create_partitions_of(
+    topic: CreatePartitionsTopic, topics: TopicTable, *, dry_run: bool
+) -> CreatePartitionsTopicResult:
+    assignments = (
+        None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
+    )
+    try:
+        topics.add_partitions(topic.name, topic.count, assignments, dry_run=dry_run)
+    except KafkaError as error:
+        return CreatePartitionsTopicResult(
+            name=topic.name,
+            error_code=error_code_of(error),
+            error_message=None
+            if isinstance(error, UnknownTopicOrPartitionError)
+            else error.message,
+        )
+    return CreatePartitionsTopicResult(name=topic.name)
+
+
+async def delete_topics(
+    topics: TopicTable, context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
+    """Delete each topic; errors are per topic."""
+    requested = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
+    counts = Counter((topic.name, topic.topic_id) for topic in requested)
+    unique = {(topic.name, topic.topic_id): topic for topic in requested}
+    return DeleteTopicsResponse(
+        responses=[
+            _delete_topic(context, topic, topics, duplicate=counts[key] > 1)
+            for key, topic in unique.items()
+        ]
+    )
+
+
+def _delete_topic(
+    context: RequestContext, requested: DeleteTopicState, topics: TopicTable, *, duplicate: bool
+) -> DeletableTopicResult:
+    by_id = requested.topic_id != ZERO_UUID
+    try:
+        if duplicate:
+            raise InvalidRequestError("Duplicate topic name or id.")
+        if by_id == (requested.name is not None):
+            raise InvalidRequestError("Specify a topic's name or its id, not both.")
+        name = topics.resolve_name(requested.name or "", requested.topic_id, by_id=by_id)
+        topic = topics.delete(name)
+    except KafkaError as error:
+        return DeletableTopicResult(
+            name=requested.name if requested.name is not None or context.version >= 6 else "",
+            topic_id=requested.topic_id,
+            error_code=error_code_of(error),
+            error_message=error.message,
+        )
+    return DeletableTopicResult(name=topic.name, topic_id=topic.id)

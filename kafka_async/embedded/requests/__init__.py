@@ -1,0 +1,1 @@
+"""Context of a request, and responses with error codes for any API."""

@@ -1,0 +1,1 @@
+"""State of the cluster: brokers, topics, logs, configurations, committed offsets. Pure."""

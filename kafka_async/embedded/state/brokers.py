@@ -1,0 +1,96 @@
+"""The brokers of the embedded cluster, and which of them is controller or coordinator."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Protocol, TypedDict
+
+from kafka_async.embedded.state.fetch_sessions import FetchSessionCache
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+class OpenConnection(Protocol):
+    """Defines the methods by which a broker's open connections are closed."""
+
+    def abort(self) -> None:
+        """Reset the connection; the request that is being handled continues."""
+        ...
+
+    async def close(self) -> None:
+        """Reset the connection, cancel its task and wait until both have ended."""
+        ...
+
+
+class Address(TypedDict):
+    """Holds the fields of a broker in responses, besides its id."""
+
+    host: str
+    port: int
+    rack: str | None
+
+
+class Endpoint(Address):
+    """Holds the fields of a broker in responses that name its id `node_id`."""
+
+    node_id: int
+
+
+class Broker:
+    """Holds a broker's address, connections and fetch sessions; it is `alive` while it listens."""
+
+    def __init__(self, node_id: int, host: str, port: int, rack: str | None = None) -> None:
+        self.id = node_id
+        self.host = host
+        self.port = port
+        self.rack = rack
+        self.alive = False
+        self.epoch = 0
+        self.connections: set[OpenConnection] = set()
+        self.fetch_sessions = FetchSessionCache()
+
+    @property
+    def address(self) -> Address:
+        """The broker's address in responses."""
+        return {"host": self.host, "port": self.port, "rack": self.rack}
+
+    def on_started(self) -> None:
+        """Mark the broker as alive, in a new epoch and without fetch sessions."""
+        self.alive = True
+        self.epoch += 1
+        self.fetch_sessions = FetchSessionCache()
+
+    def __repr__(self) -> str:
+        state = "alive" if self.alive else "stopped"
+        return f"<Broker {self.id} at {self.host}:{self.port}, {state}>"
+
+
+class Brokers(dict[int, Broker]):
+    """Maps ids to brokers, in ascending order."""
+
+    def alive(self) -> list[Broker]:
+        """Return the brokers that are alive."""
+        return [broker for broker in self.values() if broker.alive]
+
+    def alive_ids(self) -> list[int]:
+        """Return the ids of the brokers that are alive."""
+        return [broker.id for broker in self.alive()]
+
+    def endpoints(self, ids: Collection[int]) -> list[Endpoint]:
+        """Return the endpoints of the brokers in `ids` that are alive."""
+        return [{"node_id": it.id, **it.address} for it in self.alive() if it.id in ids]
+
+    @property
+    def controller_id(self) -> int:
+        """The controller's broker id in responses: the lowest alive one, -1 without brokers."""
+        return next(iter(self.alive_ids()), -1)
+
+    def coordinator_for(self, key: str) -> int | None:
+        """Return the coordinator of a group or transactional id; None while all brokers are down.
+
+        Only the keys of a stopped broker move to the next one, until the broker returns.
+        """
+        ids = list(self)
+        start = zlib.crc32(key.encode()) % len(ids)
+        return next((id_ for id_ in ids[start:] + ids[:start] if self[id_].alive), None)

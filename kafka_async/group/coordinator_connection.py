@@ -1,0 +1,212 @@
+"""The connection of a group member to its coordinator, and whether the coordinator responds.
+
+JoinGroup, SyncGroup, heartbeats and LeaveGroup share the connection; commits use another one, since
+the coordinator holds back the responses to JoinGroup and SyncGroup and handles no later request of
+the connection until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kafka_async.cluster.broker_connection import ConnectionKind
+from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.cluster.request_router import Broker
+from kafka_async.errors import (
+    ClientClosedError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from kafka_async.group import classic_protocol
+from kafka_async.protocol.messages.leave_group import LeaveGroupRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from kafka_async.cluster.broker_connection import BrokerConnection
+    from kafka_async.cluster.services import ClientServices
+    from kafka_async.group.member import GroupSettings, LocalMember
+
+R = TypeVar("R")
+logger = logging.getLogger("kafka_async.group")
+
+_JOIN_GRACE: Final = 5.0
+"""Seconds added to the rebalance timeout for the timeouts of JoinGroup and SyncGroup."""
+_LEAVE_TIMEOUT: Final = 5.0
+_CLOSE_TIMEOUT: Final = 2.0
+"""Maximum seconds to wait for the response to LeaveGroup while the consumer is closed."""
+
+
+class CoordinatorConnection:
+    """Sends a member's requests to the coordinator of its group, which may move.
+
+    Attributes:
+        held: JoinGroup or SyncGroup is in flight, or was abandoned.
+        heartbeat_at: Event loop time of the last successful heartbeat; None before the first.
+    """
+
+    def __init__(self, services: ClientServices, settings: GroupSettings) -> None:
+        self.held = False
+        self.heartbeat_at: float | None = None
+        self._services = services
+        self._settings = settings
+        self._now = asyncio.get_running_loop().time
+        self._connection: BrokerConnection | None = None
+        self._last_response_at = 0.0
+        self._heartbeat_sent_at: float | None = None  # of the heartbeat in flight
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without a response."""
+        return 0 if self._connection is None else self._connection.in_flight
+
+    async def exchange(self, procedure: Generator[Any, Any, R], timeout: float) -> R:
+        """Send the requests of a procedure, each within `timeout` seconds; return its result."""
+        connection = await self._find(min(timeout, self._settings.request_timeout))
+        request = next(procedure)
+        while True:
+            response = await connection.send(request, timeout=timeout)
+            try:
+                request = procedure.send(response)
+            except StopIteration as result:
+                return result.value
+
+    async def exchange_held(self, procedure: Generator[Any, Any, R]) -> R:
+        """Send JoinGroup or SyncGroup, whose response waits for the other members."""
+        settings = self._settings
+        timeout = max(settings.request_timeout, settings.rebalance_timeout + _JOIN_GRACE)
+        self.held, self._last_response_at = True, self._now()
+        try:
+            result = await self.exchange(procedure, timeout)
+        except KafkaError:
+            self.held = False
+            raise
+        self.held, self._last_response_at = False, self._now()
+        return result
+
+    async def heartbeat(self, member: LocalMember) -> None:
+        """Send a heartbeat; look up the coordinator again if it does not respond."""
+        self._heartbeat_sent_at = self._now()
+        try:
+            await self.exchange(classic_protocol.heartbeat(member), self._heartbeat_timeout())
+        except KafkaTimeoutError as error:
+            self._drop(error)
+            raise
+        finally:
+            self._heartbeat_sent_at = None
+        self._last_response_at = self.heartbeat_at = self._now()
+
+    def _heartbeat_timeout(self) -> float:
+        """Return the seconds to wait for a heartbeat's response: at most until the session ends."""
+        settings = self._settings
+        left = self._last_response_at + settings.session_timeout - self._now()
+        timeout = left if left > 0 else settings.session_timeout
+        return min(settings.request_timeout, max(timeout, settings.heartbeat_interval / 2))
+
+    async def probe(self) -> None:
+        """Check that the broker responds while it holds back JoinGroup or SyncGroup.
+
+        That may last until the rebalance times out, five minutes by default, and the broker handles
+        nothing else on the connection: a frozen broker would not be noticed for that long.
+        """
+        settings, connection, now = self._settings, self._connection, self._now()
+        if connection is None or now - self._last_response_at < settings.session_timeout / 2:
+            return
+        try:
+            await self._services.request(
+                MetadataRequest(topics=[], allow_auto_topic_creation=False),
+                to=Broker(connection.node_id),
+                timeout=min(settings.request_timeout, settings.session_timeout / 2),
+                retry=False,
+            )
+            self._last_response_at = self._now()
+        except KafkaError as error:
+            if self.held and connection is self._connection:
+                self._drop(error)
+
+    async def leave(
+        self, member: LocalMember, reason: str, close_deadline: float | None = None
+    ) -> None:
+        """Send LeaveGroup; errors are logged.
+
+        A closing consumer gives up at `close_deadline`, an event loop time, and does not wait for a
+        coordinator that does not respond.
+        """
+        closing, timeout = close_deadline is not None, _LEAVE_TIMEOUT
+        if close_deadline is not None:
+            timeout = min(_CLOSE_TIMEOUT, max(0.0, close_deadline - self._now()))
+        if self.held and self._connection is not None:  # by an abandoned JoinGroup
+            self._connection.disconnect(KafkaConnectionError("the member leaves the group"))
+        self.held = False
+        try:
+            if closing and not self._responsive():
+                self._submit_leave(member, reason)
+                return
+            async with asyncio.timeout(timeout):
+                connection = await self._find(timeout)
+                await connection.connect(timeout)
+                version = connection.version(LeaveGroupRequest.API_KEY)
+                await self.exchange(classic_protocol.leave(member, version, reason), timeout)
+        except (KafkaError, TimeoutError) as error:
+            logger.info(
+                "leaving group %s: %s",
+                self._settings.group_id,
+                error if isinstance(error, KafkaError) else f"no response for {timeout:g} s",
+            )
+
+    def _responsive(self) -> bool:
+        """Return whether a response to LeaveGroup can be expected."""
+        sent_at = self._heartbeat_sent_at
+        overdue = sent_at is not None and self._now() - sent_at > _CLOSE_TIMEOUT / 2
+        return not overdue and self._services.responsive
+
+    def _submit_leave(self, member: LocalMember, reason: str) -> None:
+        """Send LeaveGroup over an open connection without waiting for the response."""
+        connection = self._connection
+        if connection is not None and connection.connected:
+            version = connection.version(LeaveGroupRequest.API_KEY)
+            request = next(classic_protocol.leave(member, version, reason))
+            connection.submit(request, timeout=_CLOSE_TIMEOUT)
+
+    def forget(self) -> None:
+        """Look the coordinator up again before the next request."""
+        self._services.coordinators.forget(CoordinatorKind.GROUP, self._settings.group_id)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._replace(None)
+
+    def end(self) -> None:
+        """Close the connection without waiting."""
+        if self._connection is not None:
+            self._connection.end(ClientClosedError("the consumer is closed"))
+
+    def _drop(self, error: KafkaError) -> None:
+        """Fail the requests to a coordinator that does not respond, and look it up again."""
+        logger.info("group %s: %s", self._settings.group_id, error)
+        self.forget()
+        if self._connection is not None:
+            self._connection.disconnect(
+                KafkaConnectionError(f"the coordinator does not respond: {error}")
+            )
+
+    async def _find(self, timeout: float) -> BrokerConnection:
+        node_id = await self._services.coordinators.find(
+            CoordinatorKind.GROUP, self._settings.group_id, timeout=timeout
+        )
+        connection = self._connection
+        if connection is None or connection.node_id != node_id:
+            connection = self._services.brokers.connection(
+                node_id, ConnectionKind.COORDINATOR, self
+            )
+            await self._replace(connection)
+        return connection
+
+    async def _replace(self, connection: BrokerConnection | None) -> None:
+        old, self._connection = self._connection, connection
+        if old is not None:
+            await old.close()

@@ -1,0 +1,33 @@
+"""The hash by which keyed records are partitioned."""
+
+
+def murmur2(key):
+    """Return Java's 32-bit murmur2 hash of a key, signed; keyed partitioning uses it."""
+    return murmur2_hash(key)
+
+
+cdef int32_t murmur2_hash(object key) except? -1:
+    cdef object data = to_bytes(key)
+    cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(data)
+    cdef Py_ssize_t length = PyBytes_GET_SIZE(data)
+    cdef const uint8_t* whole = at + (length & ~<Py_ssize_t>3)
+    cdef uint32_t factor = 0x5BD1E995
+    cdef uint32_t state = <uint32_t>0x9747B28C ^ <uint32_t>length
+    cdef uint32_t word
+    while at < whole:
+        word = <uint32_t>at[0] | <uint32_t>at[1] << 8 | <uint32_t>at[2] << 16 | <uint32_t>at[3] << 24
+        word *= factor
+        word ^= word >> 24
+        state = (state * factor) ^ (word * factor)
+        at += 4
+    if length & 3:
+        word = at[0]
+        if length & 3 > 1:
+            word |= <uint32_t>at[1] << 8
+        if length & 3 > 2:
+            word |= <uint32_t>at[2] << 16
+        state = (state ^ word) * factor
+    state ^= state >> 13
+    state *= factor
+    state ^= state >> 15
+    return <int32_t>state

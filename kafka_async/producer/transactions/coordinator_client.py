@@ -1,0 +1,201 @@
+"""Sends requests to coordinators, and retries them until a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kafka_async.backoff import Backoff
+from kafka_async.cluster.broker_connection import ConnectionKind
+from kafka_async.config import seconds
+from kafka_async.errors import (
+    ConcurrentTransactionsError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    RefreshRetriableError,
+    RetriableError,
+    find_by_class,
+)
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Mapping
+
+    from kafka_async.cluster.broker_connection import BrokerConnection
+    from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+    from kafka_async.cluster.services import ClientServices
+    from kafka_async.config import ProducerConfig
+    from kafka_async.protocol.message import Request, Response
+
+__all__ = ["COORDINATOR_ERROR_ACTIONS", "CoordinatorClient", "CoordinatorKey", "RequestAttempts"]
+
+logger = logging.getLogger("kafka_async.producer")
+
+ResponseT = TypeVar("ResponseT", bound="Response")
+
+MARKER_BACKOFF: Final = 0.02
+"""Initial back-off, in seconds, while the markers of the previous transaction are written."""
+
+
+class CoordinatorErrorAction(enum.Enum):
+    """Actions for an error of a coordinator."""
+
+    RETRY = "retry after a back-off"
+    RETRY_SOON = "retry after a short back-off"
+    FIND_COORDINATOR = "find the coordinator, then retry"
+    RAISE = "raise the error"
+
+
+COORDINATOR_ERROR_ACTIONS: Final[Mapping[type[Exception], CoordinatorErrorAction]] = {
+    RefreshRetriableError: CoordinatorErrorAction.FIND_COORDINATOR,
+    # A broker that does not respond may no longer be the coordinator.
+    KafkaTimeoutError: CoordinatorErrorAction.FIND_COORDINATOR,
+    ConcurrentTransactionsError: CoordinatorErrorAction.RETRY_SOON,
+    RetriableError: CoordinatorErrorAction.RETRY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorKey:
+    """Identifies the coordinator of a group or of a transactional id."""
+
+    kind: CoordinatorKind
+    key: str
+
+
+@dataclass(slots=True)
+class RequestAttempts:
+    """Counts the attempts of one request.
+
+    Attributes:
+        sent: Requests that were passed to an open connection; writing may still fail.
+        without_response: Requests without a response, because of an error or a cancellation.
+        concurrent: CONCURRENT_TRANSACTIONS responses.
+    """
+
+    sent: int = 0
+    without_response: int = 0
+    concurrent: int = 0
+
+
+class CoordinatorClient:
+    """Sends requests to coordinators over separate connections."""
+
+    def __init__(
+        self, config: ProducerConfig, services: ClientServices, owner: object, rng: random.Random
+    ) -> None:
+        self._config = config
+        self._services = services
+        self._owner = owner
+        self._rng = rng
+        self._connections: dict[int, BrokerConnection] = {}
+        self._stop_retrying = False
+
+    def stop_retrying(self) -> None:
+        """Do not retry a request once the client is degraded."""
+        self._stop_retrying = True
+
+    async def send(
+        self,
+        request: Request[ResponseT],
+        coordinator: CoordinatorKey,
+        *,
+        deadline: float,
+        get_error: Callable[[ResponseT], KafkaError | None],
+        max_version: int | None = None,
+        attempts: RequestAttempts | None = None,
+        on_sent: Callable[[], None] | None = None,
+    ) -> ResponseT:
+        """Send a request until `get_error` finds no error in its response, or until the deadline.
+
+        The first error that is not retriable, or the last one before the deadline, is raised.
+        `on_sent` is called immediately before each attempt is written, which may still fail.
+        """
+        counts = attempts or RequestAttempts()
+        initial = seconds(self._config.retry_backoff_ms)
+        maximum = seconds(self._config.retry_backoff_max_ms)
+        backoff = Backoff(initial, maximum, rng=self._rng)
+        short_backoff = Backoff(min(initial, MARKER_BACKOFF), maximum, rng=self._rng)
+        while True:
+            error = await self._attempt(
+                request, coordinator, deadline, get_error, max_version, counts, on_sent
+            )
+            if not isinstance(error, KafkaError):
+                return error
+            action = find_by_class(COORDINATOR_ERROR_ACTIONS, error, CoordinatorErrorAction.RAISE)
+            if action is CoordinatorErrorAction.RAISE or (
+                self._stop_retrying and not self._services.responsive
+            ):
+                raise error
+            if action is CoordinatorErrorAction.FIND_COORDINATOR:
+                self._services.coordinators.forget(coordinator.kind, coordinator.key)
+            delay = (
+                short_backoff if action is CoordinatorErrorAction.RETRY_SOON else backoff
+            ).next()
+            if asyncio.get_running_loop().time() + delay >= deadline:
+                raise error
+            logger.debug("%s of %s: %s", type(request).__name__, coordinator.key, error)
+            await asyncio.sleep(delay)
+
+    @property
+    def connections(self) -> list[BrokerConnection]:
+        """Connections that were opened, for the owner to close."""
+        return list(self._connections.values())
+
+    async def _attempt(
+        self,
+        request: Request[ResponseT],
+        coordinator: CoordinatorKey,
+        deadline: float,
+        get_error: Callable[[ResponseT], KafkaError | None],
+        max_version: int | None,
+        counts: RequestAttempts,
+        on_sent: Callable[[], None] | None,
+    ) -> ResponseT | KafkaError:
+        loop = asyncio.get_running_loop()
+        try:
+            node = await self._services.coordinators.find(
+                coordinator.kind, coordinator.key, timeout=max(0.0, deadline - loop.time())
+            )
+            connection = self._connection(node)
+            left = deadline - loop.time()
+            if left <= 0:
+                return KafkaTimeoutError(
+                    f"no time left to send a request to the coordinator of {coordinator.key}"
+                )
+            await connection.connect(left)
+            version = connection.version(request.API_KEY)
+        except KafkaError as error:
+            return error
+        counts.sent += 1
+        if on_sent is not None:
+            on_sent()
+        try:
+            response = await connection.send(
+                request,
+                timeout=min(seconds(self._config.request_timeout_ms), deadline - loop.time()),
+                version=version if max_version is None else min(version, max_version),
+            )
+        except (KafkaConnectionError, KafkaTimeoutError) as error:
+            counts.without_response += 1
+            return error
+        except KafkaError as error:
+            return error
+        except asyncio.CancelledError:
+            counts.without_response += 1
+            raise
+        error = get_error(response)
+        counts.concurrent += isinstance(error, ConcurrentTransactionsError)
+        return error or response
+
+    def _connection(self, node: int) -> BrokerConnection:
+        connection = self._connections.get(node)
+        if connection is None:
+            connection = self._connections[node] = self._services.brokers.connection(
+                node, ConnectionKind.COORDINATOR, self._owner
+            )
+        return connection

@@ -1,0 +1,673 @@
+"""Runs the transactions of a producer: requests to coordinators, and changes of state.
+
+The state table is in `state`, the requests in `requests`, their retries in `coordinator_client`.
+The end of a transaction runs as a task of the producer. Cancelling a caller that waits for it does
+not cancel the task: the call can be awaited again and returns the coordinator's response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.errors import (
+    ApplicationRecoverableError,
+    Category,
+    ClientClosedError,
+    IllegalGenerationError,
+    InvalidPidMappingError,
+    InvalidProducerEpochError,
+    KafkaError,
+    KafkaTimeoutError,
+    Path,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionalIdAuthorizationError,
+    TransactionOutcomeUnknownError,
+    category_of,
+    convert_transaction_errors,
+    to_transaction_error,
+)
+from kafka_async.hooks import TransactionEnded
+from kafka_async.producer.idempotence import ProducerIdAndEpoch
+from kafka_async.producer.transactions import requests
+from kafka_async.producer.transactions.coordinator_client import (
+    CoordinatorClient,
+    CoordinatorKey,
+    RequestAttempts,
+)
+from kafka_async.producer.transactions.state import (
+    EVENT_FOR_CATEGORY,
+    TransactionEvent,
+    TransactionState,
+    TransactionStateMachine,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from kafka_async.cluster.broker_connection import BrokerConnection
+    from kafka_async.producer.outcome import BatchOutcome
+    from kafka_async.producer.partition_queue import PartitionQueue
+    from kafka_async.producer.runtime import ProducerRuntime
+    from kafka_async.protocol.messages.init_producer_id import InitProducerIdResponse
+    from kafka_async.supervisor import SupervisedTask
+    from kafka_async.types import GroupMetadata, OffsetAndMetadata, OffsetSource, TopicPartition
+
+__all__ = ["TransactionManager"]
+
+logger = logging.getLogger("kafka_async.producer")
+
+FEATURE = "transaction.version"
+_FENCED = (
+    ProducerFencedError,
+    InvalidProducerEpochError,
+    InvalidPidMappingError,
+    TransactionalIdAuthorizationError,
+)
+"""Errors after which the coordinator would refuse an abort from this producer."""
+
+_FENCED_EPOCH: Final = (ProducerFencedError, InvalidProducerEpochError)
+
+
+@dataclass(slots=True, eq=False)
+class _TransactionEnd:
+    """The end of a transaction in progress, or its outcome until the next transaction begins.
+
+    Attributes:
+        waiters: Number of calls waiting for it.
+        raised: A call has returned its success or raised its error.
+    """
+
+    commit: bool
+    done: asyncio.Future[None]
+    waiters: int = 0
+    raised: bool = False
+
+    @property
+    def abandoned(self) -> bool:
+        """True if all its calls were cancelled before they returned its outcome."""
+        return not self.waiters and not self.raised
+
+
+class TransactionManager:
+    """Runs the transaction protocol of one producer (KIP-98, KIP-890).
+
+    `current` is the number of the transaction that was begun last; 0 if there is none.
+    """
+
+    def __init__(self, runtime: ProducerRuntime) -> None:
+        config = runtime.config
+        assert config.transactional_id is not None
+        self.current = 0
+        self._count = 0
+        self._on_state: Callable[[TransactionState], None] = _ignore
+        self._machine = TransactionStateMachine(lambda state: self._on_state(state))
+        self._id = config.transactional_id
+        self._config = config
+        self._services = runtime.services
+        self._accumulator = runtime.accumulator
+        self._flush = runtime.flush
+        self._now = runtime.now
+        self._supervisor = runtime.supervisor
+        self._loop = runtime.supervisor.loop
+        self._closed = False
+        self._adding: list[tuple[SupervisedTask, RequestAttempts]] = []
+        self._coordinators = CoordinatorClient(config, runtime.services, self, runtime.rng)
+        self._coordinator = CoordinatorKey(CoordinatorKind.TRANSACTION, self._id)
+        self._ending: _TransactionEnd | None = None
+        self._v2 = False
+        self._has_written = False
+        self._needs_new_epoch = False
+        self._began_at = 0.0
+        self._sources: list[tuple[OffsetSource, Mapping[TopicPartition, OffsetAndMetadata]]] = []
+        self._max_block = runtime.max_block
+
+    @property
+    def state(self) -> TransactionState:
+        """State of the producer."""
+        return self._machine.state
+
+    @property
+    def error(self) -> KafkaError | None:
+        """The error that led to ABORTABLE_ERROR or FATAL_ERROR."""
+        return self._machine.error
+
+    # -- calls ------------------------------------------------------------------------------------
+
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """Obtain a producer id and epoch, which fences an earlier producer with the same id."""
+        self._machine.apply(TransactionEvent.INIT)
+        try:
+            await self._new_epoch(self._deadline(timeout))
+        except BaseException as error:
+            fatal = category_of(error, Path.TRANSACTION) is Category.APPLICATION_RECOVERABLE
+            if fatal and isinstance(error, KafkaError):
+                self._machine.apply(TransactionEvent.FATAL, to_transaction_error(error))
+            else:
+                self._machine.apply(TransactionEvent.INIT_FAILED)
+            raise
+        self._needs_new_epoch = False
+        self._ending = None
+        self.current = 0
+        self._machine.apply(TransactionEvent.INITIALIZED)
+
+    async def begin(self, on_state: Callable[[TransactionState], None]) -> int:
+        """Open a transaction and return its number; `on_state` is called after each state change.
+
+        If the calls that ended the previous transaction were cancelled, this waits for that end
+        first. A transaction that was not committed then is aborted, and its error is raised. A
+        producer that needs a producer id or a new epoch obtains it.
+        """
+        self._check_running()
+        machine = self._machine
+        deadline = self._deadline(None)
+        await self._wait_for_previous_end(deadline)
+        if machine.state is TransactionState.UNINITIALIZED or (
+            machine.state is TransactionState.READY and self._needs_new_epoch
+        ):
+            with convert_transaction_errors(begun=False):
+                await self.init_transactions(max(0.0, deadline - self._loop.time()))
+        self._check_running()  # stop() may have been called meanwhile
+        machine.apply(TransactionEvent.BEGIN)
+        self._v2 = self._services.brokers.finalized_feature(FEATURE) >= 2
+        self._accumulator.begin_transaction(
+            self._on_batch_failed, None if self._v2 else self._start_adding_partitions
+        )
+        self._has_written = False
+        self._began_at = self._loop.time()
+        self._sources = []
+        self._adding = []
+        self._ending = None
+        self._on_state = on_state
+        self._count += 1
+        self.current = self._count
+        return self.current
+
+    def _check_running(self) -> None:
+        if self._closed:
+            raise ClientClosedError(f"{self._supervisor.name} is closed")
+        self._supervisor.check()
+
+    async def _wait_for_previous_end(self, deadline: float) -> None:
+        """Wait for the end of a transaction whose calls were cancelled.
+
+        Raises the error of one that was not committed: it is aborted, and the next transaction can
+        begin.
+        """
+        ending = self._ending
+        if ending is None or not ending.abandoned:
+            return
+        try:
+            await self._wait_for_end(ending, deadline)
+        except KafkaError:
+            if self._machine.state is TransactionState.ABORTABLE_ERROR:
+                await self.abort(max(0.0, deadline - self._loop.time()))
+            raise
+
+    async def add_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        source: OffsetSource | None,
+        timeout: float | None = None,
+    ) -> None:
+        """Make offsets part of the transaction."""
+        self.check_open("commit_offsets")
+        if not offsets:
+            return
+        try:
+            await self._commit_offsets(offsets, group, source, self._deadline(timeout))
+        except KafkaError as error:
+            translated = self._apply_error(to_transaction_error(error))
+            if translated is error:
+                raise
+            raise translated from error
+        except BaseException:
+            doubt = "commit_offsets was cancelled: the transaction may or may not have its offsets"
+            self._apply_error(_abortable(doubt))
+            raise
+        if source is not None:
+            self._sources.append((source, offsets))
+
+    async def commit(self, timeout: float | None = None) -> None:
+        """Deliver the transaction's records and commit it."""
+        deadline = None if timeout is None else self._loop.time() + timeout
+        machine, ending = self._machine, self._ending
+        if ending is None or not ending.commit or (ending.done.done() and ending.done.exception()):
+            if machine.state is TransactionState.OUTCOME_UNKNOWN:
+                machine.apply(TransactionEvent.COMMIT)
+            else:
+                await self._flush_records(deadline)
+            limit = self._deadline(None) if deadline is None else deadline
+            ending, deadline = self._start_end(self._commit, limit, commit=True), None
+        await self._wait_for_end(ending, deadline)
+
+    async def abort(self, timeout: float | None = None) -> None:
+        """Abort the transaction."""
+        deadline, ending = self._deadline(timeout), self._ending
+        if ending is None or ending.commit:
+            self._machine.apply(TransactionEvent.ABORT)
+            ending = self._start_end(self._abort, deadline, commit=False)
+            await self._wait_for_end(ending, None)
+        else:
+            await self._wait_for_end(ending, deadline)
+
+    def check_open(self, what: str) -> None:
+        """Raise unless records and offsets can be added to a transaction now."""
+        machine = self._machine
+        if machine.state is TransactionState.IN_TRANSACTION:
+            return
+        if machine.state is TransactionState.ABORTABLE_ERROR and machine.error is not None:
+            raise machine.error
+        raise machine.state_error(what)
+
+    async def end_open_transaction(self, timeout: float) -> None:
+        """Abort an open transaction within `timeout` seconds, unless no broker responds.
+
+        No other transaction can begin.
+        """
+        machine = self._machine
+        self._closed = True
+        self._coordinators.stop_retrying()
+        try:
+            if machine.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+                await self.abort(timeout)
+            elif self._ending is not None and not self._ending.done.done():
+                await self._wait_for_end(self._ending, self._loop.time() + timeout)
+            elif machine.state is TransactionState.FATAL_ERROR and self._known_to_coordinator():
+                await self._abort_after_failure(timeout)
+        except KafkaError as error:
+            logger.info("%s: left to the coordinator's time-out: %s", self._id, error)
+
+    @property
+    def connections(self) -> list[BrokerConnection]:
+        """Connections to coordinators, for the producer to close."""
+        return self._coordinators.connections
+
+    def _on_batch_failed(self, error: Exception) -> Exception:
+        """Apply the error of a failed batch to the transaction, and return the error to raise."""
+        return self._apply_error(to_transaction_error(error, path=Path.PRODUCE))
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    async def _new_epoch(self, deadline: float) -> None:
+        attempts = RequestAttempts()
+        id_and_epoch = self._accumulator.id_and_epoch
+        try:
+            response = await self._init_producer_id(id_and_epoch, deadline, attempts)
+        except _FENCED_EPOCH:
+            # A coordinator that aborts an open transaction for InitProducerId bumps the epoch,
+            # responds CONCURRENT_TRANSACTIONS, and refuses the same request when it is retried.
+            if id_and_epoch is None or not attempts.concurrent:
+                raise
+            logger.debug("%s: the new epoch fenced its own producer: retrying", self._id)
+            response = await self._init_producer_id(None, deadline, attempts)
+        self._accumulator.set_id_and_epoch(
+            ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+        )
+        logger.debug("%s: %s", self._id, self._accumulator.id_and_epoch)
+
+    async def _init_producer_id(
+        self, id_and_epoch: ProducerIdAndEpoch | None, deadline: float, attempts: RequestAttempts
+    ) -> InitProducerIdResponse:
+        return await self._coordinators.send(
+            requests.init_producer_id(self._id, self._config.transaction_timeout_ms, id_and_epoch),
+            self._coordinator,
+            deadline=deadline,
+            get_error=requests.code_error,
+            attempts=attempts,
+        )
+
+    async def _commit_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        source: OffsetSource | None,
+        deadline: float,
+    ) -> None:
+        """Send offsets with the consumer's generation; if that has ended, again with the next one.
+
+        A cooperative rebalance continues while a transaction is open. The coordinator accepts
+        offsets of the former generation until all members have joined, and of the new one from then
+        on; the member keeps its partitions meanwhile.
+        """
+        while True:
+            try:
+                await self._send_offsets(offsets, group, deadline)
+            except IllegalGenerationError as error:
+                if source is None:
+                    raise
+                left = max(0.0, deadline - self._loop.time())
+                joined = await source.next_generation(group, left)
+                if joined is None:
+                    raise TransactionAbortableError.from_cause(error, Category.ABORTABLE) from error
+                logger.debug(
+                    "%s: sending offsets again with generation %d", self._id, joined.generation_id
+                )
+                group = joined
+            else:
+                return
+
+    async def _send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        deadline: float,
+    ) -> None:
+        id_and_epoch = self._id_and_epoch
+        if not self._v2:
+            await self._coordinators.send(
+                requests.add_offsets_to_txn(self._id, id_and_epoch, group.group_id),
+                self._coordinator,
+                deadline=deadline,
+                get_error=requests.code_error,
+            )
+        self._has_written = True
+        await self._coordinators.send(
+            requests.commit_txn_offsets(self._id, id_and_epoch, group, offsets),
+            CoordinatorKey(CoordinatorKind.GROUP, group.group_id),
+            deadline=deadline,
+            get_error=requests.offsets_error,
+            max_version=requests.MAX_OFFSETS_VERSION_V2
+            if self._v2
+            else requests.MAX_OFFSETS_VERSION_V1,
+        )
+
+    def _start_adding_partitions(self, queues: list[PartitionQueue]) -> None:
+        attempts = RequestAttempts()
+        task = self._supervisor.spawn(
+            self._add_partitions, queues, attempts, name="adding partitions"
+        )
+        self._adding.append((task, attempts))
+
+    async def _add_partitions(
+        self, queues: list[PartitionQueue], attempts: RequestAttempts
+    ) -> None:
+        partitions = [queue.partition for queue in queues]
+        try:
+            await self._coordinators.send(
+                requests.add_partitions_to_txn(self._id, self._id_and_epoch, partitions),
+                self._coordinator,
+                deadline=self._deadline(None),
+                get_error=requests.partitions_error,
+                max_version=requests.MAX_ADD_PARTITIONS_VERSION,
+                attempts=attempts,
+            )
+        except KafkaError as error:
+            translated = self._apply_error(to_transaction_error(error))
+            self._accumulator.fail_partitions_not_added(queues, translated, self._now())
+            self._needs_new_epoch = True
+        else:
+            self._has_written = True
+            self._accumulator.mark_partitions_added(queues, self._now())
+
+    async def _stop_adding(self) -> None:
+        """Cancel pending AddPartitionsToTxn requests.
+
+        One that is handled after EndTxn would open a transaction that no request ends. Only a new
+        epoch keeps a request without a response from that.
+        """
+        adding, self._adding = self._adding, []
+        for task, attempts in adding:
+            task.cancel()
+            await task.wait()
+            if attempts.without_response:
+                self._needs_new_epoch = True
+
+    async def _send_end_txn(
+        self, *, commit: bool, deadline: float, attempts: RequestAttempts
+    ) -> None:
+        response = await self._coordinators.send(
+            requests.end_txn(self._id, self._id_and_epoch, commit=commit),
+            self._coordinator,
+            deadline=deadline,
+            get_error=requests.code_error,
+            max_version=requests.MAX_END_TXN_VERSION_V2
+            if self._v2
+            else requests.MAX_END_TXN_VERSION_V1,
+            attempts=attempts,
+            on_sent=self._commit_sent if commit else None,
+        )
+        if response.producer_id >= 0:
+            self._accumulator.set_id_and_epoch(
+                ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            )
+
+    # -- end of a transaction ---------------------------------------------------------------------
+
+    async def _flush_records(self, deadline: float | None) -> None:
+        """Wait until all records of the transaction are acknowledged, or raise its error."""
+        machine = self._machine
+        if machine.state is TransactionState.ABORTABLE_ERROR and machine.error is not None:
+            if self._ending is not None:
+                self._ending.raised = True
+            raise machine.error
+        machine.apply(TransactionEvent.COMMIT)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._flush()
+        except TimeoutError as error:
+            raise self._apply_error(_abortable("the records were not delivered in time")) from error
+        except BaseException:
+            if machine.allows(TransactionEvent.COMMIT_INTERRUPTED):
+                machine.apply(TransactionEvent.COMMIT_INTERRUPTED)
+            raise
+        # The state machine has the error of these failures.
+        self._accumulator.take_failures()
+        if machine.error is not None:
+            raise machine.error
+
+    async def _commit(self, deadline: float) -> None:
+        attempts = RequestAttempts()
+        try:
+            if self._known_to_coordinator():
+                await self._send_end_txn(commit=True, deadline=deadline, attempts=attempts)
+        except KafkaError as error:
+            self._needs_new_epoch = self._needs_new_epoch or attempts.without_response > 0
+            translated = self._handle_commit_error(error, attempts)
+            if translated is error:
+                raise
+            raise translated from error
+        # A request without a response may still arrive after the next transaction has begun. With
+        # transactions v1 only a new epoch keeps it from ending that one.
+        self._needs_new_epoch = attempts.without_response > 0 and not self._v2
+        for source, offsets in self._sources:
+            source.mark_committed(offsets)
+        self._finish(committed=True)
+
+    def _commit_sent(self) -> None:
+        if self._machine.state is TransactionState.COMMITTING_TRANSACTION:
+            self._machine.apply(TransactionEvent.COMMIT_SENT)
+
+    def _handle_commit_error(self, error: KafkaError, attempts: RequestAttempts) -> KafkaError:
+        translated = to_transaction_error(
+            error, commit_sent=self._machine.state is TransactionState.COMMIT_SENT
+        )
+        category = translated.category
+        retriable = category_of(error, Path.TRANSACTION) in (
+            Category.RETRIABLE,
+            Category.REFRESH_RETRIABLE,
+        )
+        if retriable and self._machine.state is TransactionState.COMMIT_SENT:
+            self._machine.apply(TransactionEvent.NO_RESPONSE)
+            return translated
+        if attempts.without_response and category is not Category.APPLICATION_RECOVERABLE:
+            lost = to_transaction_error(_no_response_error(error), commit_sent=True)
+            self._machine.apply(TransactionEvent.NO_RESPONSE)
+            return lost
+        return self._apply_error(translated)
+
+    async def _abort(self, deadline: float) -> None:
+        dropped = _abortable("the transaction was aborted before this record was delivered")
+        attempts = RequestAttempts()
+        try:
+            in_flight = self._accumulator.begin_abort(dropped, self._now())
+            # A third of the time each for the batches in flight, EndTxn, and a new epoch instead.
+            third = (deadline - self._loop.time()) / 3
+            await self._wait_for_in_flight(in_flight, deadline - 2 * third)
+            await self._send_abort(deadline - third, deadline, attempts)
+        except KafkaError as error:
+            translated = to_transaction_error(error)
+            if translated.category is Category.ABORTABLE:  # an abort must not require another abort
+                translated = ApplicationRecoverableError(
+                    f"the transaction was not aborted: {error}"
+                )
+                translated.category = Category.APPLICATION_RECOVERABLE
+            if translated.category is Category.APPLICATION_RECOVERABLE:
+                self._machine.apply(TransactionEvent.FATAL, translated)
+            else:
+                self._needs_new_epoch = True
+                self._finish(committed=False)
+            if translated is error:
+                raise
+            raise translated from error
+        finally:
+            self._accumulator.end_abort()
+        self._accumulator.take_failures()
+        self._finish(committed=False)
+
+    async def _send_abort(
+        self, end_txn_deadline: float, deadline: float, attempts: RequestAttempts
+    ) -> None:
+        await self._stop_adding()
+        new_epoch = self._needs_new_epoch
+        if self._known_to_coordinator():
+            try:
+                await self._send_end_txn(commit=False, deadline=end_txn_deadline, attempts=attempts)
+            except _FENCED:
+                raise
+            except KafkaError as error:
+                # A new epoch aborts an open transaction and fences requests that may still arrive.
+                logger.debug("%s: aborting by a new epoch: %s", self._id, error)
+                new_epoch = True
+        if new_epoch or (
+            not self._v2 and (attempts.without_response or self._accumulator.has_lost_batch)
+        ):
+            await self._new_epoch(deadline)
+            self._needs_new_epoch = False
+
+    async def _wait_for_in_flight(self, outcomes: list[BatchOutcome], deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                for outcome in outcomes:
+                    await outcome.wait_completed()
+        except TimeoutError:
+            self._needs_new_epoch = True
+
+    async def _abort_after_failure(self, timeout: float) -> None:
+        error = self._machine.error
+        if (
+            error is not None
+            and not isinstance(error, _FENCED)
+            and not isinstance(error.__cause__, _FENCED)
+        ):
+            deadline = self._loop.time() + timeout
+            await self._stop_adding()
+            await self._send_end_txn(commit=False, deadline=deadline, attempts=RequestAttempts())
+
+    def _finish(self, *, committed: bool) -> None:
+        self._sources = []
+        self._accumulator.end_transaction()
+        if self._services.hooks.active:
+            took = self._loop.time() - self._began_at
+            event = TransactionEnded(self._config.client_id, self._id, committed, took)
+            self._services.hooks.emit(event)
+        self._machine.apply(TransactionEvent.ENDED)
+
+    # -- helpers ----------------------------------------------------------------------------------
+
+    @property
+    def _id_and_epoch(self) -> ProducerIdAndEpoch:
+        id_and_epoch = self._accumulator.id_and_epoch
+        assert id_and_epoch is not None, "a transaction requires a producer id"
+        return id_and_epoch
+
+    def _known_to_coordinator(self) -> bool:
+        """Return True if the coordinator may have partitions or offsets of this transaction."""
+        return self._has_written or (self._v2 and self._accumulator.has_assigned_sequences)
+
+    def _deadline(self, timeout: float | None) -> float:
+        return self._loop.time() + (self._max_block if timeout is None else timeout)
+
+    def _apply_error(self, error: KafkaError) -> KafkaError:
+        category = error.category or Category.APPLICATION_RECOVERABLE
+        event = EVENT_FOR_CATEGORY[category]
+        if self._machine.allows(event):
+            self._machine.apply(event, error)
+        return error
+
+    def _start_end(
+        self, body: Callable[[float], Awaitable[None]], deadline: float, *, commit: bool
+    ) -> _TransactionEnd:
+        done: asyncio.Future[None] = self._loop.create_future()
+        ending = _TransactionEnd(commit, done)
+
+        async def run() -> None:
+            try:
+                await body(deadline)
+            except Exception as error:  # noqa: BLE001  # raised by the calls that await the end
+                done.set_exception(error)
+                done.exception()  # retrieved, since no call has to await the end
+            except BaseException:
+                done.set_exception(self._closed_error())
+                done.exception()
+                raise
+            else:
+                done.set_result(None)
+
+        self._supervisor.spawn(run, name="ending a transaction")
+        self._ending = ending
+        return ending
+
+    def _closed_error(self) -> KafkaError:
+        closed = ClientClosedError("the producer was closed while the transaction was ended")
+        sent = self._machine.state is TransactionState.COMMIT_SENT
+        kind = TransactionOutcomeUnknownError if sent else ApplicationRecoverableError
+        return kind.from_cause(closed, Category.APPLICATION_RECOVERABLE)
+
+    async def _wait_for_end(self, ending: _TransactionEnd, deadline: float | None) -> None:
+        """Wait for the end of a transaction and raise its error.
+
+        Cancelling this call does not affect the end. `deadline` is None for the call that started
+        the end, which has that call's deadline already.
+        """
+        ending.waiters += 1
+        left = None if deadline is None else max(0.0, deadline - self._loop.time())
+        try:
+            await asyncio.wait({ending.done}, timeout=left)
+        finally:
+            ending.waiters -= 1
+        if not ending.done.done():
+            raise self._still_running_error(ending)
+        ending.raised = True
+        ending.done.result()
+
+    def _still_running_error(self, ending: _TransactionEnd) -> KafkaError:
+        late = KafkaTimeoutError(
+            f"the {'commit' if ending.commit else 'abort'} takes longer than the time-out of this "
+            "call, and goes on: await it again"
+        )
+        kind = TransactionOutcomeUnknownError if ending.commit else ApplicationRecoverableError
+        return kind.from_cause(late, Category.APPLICATION_RECOVERABLE)
+
+
+def _abortable(message: str) -> TransactionAbortableError:
+    error = TransactionAbortableError(message)
+    error.category = Category.ABORTABLE
+    return error
+
+
+def _no_response_error(error: KafkaError) -> KafkaError:
+    doubt = KafkaTimeoutError(
+        f"an attempt to commit got no response, and the next one failed: {error}"
+    )
+    doubt.__cause__ = error
+    return doubt
+
+
+def _ignore(state: TransactionState) -> None:
+    pass

@@ -1,0 +1,84 @@
+"""Topics and their contents, waiting for consumers, and imports of other clients."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from kafka_async import Admin, NewTopic, TopicPartition
+from kafka_async.admin import OffsetSpec
+from kafka_async.protocol.messages.fetch import FetchRequest
+from kafka_async.records.batch import iter_batches
+from tests.integration.raw_cluster import RawCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafka_async import Consumer
+    from kafka_async.testing.fixtures import ClusterHandle
+
+
+def load(module: str) -> Any:
+    """Import a module of another client without the warnings of the import."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module(module)
+
+
+async def create_topic(
+    cluster: ClusterHandle, prefix: str = "topic", partitions: int = 1, **options: Any
+) -> str:
+    """Create a topic of the running test; the options are those of `NewTopic`."""
+    topic = cluster.topic(prefix)
+    partitions = -1 if "assignments" in options else partitions
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic(topic, partitions, **options)])
+    return topic
+
+
+def create_topic_blocking(
+    cluster: ClusterHandle, prefix: str = "topic", partitions: int = 1, **options: Any
+) -> str:
+    """Create a topic as `create_topic` does, without an event loop."""
+    return asyncio.run(create_topic(cluster, prefix, partitions, **options))
+
+
+async def read_values(
+    cluster: ClusterHandle, topic: str, partitions: int = 1
+) -> list[bytes | None]:
+    """Return the values of the committed records, ordered by partition and offset.
+
+    The coordinator responds to a commit before it writes the markers, which this waits for.
+    """
+    latest = {TopicPartition(topic, number): OffsetSpec.LATEST for number in range(partitions)}
+    async with Admin(cluster.bootstrap_servers) as admin, asyncio.timeout(30):
+        while await admin.list_offsets(latest) != await admin.list_offsets(  # noqa: ASYNC110
+            latest, isolation_level="read_committed"
+        ):
+            await asyncio.sleep(0.05)
+    return [record.value for record in await cluster.read(topic)]
+
+
+def codecs_of(cluster: ClusterHandle, topic: str) -> set[int]:
+    """Return the codecs of the batches in a topic's first partition."""
+    partition = {"partition": 0, "partition_max_bytes": 2**24}
+    topics = [{"topic": topic, "partitions": [partition]}]
+    request = FetchRequest.from_dict({"max_bytes": 2**24, "session_epoch": -1, "topics": topics})
+
+    async def fetch() -> bytes:
+        raw = await RawCluster.open(cluster.bootstrap_servers)
+        response = await (await raw.leader(topic)).call(request, 12)
+        await raw.close()
+        return bytes(response.responses[0].partitions[0].records or b"")
+
+    return {batch.header.codec for batch in iter_batches(asyncio.run(fetch()), topic=topic)}
+
+
+async def poll_until(condition: Callable[[], object], *consumers: Consumer) -> None:
+    """Poll consumers, one after the other, until a condition is true; fail after 40 seconds."""
+    async with asyncio.timeout(40):
+        while not condition():
+            for consumer in consumers:
+                await consumer.poll(timeout=0.1)

@@ -1,0 +1,448 @@
+"""The blocking clients: the methods of the asyncio ones, in any thread or forked process."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import kafka_async
+from kafka_async import blocking
+from kafka_async.admin import ConfigResource, NewTopic, ResourceType
+from kafka_async.cluster.request_router import AnyBroker
+from kafka_async.embedded import run_in_thread
+from kafka_async.errors import DeliveryError, IllegalStateError, KafkaError, KafkaTimeoutError
+from kafka_async.kernel._pykernel import RecordAppender
+from kafka_async.protocol.messages.metadata import MetadataRequest
+from kafka_async.records.batch import RecordBatch
+from kafka_async.types import ProducerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_async.embedded import BlockingCluster
+
+CLIENTS = ["Client", "Producer", "Transaction", "Consumer", "Admin"]
+DIFFERENCES = {
+    "Transaction.commit_offsets": ("HasOffsetSource", "Consumer[Any, Any]"),
+    "Transaction.__init__": None,
+}
+"""By method: an annotation of asyncio's client and its replacement; None: it is not compared."""
+
+
+def signatures(owner: Any, name: str) -> dict[str, tuple[object, ...]]:
+    """Return the parameters of the public methods of a class, with the type of the result."""
+    found: dict[str, tuple[object, ...]] = {}
+    for method in dir(owner):
+        member = inspect.getattr_static(owner, method)
+        call = vars(RecordAppender).get(method) or getattr(member, "__func__", member)
+        row = DIFFERENCES.get(f"{name}.{method}", ("", ""))
+        if not inspect.isfunction(call) or row is None:
+            continue
+        if method != "__init__" and method.startswith("_"):
+            continue
+        signature = inspect.signature(call)
+        result = re.sub(r"^Awaitable\[(.*)\]$", r"\1", str(signature.return_annotation))
+        text = [str(parameter) for parameter in signature.parameters.values()]
+        kinds = [parameter.kind for parameter in signature.parameters.values()]
+        found[method] = (*(part.replace(*row) for part in text), *kinds, result)
+    return found
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_blocking_client_has_the_methods_and_parameters_of_the_asyncio_client(name: str) -> None:
+    ours = signatures(getattr(blocking, name), name)
+    assert ours == signatures(getattr(kafka_async, name), name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def event_loop_thread() -> None:
+    """Start the thread of the blocking clients, which remains until the end of the process."""
+    blocking.run(asyncio.sleep, 0)
+
+
+@pytest.fixture
+def cluster() -> Iterator[BlockingCluster]:
+    with run_in_thread(1, auto_create_topics=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def servers(cluster: BlockingCluster) -> str:
+    return cluster.bootstrap_servers
+
+
+T = "orders"
+TP = TopicPartition(T, 0)
+Calls = dict[str, Callable[[Any], object]]
+LIFECYCLE = {"from_properties", "start", "stop"}
+
+ADMIN: Calls = {
+    "create_topics": lambda admin: admin.create_topics([NewTopic(T)])[T].partitions == 1,
+    "create_partitions": lambda admin: admin.create_partitions({T: 2}) is None,
+    "list_topics": lambda admin: T in admin.list_topics(),
+    "describe_topics": lambda admin: len(admin.describe_topics([T])[T].partitions) == 2,
+    "describe_cluster": lambda admin: len(admin.describe_cluster().brokers) == 1,
+    "describe_configs": lambda admin: (
+        "cleanup.policy" in admin.describe_configs([TOPIC_CONFIG])[TOPIC_CONFIG]
+    ),
+    "list_groups": lambda admin: admin.list_groups() == {},
+    "describe_groups": lambda admin: raises("GroupIdNotFoundError", admin.describe_groups, ["g"]),
+    "delete_groups": lambda admin: raises("GroupIdNotFoundError", admin.delete_groups, ["g"]),
+    "list_offsets": lambda admin: admin.list_offsets({TP: -1})[TP].offset == 0,
+    "list_group_offsets": lambda admin: admin.list_group_offsets("g") == {},
+    "health": lambda admin: admin.health().state == "running",
+}
+TOPIC_CONFIG = ConfigResource(ResourceType.TOPIC, T)
+PRODUCER: Calls = {
+    "send": lambda producer: producer.send(T, b"0", partition=0).offset == 0,
+    "enqueue": lambda producer: producer.enqueue(T, b"1", partition=0) is not None,
+    "enqueue_nowait": lambda producer: producer.enqueue_nowait(T, b"2", partition=0) is not None,
+    "send_many": lambda producer: len(producer.send_many(T, [b"3"], partition=0)) == 1,
+    "send_records": lambda producer: (
+        len(producer.send_records([ProducerRecord(T, b"4", partition=0)])) == 1
+    ),
+    "send_batch": lambda producer: (
+        producer.send_batch(TP, RecordBatch.build([ProducerRecord(T, b"5")])) is not None
+    ),
+    "flush": lambda producer: producer.flush() is None,
+    "statistics": lambda producer: producer.statistics().record_send_total == 6,
+    "health": lambda producer: producer.health().state == "running",
+}
+TRANSACTION: Calls = {
+    **{name: call for name, call in PRODUCER.items() if name.startswith(("send", "enqueue"))},
+    "send": lambda txn: txn.send(T, b"6", partition=0).partition == 0,
+    "commit_offsets": lambda txn: txn.commit_offsets({TP: 1}, "another") is None,
+}
+CONSUMER: Calls = {
+    "subscription": lambda consumer: consumer.subscription() == frozenset(),
+    "assign": lambda consumer: consumer.assign([TP]) is None,
+    "assignment": lambda consumer: consumer.assignment() == {TP},
+    "on_assigned": lambda consumer: consumer.on_assigned(print) is print,
+    "on_revoked": lambda consumer: consumer.on_revoked(print) is print,
+    "on_lost": lambda consumer: consumer.on_lost(print) is print,
+    "position": lambda consumer: consumer.position(TP) == 0,
+    "poll": lambda consumer: consumer.poll(timeout=30, max_records=1)[0].value == b"0",
+    "high_watermark": lambda consumer: consumer.high_watermark(TP) > 0,
+    "last_stable_offset": lambda consumer: consumer.last_stable_offset(TP) > 0,
+    "commit": lambda consumer: consumer.commit({TP: 1}) is None,
+    "committed": lambda consumer: consumer.committed()[TP].offset == 1,
+    "group_metadata": lambda consumer: consumer.group_metadata().group_id == "g",
+    "seek": lambda consumer: consumer.seek(TP, 3) is None and consumer.position(TP) == 3,
+    "seek_to_beginning": lambda consumer: consumer.seek_to_beginning() is None,
+    "poll_batches": lambda consumer: consumer.poll_batches(timeout=30)[0].partition == 0,
+    "seek_to_committed": lambda consumer: (
+        consumer.seek_to_committed() or consumer.position(TP) == 1
+    ),
+    "seek_to_time": lambda consumer: consumer.seek_to_time(0) or consumer.position(TP) == 0,
+    "seek_to_end": lambda consumer: consumer.seek_to_end() or consumer.position(TP) > 5,
+    "pause": lambda consumer: consumer.pause() is None,
+    "paused": lambda consumer: consumer.paused() == {TP},
+    "resume": lambda consumer: consumer.resume() or consumer.paused() == frozenset(),
+    "beginning_offsets": lambda consumer: consumer.beginning_offsets([TP]) == {TP: 0},
+    "end_offsets": lambda consumer: consumer.end_offsets([TP])[TP] > 5,
+    "offsets_for_times": lambda consumer: consumer.offsets_for_times({TP: 0})[TP].offset == 0,
+    "topics": lambda consumer: consumer.topics() == {T},
+    "partitions_for": lambda consumer: consumer.partitions_for(T) == [0, 1],
+    "statistics": lambda consumer: consumer.statistics().records_consumed_total > 0,
+    "health": lambda consumer: consumer.health().assignment == (TP,),
+    "subscribe": lambda consumer: consumer.subscribe([T]) or consumer.subscription() == {T},
+    "unsubscribe": lambda consumer: consumer.unsubscribe() or consumer.subscription() == set(),
+}
+CLIENT: Calls = {
+    "request": lambda client: (
+        client.request(MetadataRequest(topics=None), to=AnyBroker()).topics[0].name == T
+    ),
+    "health": lambda client: client.health().state == "running",
+}
+
+
+def raises(kind: str, function: Callable[..., object], *args: object) -> bool:
+    with pytest.raises(Exception, match=r".") as raised:
+        function(*args)
+    return type(raised.value).__name__ == kind
+
+
+def check(client: Any, calls: Calls) -> None:
+    failed = [name for name, call in calls.items() if not call(client)]
+    assert failed == []
+
+
+def test_every_method_of_the_blocking_clients_works(servers: str) -> None:
+    """Calls them in order: the admin client creates the topic, and the producer its records."""
+    with blocking.Client(servers) as client:
+        with blocking.Admin(client) as admin:
+            check(admin, ADMIN)
+        with blocking.Producer[Any, Any](client) as producer:
+            check(producer, PRODUCER)
+        with blocking.Producer[Any, Any](servers, transactional_id="t") as producer:
+            producer.init_transactions()
+            with producer.transaction() as transaction:
+                check(transaction, TRANSACTION)
+            producer.begin().abort()
+            transaction = producer.begin()
+            transaction.enqueue(T, b"7", partition=0)
+            transaction.commit()
+        with blocking.Consumer[Any, Any](
+            client, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False
+        ) as consumer:
+            consumer.assign([TP])
+            check(consumer, CONSUMER)
+        check(client, CLIENT)
+        with blocking.Admin(client) as admin:
+            admin.delete_topics([T])
+
+
+TESTED = {
+    "Client": CLIENT.keys(),
+    "Producer": PRODUCER.keys() | {"transaction", "begin", "init_transactions"},
+    "Transaction": TRANSACTION.keys() | {"commit", "abort"},
+    "Consumer": CONSUMER.keys(),
+    "Admin": ADMIN.keys() | {"delete_topics"},
+}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_tests_call_every_method(name: str) -> None:
+    owner: type = getattr(blocking, name)
+    public = {method for method in vars(owner) if not method.startswith("_")}
+    assert public - LIFECYCLE - {"asynchronous"} == TESTED[name]
+
+
+def test_transaction_commits_the_offsets_of_a_blocking_consumer(servers: str) -> None:
+    with blocking.Admin(servers) as admin:
+        admin.create_topics([NewTopic("input")])
+    producer = blocking.Producer(servers, transactional_id="offsets")
+    consumer = blocking.Consumer(
+        servers, topics=["input"], group_id="h", auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )  # fmt: skip
+    with producer, consumer:
+        with producer.transaction() as transaction:
+            transaction.send("input", b"v")
+        assert consumer.poll(timeout=30)
+        with producer.transaction() as transaction:
+            transaction.commit_offsets(consumer)
+        committed = consumer.committed()[TopicPartition("input", 0)]
+        assert committed is not None
+        assert committed.offset >= 1
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "args", "options", "words"),
+    [
+        ("Consumer", "poll", (1.0,), {}, r"by name: poll\(timeout=1.0\), in seconds"),
+        ("Consumer", "poll", (), {"timeout_ms": 5}, "timeout_ms: use timeout, in seconds"),
+        ("Consumer", "start", (), {"timeout": 5}, "start has no argument timeout"),
+        ("Producer", "flush", (), {"timeout_ms": 5}, "timeout_ms: use timeout, in seconds"),
+        ("Admin", "delete_topics", (["t"],), {"topics": ["t"]}, "no argument topics: use names"),
+    ],
+)
+def test_wrong_argument_of_a_blocking_call_raises_with_the_right_one(
+    servers: str, client: str, name: str, args: tuple[Any, ...], options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(TypeError, match=words):
+        getattr(getattr(blocking, client)(servers), name)(*args, **options)
+
+
+def test_callback_that_calls_its_blocking_client_raises(servers: str) -> None:
+    consumer = blocking.Consumer(servers, topics=["input"], group_id="i")
+    with consumer:
+        consumer.on_assigned(lambda _: consumer.commit())
+        with pytest.raises(RuntimeError, match="cannot be called from the event loop thread"):
+            consumer.poll(timeout=30)
+
+
+# -- limits of time -------------------------------------------------------------------------------
+
+ARGUMENTS: dict[str, object] = {
+    "request": MetadataRequest(topics=None),
+    "to": AnyBroker(),
+    "partition": TP,
+    "partitions": {TP: -1},
+    "offsets": {TP: 1},
+    "what": {TP: 1},
+    "times": {TP: 0},
+    "when": 0,
+    "topic": "another",
+    "names": [T],
+    "new_topics": [NewTopic("another")],
+    "counts": {T: 2},
+    "resources": [TOPIC_CONFIG],
+    "group": "g",
+    "group_id": "g",
+    "group_ids": ["g"],
+}
+"""Arguments of the methods with a timeout, by their name."""
+DAY = 24 * 3_600_000
+ONLY_WAIT = {"stop", "poll", "poll_batches"}
+
+
+def raise_at_timeout(client: Any, *without: str) -> None:
+    """Call all methods of a client that have a timeout, which must end them."""
+    called: list[str] = []
+    for name, method in inspect.getmembers(client, inspect.ismethod):
+        parameters = inspect.signature(method).parameters
+        if "timeout" not in parameters or name in ONLY_WAIT or name in without:
+            continue
+        arguments = {key: value for key, value in ARGUMENTS.items() if key in parameters}
+        with pytest.raises(KafkaError) as raised:
+            method(**arguments, timeout=0.1)
+        # A transactional call wraps it in a class of its category (KIP-1050).
+        causes = raised.value, raised.value.__cause__
+        assert any(isinstance(cause, TimeoutError) for cause in causes), (name, causes)
+        called.append(name)
+    assert called
+
+
+@pytest.mark.timeout(120)
+def test_every_call_ends_at_its_timeout(cluster: BlockingCluster) -> None:
+    """Calls a broker that does not respond; all options would let a call wait for a day."""
+    cluster.create_topic(T)
+    limits: dict[str, Any] = {"default_api_timeout_ms": DAY, "close_timeout_ms": DAY}
+    with ExitStack() as stack:
+
+        def start(kind: Callable[..., Any], **options: Any) -> Any:
+            return stack.enter_context(kind(cluster.bootstrap_servers, **limits, **options))
+
+        def start_producer(**options: Any) -> Any:
+            return start(blocking.Producer, max_block_ms=DAY, delivery_timeout_ms=DAY, **options)
+
+        def begin(transactional_id: str) -> Any:
+            producer = start_producer(transactional_id=transactional_id)
+            producer.init_transactions()
+            transaction = producer.begin()
+            transaction.send(T, b"v")
+            return transaction
+
+        pending = start_producer()
+        uninitialized = start_producer(transactional_id="t")
+        transactions = {name: begin(name) for name in ("commit", "abort", "commit_offsets")}
+        consumer = start(blocking.Consumer, partitions=(), group_id="g")
+        clients = [start(blocking.Client), consumer, start(blocking.Admin)]
+        pending.send(T, b"v")
+        cluster.faults.add(hang=True, count=None)
+        stack.callback(cluster.faults.clear)
+        pending.enqueue(T, b"v")
+        consumer.assign([TP])
+        raise_at_timeout(pending, "init_transactions")
+        raise_at_timeout(uninitialized, "flush")
+        for name, transaction in transactions.items():
+            raise_at_timeout(transaction, *(transactions.keys() - {name}))
+        for client in clients:
+            raise_at_timeout(client)
+        assert consumer.poll(timeout=0.1) == consumer.poll_batches(timeout=0.1) == []
+        for client in clients:
+            client.stop(0.1)
+        with pytest.raises(DeliveryError):
+            pending.stop(0.1)
+
+
+def test_calls_without_timeout_are_limited_by_an_option(cluster: BlockingCluster) -> None:
+    cluster.create_topic(T)
+    records = [ProducerRecord(T, b"v" * 900)] * 9
+    with suppress(DeliveryError), ExitStack() as stack:
+        producer = stack.enter_context(
+            blocking.Producer(
+                cluster.bootstrap_servers,
+                max_block_ms=500,
+                delivery_timeout_ms=1_000,
+                request_timeout_ms=900,
+                buffer_memory=2_000,
+            )
+        )
+        send_until_acknowledged(producer)
+        cluster.faults.add(hang=True, count=None)
+        stack.callback(cluster.faults.clear)
+        calls: tuple[Callable[[], object], ...] = (
+            lambda: producer.send(T, b"v"),
+            lambda: [producer.enqueue(T, b"v" * 900) for _ in records],
+            lambda: producer.send_many(T, [b"v" * 900] * 9),
+            lambda: producer.send_records(records),
+        )
+        for call in calls:
+            with pytest.raises(KafkaError) as raised:
+                call()
+            assert isinstance(raised.value, TimeoutError)
+
+
+def send_until_acknowledged(producer: blocking.Producer) -> None:
+    """Send a record, with retries since the producer's time-outs are short for a busy machine."""
+    while True:
+        with suppress(KafkaTimeoutError):
+            producer.send(T, b"first")
+            return
+
+
+# -- iteration, threads and processes -------------------------------------------------------------
+
+
+def test_iteration_commits_the_returned_records(cluster: BlockingCluster) -> None:
+    cluster.create_topic(T)
+    with blocking.Producer(cluster.bootstrap_servers) as producer:
+        producer.send_many(T, [b"0", b"1", b"2"])
+        producer.flush()
+
+    def take(count: int) -> list[bytes | None]:
+        with blocking.Consumer(
+            cluster.bootstrap_servers,
+            topics=[T],
+            group_id="g",
+            auto_offset_reset="earliest",
+        ) as consumer:
+            return [record.value for _, record in zip(range(count), consumer, strict=False)]
+
+    # Leaving the block without an exception commits the last returned record too.
+    assert take(2) == [b"0", b"1"]
+    assert take(1) == [b"2"]
+
+
+def values(cluster: BlockingCluster) -> list[bytes]:
+    """Return the values in the topic, sorted."""
+    with blocking.Consumer(
+        cluster.bootstrap_servers, partitions=[TP], auto_offset_reset="earliest"
+    ) as consumer:
+        count = consumer.end_offsets(TP)[TP]
+        return sorted(record.value or b"" for record in itertools.islice(consumer, count))
+
+
+def test_one_event_loop_serves_all_threads(cluster: BlockingCluster) -> None:
+    cluster.create_topic(T)
+    sent = [str(number).encode() for number in range(8)]
+    with blocking.Producer(cluster.bootstrap_servers) as producer:
+        threads = [threading.Thread(target=producer.send, args=(T, value)) for value in sent]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert values(cluster) == sent
+
+
+def test_forked_child_gets_a_new_event_loop(cluster: BlockingCluster) -> None:
+    cluster.create_topic(T)
+    with blocking.Producer(cluster.bootstrap_servers) as producer:
+        producer.send(T, b"parent")
+        child = os.fork()
+        if child == 0:
+            os._exit(run_child(cluster.bootstrap_servers, producer))
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        producer.send(T, b"parent again")
+    assert values(cluster) == [b"child", b"parent", b"parent again"]
+
+
+def run_child(bootstrap: str, inherited: blocking.Producer) -> int:
+    """Return 0 if the parent's producer raises and a new one works."""
+    try:
+        inherited.send(T, b"never")
+    except IllegalStateError:
+        with blocking.Producer(bootstrap) as producer:
+            producer.send(T, b"child")
+        return 0
+    return 1

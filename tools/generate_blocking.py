@@ -1,0 +1,218 @@
+"""Writes kafka_async/blocking/clients.py from the public methods of the asyncio clients.
+
+    python tools/generate_blocking.py [--check]
+
+A method of a blocking client has the parameters and the description of the asyncio client's.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, Final
+
+from tools import generated_page
+
+Method = Callable[..., Any]
+
+FOLDER: Final = generated_page.ROOT / "kafka_async" / "blocking"
+PAGE: Final = "clients.py"
+CLIENTS: Final = {
+    "Client": ("kafka_async.cluster.client", "ClientConfig", "A connection to a cluster"),
+    "Producer": ("kafka_async.producer.producer", "ProducerConfig", "Sends records"),
+    "Transaction": (
+        "kafka_async.producer.transactions.transaction",
+        "",
+        "Writes records and offsets atomically",
+    ),
+    "Consumer": ("kafka_async.consumer.consumer", "ConsumerConfig", "Reads records"),
+    "Admin": ("kafka_async.admin.admin", "ClientConfig", "Administers a cluster"),
+}
+"""By class: its module, the class of its configuration, and what it does."""
+GENERIC: Final = {"Producer", "Transaction", "Consumer"}
+OFFSETS: Final = ("HasOffsetSource", "Consumer[Any, Any]")
+"""A type of asyncio's clients and the blocking one in its place."""
+WORDS: Final = {
+    "Await the call at once": None,
+    "received. Await": "received. Call",
+    "It takes the arguments of `enqueue`": None,
+    "`async with ": "`with ",
+    "an `async for` is in": "an iteration is in",
+    "A handle: await it for the `RecordMetadata`. It": "A handle of the record. It",
+}
+"""Words that only apply to asyncio, and their replacement; None: the paragraph is left out."""
+
+OPENING: Final = '''\
+"""The blocking clients.
+
+Made by tools/generate_blocking.py from the asyncio clients; do not edit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Never
+
+from typing_extensions import TypeVar
+
+from kafka_async.blocking.portal import BlockingClient, RecordIteration, call, run, unwrap
+
+if TYPE_CHECKING:
+    from typing import Self
+
+{imports}
+
+K = TypeVar("K", default=bytes)
+V = TypeVar("V", default=bytes)
+'''
+CLASS: Final = '''
+
+class {name}({bases}):
+    """{purpose} with blocking calls.
+
+    Options, arguments and errors are those of `kafka_async.{name}`.
+    """
+
+    _client: Async{parameters}
+
+    @property
+    def asynchronous(self) -> Async{parameters}:
+        """Asyncio client behind this one; it belongs to the background event loop."""
+        return self._client
+
+'''
+
+
+def make() -> str:
+    """Return the module."""
+    os.environ["KAFKA_ASYNC_KERNEL"] = "python"  # Its methods have signatures.
+    imports: set[str] = set()
+    classes: list[str] = []
+    for name, (module, config, purpose) in CLIENTS.items():
+        client = getattr(import_module(module), name)
+        imports.add(f"from {module} import {name} as Async{name}")
+        base = "RecordIteration" if name == "Consumer" else "BlockingClient"
+        generic = f"{name}[K, V]" if name in GENERIC else name
+        bases = f"{base}, Generic[K, V]" if name in GENERIC else base
+        classes.append(CLASS.format(name=name, parameters=generic, bases=bases, purpose=purpose))
+        if config:
+            classes.append(constructor(client, module, config, imports))
+        classes += [method(row, imports) for row in methods(client)]
+    text = OPENING.format(imports=textwrap.indent("\n".join(sorted(imports)), " " * 4))
+    return generated_page.formatted({PAGE: text + "\n".join(classes)})[PAGE]
+
+
+def methods(client: type) -> Iterator[Method]:
+    """Yield the public methods of a class, those of its base classes last."""
+    seen = set[str]()
+    for base in client.__mro__:
+        for name, member in vars(base).items():
+            if inspect.isfunction(member) and not name.startswith("_") and name not in seen:
+                seen.add(name)
+                yield member
+
+
+def constructor(client: type, module: str, config: str, imports: set[str]) -> str:
+    """Return `__init__` and `from_properties` of a blocking client."""
+    name = client.__name__
+    made: Any = client
+    factory = made.from_properties.__func__
+    given = arguments(factory).removeprefix("properties")
+    return definition(
+        made.__init__,
+        imports,
+        f"from {module} import {name} as Async{name}\n\n"
+        f"super().__init__(Async{name}({arguments(made.__init__)}))",
+    ) + definition(
+        factory,
+        imports,
+        f"from kafka_async.config import {config}\n\n"
+        f"return cls(config={config}.from_properties(properties){given})",
+        decorator="@classmethod\n",
+    )
+
+
+def method(member: Method, imports: set[str]) -> str:
+    """Return a method that waits for the asyncio client's."""
+    result = str(inspect.signature(member).return_annotation)
+    waits = inspect.iscoroutinefunction(member) or result.startswith("Awaitable[")
+    function = "run" if waits else "call"
+    given = ", ".join(filter(None, [f"self._client.{member.__name__}", arguments(member)]))
+    value = f"{function}({given})"
+    if result.startswith("Transaction["):
+        value = f"Transaction({value})"
+    return definition(member, imports, value if result == "None" else f"return {value}")
+
+
+def definition(member: Method, imports: set[str], body: str, *, decorator: str = "") -> str:
+    """Return the source of a method with the parameters and the description of another."""
+    signature = inspect.signature(member)
+    for row in signature.parameters.values():
+        if row.annotation is not row.empty:
+            imports |= imports_of(row.annotation, member.__module__)
+    imports |= imports_of(signature.return_annotation, member.__module__)
+    # Annotations are strings, which the text of a signature quotes.
+    text = re.sub(r"(: |-> )([\"'])(.*?)\2", r"\1\3", str(signature))
+    text = re.sub(r"-> Awaitable\[(.*)\]$", r"-> \1", text).replace(*OFFSETS)
+    doc = "" if member.__name__ == "__init__" else description(member)
+    text = (
+        f"{decorator}def {member.__name__}{text}:\n"
+        + textwrap.indent(f'"""{doc}"""\n' * bool(doc) + body, " " * 4)
+        + "\n"
+    )
+    return textwrap.indent(text, " " * 4)
+
+
+def imports_of(annotation: str, module: str) -> set[str]:
+    """Return the imports that an annotation of a module needs."""
+    annotation = re.sub(r"'[^']*'", "", annotation.replace(*OFFSETS))
+    known = {*CLIENTS, *vars(builtins), "K", "V", "Any", "Never", "Self", "Awaitable"}
+    imports: set[str] = set()
+    for name in set(re.findall(r"[A-Za-z_][\w.]*", annotation)) - known:
+        package, dot, _ = name.partition(".")
+        source = "" if dot else f"from {origin(name, module)} "
+        imports.add(f"{source}import {package}")
+    return imports
+
+
+def origin(name: str, module: str) -> str:
+    """Return the module from which a module imports a name, or the module that defines it."""
+    for node in ast.walk(ast.parse(inspect.getsource(import_module(module)))):
+        if isinstance(node, ast.ImportFrom) and name in {row.name for row in node.names}:
+            module = node.module or ""
+    return re.sub(r"^(kafka_async\.kernel)\..*", r"\1", module)
+
+
+def arguments(member: Method) -> str:
+    """Return the arguments that pass the parameters of a method on."""
+    passed: list[str] = []
+    for row in list(inspect.signature(member).parameters.values())[1:]:
+        stars = {row.VAR_POSITIONAL: "*", row.VAR_KEYWORD: "**"}.get(row.kind, "")
+        value = (
+            f"unwrap({row.name})"
+            if re.search(r"\bClient\b|HasOffsetSource", str(row.annotation))
+            else row.name
+        )
+        passed.append(f"{row.name}={value}" if row.kind is row.KEYWORD_ONLY else stars + value)
+    return ", ".join(passed)
+
+
+def description(member: Method) -> str:
+    """Return the docstring of a method for callers without an event loop."""
+    doc = inspect.getdoc(member) or ""
+    for words, replacement in WORDS.items():
+        if replacement is None:
+            doc = re.sub(rf"^{re.escape(words)}.*?\n\n", "", doc, flags=re.MULTILINE | re.DOTALL)
+        else:
+            doc = doc.replace(words, replacement)
+    return doc + "\n" * ("\n" in doc)
+
+
+if __name__ == "__main__":
+    sys.exit(generated_page.main(PAGE, make, folder=FOLDER))
