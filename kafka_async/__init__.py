@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         OffsetAndMetadata,
         ProducerRecord,
         RecordMetadata,
+        Token,
         TopicPartition,
     )
 
@@ -62,6 +63,7 @@ __all__ = [
     "Record",
     "RecordBatch",
     "RecordMetadata",
+    "Token",
     "TopicPartition",
     "Transaction",
     "errors",
@@ -92,6 +94,7 @@ _MODULES: Final[dict[str, str | None]] = {
     "Record": "kafka_async.kernel",
     "RecordBatch": "kafka_async.records.batch",
     "RecordMetadata": "kafka_async.types",
+    "Token": "kafka_async.types",
     "TopicPartition": "kafka_async.types",
     "Transaction": "kafka_async.producer.transactions.transaction",
     "errors": None,

@@ -12,12 +12,13 @@ import difflib
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, TypeVar, cast
 
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.types import Headers
+from kafka_async.secrets import Secret
+from kafka_async.types import Headers, Token
 
 if TYPE_CHECKING:
     import ssl
@@ -53,11 +54,21 @@ Deserializer = (
     Callable[[Any], Any] | Callable[[str, Headers, "bytes | None"], Any] | DeserializerObject
 )
 Partitioner = Callable[[str, "bytes | None", int], int]
+TokenProvider = Callable[[], Awaitable[Token]]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 logger = logging.getLogger("kafka_async.config")
 
 MAX_INT32 = 2**31 - 1
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SASL_MECHANISMS: Final = (
+    "PLAIN",
+    "SCRAM-SHA-256",
+    "SCRAM-SHA-512",
+    "OAUTHBEARER",
+    "GSSAPI",
+    "AWS_MSK_IAM",
+)
 _CALLABLE = "a function in place of Java's class"
 _LEVELS: Final = {"gzip": (-1, 9), "lz4": (0, 17), "zstd": (-131_072, 22)}
 """Lowest and highest `compression_level` of the codecs that have levels (KIP-390)."""
@@ -97,8 +108,24 @@ class ClientOptions(TypedDict, total=False):
 
     bootstrap_servers: str | Sequence[str]
     client_id: str
-    security_protocol: Literal["PLAINTEXT", "SSL"]
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     ssl_context: ssl.SSLContext | None
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | Secret | None
+    ssl_password: str | Secret | Callable[[], str] | None
+    ssl_check_hostname: bool
+    sasl_mechanism: str | object | None
+    sasl_username: str | None
+    sasl_password: str | Secret | None
+    sasl_allow_plaintext: bool
+    sasl_delegation_token: bool
+    sasl_token_provider: TokenProvider | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: str | Secret | None
+    sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_extensions: Mapping[str, str] | None
     client_rack: str
     request_timeout_ms: float
     default_api_timeout_ms: float
@@ -187,13 +214,66 @@ class ClientConfig:
         why="brokers' logs show which library it is",
     )
     security_protocol: str = option(
-        "PLAINTEXT", "Protocol of the connections to brokers.", choices=("PLAINTEXT", "SSL")
+        "PLAINTEXT", "Protocol of the connections to brokers.", choices=SECURITY_PROTOCOLS
     )
     ssl_context: Any = option(
         None,
-        "An ssl.SSLContext for SSL; None: the system's certificate authorities, with host names "
-        "checked.",
-        why="Python's own object takes the place of Java's ssl.* options",
+        "An ssl.SSLContext, in place of the other ssl_* options.",
+        why="Python's own object for TLS",
+    )
+    ssl_cafile: str | None = option(
+        None,
+        "Certificate authorities to trust: a file's path, or PEM text; None: the system's.",
+    )
+    ssl_certfile: str | None = option(
+        None, "The client's certificate chain (mTLS): a file's path, or PEM text."
+    )
+    ssl_keyfile: Secret | None = option(
+        None, "The private key of ssl_certfile: a file's path, or PEM text."
+    )
+    ssl_password: Secret | None = option(
+        None, "Password of the private key, or a function that returns it."
+    )
+    ssl_check_hostname: bool = option(
+        True, "Check that the broker's certificate is valid for the host name connected to."
+    )
+    sasl_mechanism: Any = option(
+        None,
+        "Mechanism of SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, "
+        "or an object with the methods of kafka_async.cluster.sasl.mechanism.SaslMechanism.",
+        java="GSSAPI",
+        why="SASL without a mechanism is reported, not guessed",
+    )
+    sasl_username: str | None = option(None, "User name for PLAIN and SCRAM.")
+    sasl_password: Secret | None = option(None, "Password for PLAIN and SCRAM; it is never shown.")
+    sasl_allow_plaintext: bool = option(
+        False,
+        "Allow PLAIN, SCRAM and OAUTHBEARER over SASL_PLAINTEXT, which shows the credentials, or "
+        "what an attacker can guess them from, to every reader of the network.",
+        why="Java sends passwords over plaintext without a warning",
+    )
+    sasl_delegation_token: bool = option(
+        False, "sasl_username and sasl_password are a delegation token's id and HMAC (KIP-48)."
+    )
+    sasl_token_provider: TokenProvider | None = option(
+        None,
+        "Coroutine function that returns a Token for OAUTHBEARER.",
+        why="a function in place of Java's callback handler class",
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = option(
+        None, "The https URL that issues tokens for client credentials (KIP-768)."
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = option(
+        None, "Client id at the token endpoint (KIP-1139)."
+    )
+    sasl_oauthbearer_client_credentials_client_secret: Secret | None = option(
+        None, "Client secret at the token endpoint (KIP-1139); it is never shown."
+    )
+    sasl_oauthbearer_scope: str | None = option(None, "Scope to request at the token endpoint.")
+    sasl_oauthbearer_extensions: Mapping[str, str] | None = option(
+        None,
+        "SASL extensions to send with a token from the endpoint, by name (KIP-342).",
+        why="Java reads them from sasl.jaas.config",
     )
     client_rack: str = option(
         "", "Rack of this client, to fetch from the closest replica (KIP-392)."
@@ -714,6 +794,8 @@ def _normal(row: dataclasses.Field[Any], value: object) -> object:
     """Return the value in the form that the field stores: lists become tuples."""
     if row.name == "bootstrap_servers":
         return parse_servers(cast("Sequence[str]", value))
+    if row.type == "Secret | None" and isinstance(value, str):
+        return Secret(value)
     if value is None or not str(row.type).startswith("tuple["):
         return value
     if row.type == "tuple[Any, ...]" and isinstance(value, list | tuple):
@@ -757,6 +839,8 @@ _KINDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "Serializer": (_serializes, "a function or an object of kafka_async.serde"),
     "Deserializer": (_deserializes, "a function or an object of kafka_async.serde"),
     "Partitioner": (callable, "a function"),
+    "TokenProvider": (callable, "a coroutine function"),
+    "Secret": (lambda value: isinstance(value, Secret), "a str or a Secret"),
 }
 """By annotation of an option: the check of its type, and the name of the type in messages."""
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from kafka_async.secrets import Secret
+
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = Sequence[Header]
 
@@ -161,6 +163,31 @@ class Health:
     last_heartbeat_s: float | None = None
     last_error: str | None = None
     kernel: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Holds an OAUTHBEARER token, as a `sasl_token_provider` returns it (KIP-255).
+
+    Attributes:
+        value: The token; a str is wrapped into a `Secret`.
+        expires_at: Seconds since the epoch; a new token is fetched before. None: not known.
+        extensions: SASL extensions to send with it (KIP-342).
+    """
+
+    value: Secret
+    expires_at: float | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __init__(
+        self,
+        value: Secret | str,
+        expires_at: float | None = None,
+        extensions: Mapping[str, str] | None = None,
+    ) -> None:
+        object.__setattr__(self, "value", value if isinstance(value, Secret) else Secret(value))
+        object.__setattr__(self, "expires_at", expires_at)
+        object.__setattr__(self, "extensions", dict(extensions or {}))
 
 
 @runtime_checkable

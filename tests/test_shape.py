@@ -27,6 +27,8 @@ PURE_PACKAGES = [
     "backoff.py",
     "types.py",
     "errors.py",
+    "secrets.py",
+    "cluster/sasl",
 ]
 PURE_MODULES = [
     *(

@@ -1,0 +1,1 @@
+"""SASL: one mechanism per file, each a generator without I/O."""
