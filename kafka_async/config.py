@@ -126,6 +126,17 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauthbearer_client_credentials_client_secret: str | Secret | None
     sasl_oauthbearer_scope: str | None
     sasl_oauthbearer_extensions: Mapping[str, str] | None
+    sasl_oauthbearer_jwt_retriever: Literal["client_credentials", "jwt_bearer"]
+    sasl_oauthbearer_assertion_private_key_file: str | None
+    sasl_oauthbearer_assertion_private_key_passphrase: str | Secret | None
+    sasl_oauthbearer_assertion_algorithm: Literal["RS256", "ES256"]
+    sasl_oauthbearer_assertion_claim_iss: str | None
+    sasl_oauthbearer_assertion_claim_sub: str | None
+    sasl_oauthbearer_assertion_claim_aud: str | None
+    sasl_oauthbearer_assertion_claim_exp_seconds: int
+    sasl_kerberos_service_name: str
+    sasl_kerberos_principal: str | None
+    sasl_kerberos_keytab: str | None
     client_rack: str
     request_timeout_ms: float
     default_api_timeout_ms: float
@@ -274,6 +285,50 @@ class ClientConfig:
         None,
         "SASL extensions to send with a token from the endpoint, by name (KIP-342).",
         why="Java reads them from sasl.jaas.config",
+    )
+    sasl_oauthbearer_jwt_retriever: str = option(
+        "client_credentials",
+        "Grant to request tokens with: client credentials, or a signed assertion (JWT bearer, "
+        "RFC 7523).",
+        choices=("client_credentials", "jwt_bearer"),
+        why="the grants by name, in place of Java's class sasl.oauthbearer.jwt.retriever.class",
+    )
+    sasl_oauthbearer_assertion_private_key_file: str | None = option(
+        None, "PEM file of the private key that signs the assertion (KIP-1139)."
+    )
+    sasl_oauthbearer_assertion_private_key_passphrase: Secret | None = option(
+        None, "Passphrase of the assertion's private key (KIP-1139); it is never shown."
+    )
+    sasl_oauthbearer_assertion_algorithm: str = option(
+        "RS256", "Algorithm that signs the assertion (KIP-1139).", choices=("RS256", "ES256")
+    )
+    sasl_oauthbearer_assertion_claim_iss: str | None = option(
+        None, "Issuer (iss) that the assertion names (KIP-1139)."
+    )
+    sasl_oauthbearer_assertion_claim_sub: str | None = option(
+        None, "Subject (sub) that the assertion names (KIP-1139)."
+    )
+    sasl_oauthbearer_assertion_claim_aud: str | None = option(
+        None, "Audience (aud) that the assertion names (KIP-1139)."
+    )
+    sasl_oauthbearer_assertion_claim_exp_seconds: int = option(
+        300, "Seconds for which an assertion is valid (KIP-1139).", low=0, high=86_400
+    )
+    sasl_kerberos_service_name: str = option(
+        "kafka",
+        "Service name of the brokers' Kerberos principals, for GSSAPI.",
+        java="",
+        why="nearly every cluster has this name; Java requires it",
+    )
+    sasl_kerberos_principal: str | None = option(
+        None,
+        "Kerberos principal of this client; None: the default of the credential cache.",
+        why="Java reads it from sasl.jaas.config",
+    )
+    sasl_kerberos_keytab: str | None = option(
+        None,
+        "Path of the keytab with the principal's key; None: the credential cache, as of kinit.",
+        why="Java reads it from sasl.jaas.config",
     )
     client_rack: str = option(
         "", "Rack of this client, to fetch from the closest replica (KIP-392)."
