@@ -18,6 +18,12 @@ from kafka_async.testing.backends.base import (
 from kafka_async.testing.backends.docker import DockerBackend
 from kafka_async.testing.backends.embedded import EmbeddedBackend
 from kafka_async.testing.backends.external import ExternalBackend
+from kafka_async.testing.backends.security import (
+    ClusterSecurity,
+    SecureListener,
+    SecureListeners,
+    TokenIssuer,
+)
 
 __all__ = [
     "ApacheBackend",
@@ -25,9 +31,13 @@ __all__ = [
     "BackendUnavailableError",
     "BrokerControl",
     "ClusterOptions",
+    "ClusterSecurity",
     "DockerBackend",
     "EmbeddedBackend",
     "ExternalBackend",
+    "SecureListener",
+    "SecureListeners",
+    "TokenIssuer",
     "create_backend",
 ]
 

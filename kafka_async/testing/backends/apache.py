@@ -20,6 +20,12 @@ from kafka_async.testing.backends.jvm import ClassArchive, Java, find_java
 from kafka_async.testing.backends.nodes import STORAGE_TIMEOUT, Node, free_ports
 from kafka_async.testing.backends.probe import wait_until_ready
 from kafka_async.testing.backends.runs import Run
+from kafka_async.testing.backends.security import (
+    address_settings,
+    allowed_urls_option,
+    scram_arguments,
+    security_settings,
+)
 from kafka_async.testing.backends.settings import cluster_settings, node_settings
 
 LATEST = "4.4.0"
@@ -44,6 +50,8 @@ class ApacheBackend(Backend):
         self.version = version
         self._heap = heap
         self._properties = dict(options.get("properties", {}))
+        self._security = options.get("security")
+        self._ports: dict[str, list[int]] = {}
         self._nodes: dict[int, Node] = {}
         self._run: Run | None = None
         self._archive: ClassArchive | None = None
@@ -52,6 +60,10 @@ class ApacheBackend(Backend):
     def bootstrap_servers(self) -> str:
         """`host:port` of every broker, separated by commas."""
         return ",".join(node.address for node in self._nodes.values())
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """Return `host:port` of a listener of every broker, separated by commas."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports[listener])
 
     def start(self) -> None:
         """Download the jars if they are missing, start the nodes and wait until all are ready."""
@@ -108,10 +120,15 @@ class ApacheBackend(Backend):
         assert self._run is not None
         assert self._archive is not None
         heap = f"-Xmx{self._heap}"
-        options = [self._run.marker, heap, *JAVA_OPTIONS, "-cp", f"{jars}/*"]
+        options = [self._run.marker, heap, *JAVA_OPTIONS]
+        options += allowed_urls_option(self._security) if self._security else []
+        options += ["-cp", f"{jars}/*"]
         ids = range(1, self.brokers + 1)
-        ports = free_ports(2 * self.brokers)
-        clients, controllers = ports[: self.brokers], ports[self.brokers :]
+        security = self._security
+        names = ["CONTROLLER", "PLAINTEXT", *(security.listeners if security else ())]
+        free = iter(free_ports(len(names) * self.brokers))
+        self._ports = {name: [next(free) for _ in ids] for name in names}
+        clients, controllers = self._ports["PLAINTEXT"], self._ports["CONTROLLER"]
         voters = ",".join(
             f"{node_id}@127.0.0.1:{port}" for node_id, port in zip(ids, controllers, strict=True)
         )
@@ -119,16 +136,27 @@ class ApacheBackend(Backend):
             settings = {
                 **cluster_settings(self.brokers, self.auto_create_topics, self.default_partitions),
                 **node_settings(node_id, port, f"127.0.0.1:{controller}", voters),
+                **self._security_settings(node_id),
                 **self._properties,
             }
             command = [java.command, *self._archive.options(writer=node_id == 1), *options]
             home = directory / f"node-{node_id}"
             self._nodes[node_id] = Node(node_id, port, home, command, settings)
         nodes = list(self._nodes.values())
-        format_storage(nodes)
+        format_storage(nodes, scram_arguments(self._security.users) if self._security else ())
         for node in nodes:
             node.start()
         self._wait_until_ready(nodes, self.brokers)
+
+    def _security_settings(self, node_id: int) -> dict[str, str]:
+        if self._security is None:
+            return {}
+        ports = {name: numbers[node_id - 1] for name, numbers in self._ports.items()}
+        controller = ports.pop("CONTROLLER")
+        return {
+            **security_settings(self._security),
+            **address_settings(ports, f"127.0.0.1:{controller}"),
+        }
 
     def _wait_until_ready(self, nodes: Sequence[Node], alive: int) -> None:
         def check() -> None:
@@ -152,10 +180,10 @@ class ApacheBackend(Backend):
         self._nodes.clear()
 
 
-def format_storage(nodes: Sequence[Node]) -> None:
-    """Format the storage of all nodes of a new cluster in parallel."""
+def format_storage(nodes: Sequence[Node], options: Sequence[str] = ()) -> None:
+    """Format the storage of all nodes of a new cluster in parallel, with options of the tool."""
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    processes = [(node, node.format(cluster_id)) for node in nodes]
+    processes = [(node, node.format(cluster_id, options)) for node in nodes]
     for node, process in processes:
         try:
             status = process.wait(STORAGE_TIMEOUT)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Protocol, Self, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, TypedDict, runtime_checkable
+
+if TYPE_CHECKING:
+    from kafka_async.testing.backends.security import ClusterSecurity
 
 
 class ClusterOptions(TypedDict, total=False):
@@ -19,6 +22,8 @@ class ClusterOptions(TypedDict, total=False):
     """Number of partitions of a topic that is created without one; default 1."""
     properties: Mapping[str, str]
     """Additional server.properties, for backends that run Apache Kafka."""
+    security: ClusterSecurity
+    """Secure listeners, users and an authorizer; default: plaintext, without an authorizer."""
 
 
 class BackendUnavailableError(RuntimeError):

@@ -7,7 +7,7 @@ import random
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -49,7 +49,7 @@ class Node:
         self._output = directory / "output.log"
         self._properties = directory / "server.properties"
         rows = {**settings, "log.dirs": str(directory / "data")}
-        self._properties.write_text("".join(f"{key}={rows[key]}\n" for key in sorted(rows)))
+        self._properties.write_text("".join(f"{key}={_value(rows[key])}\n" for key in sorted(rows)))
 
     @property
     def address(self) -> str:
@@ -71,11 +71,11 @@ class Node:
         """Output of the process."""
         return self._output.read_text(errors="replace") if self._output.exists() else ""
 
-    def format(self, cluster_id: str) -> subprocess.Popen[bytes]:
+    def format(self, cluster_id: str, options: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         """Start formatting the storage and return the process, for which the caller waits."""
         # An id may begin with "-", which would look like an option.
         tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"]
-        return self._run([*tool, "-c", str(self._properties)])
+        return self._run([*tool, "-c", str(self._properties), *options])
 
     def start(self) -> None:
         """Start the process, without waiting until it is ready."""
@@ -125,3 +125,13 @@ class Node:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C must only reach the owner, which stops in order.
             )
+
+
+def _value(text: str) -> str:
+    """Escape a value for a properties file, which Java reads as ISO-8859-1."""
+    units = memoryview(text.encode("utf-16-be")).cast("B")
+    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    known = {ord("\\"): "\\\\", ord("\n"): "\\n"}
+    return "".join(
+        known.get(code) or (chr(code) if 32 <= code < 127 else f"\\u{code:04x}") for code in codes
+    )
