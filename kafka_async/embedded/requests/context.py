@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.protocol import api
 
 if TYPE_CHECKING:
     from kafka_async.embedded.state.brokers import Broker
+
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""Principal of a client that has not authenticated."""
+DEFAULT_LISTENER: Final = "PLAINTEXT"
 
 
 class Disconnect(Exception):
@@ -17,7 +22,11 @@ class Disconnect(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Describes the origin of a request. `received` is the event loop's time in seconds."""
+    """Describes the origin of a request.
+
+    `received` is the event loop's time in seconds. `principal` is the authenticated client as
+    `type:name`, and `listener` the name of the listener that the client has connected to.
+    """
 
     broker: Broker
     api_key: int
@@ -25,6 +34,8 @@ class RequestContext:
     client_id: str | None
     client_host: str
     received: float
+    principal: str = ANONYMOUS
+    listener: str = DEFAULT_LISTENER
 
     def describe(self) -> str:
         """Return the request's API, version and broker for a log message."""
