@@ -8,7 +8,8 @@ connection, and the result is sent to the generator:
     an Await            a coroutine function, such as a token provider; the result is its result
 
 The generator returns when it has verified the broker's last message, and raises
-SaslAuthenticationError if that is wrong.
+SaslAuthenticationError if that is wrong. An error of the broker, of a function or of an awaited
+call is thrown into the generator, which may raise another one that says more.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_
 if TYPE_CHECKING:
     from kafka_async.config import ClientConfig
     from kafka_async.secrets import Secret, SecretBytes
+    from kafka_async.types import Token
 
 
 class Compute(NamedTuple):
@@ -39,6 +41,21 @@ class Await(NamedTuple):
 Exchange: TypeAlias = Generator["SecretBytes | Compute | Await", Any, None]
 
 
+class Tokens(Protocol):
+    """Gives exchanges the client's current token; see `kafka_async.cluster.token_source`."""
+
+    purpose: str
+    """Names the origin of tokens in error messages: "sasl_token_provider"."""
+
+    async def token(self) -> Token:
+        """Return a token that has not expired."""
+        ...
+
+    def reject(self, token: Token) -> None:
+        """Do not return a token again, because the broker has rejected it."""
+        ...
+
+
 class SaslContext(NamedTuple):
     """Holds the credentials and the address for one exchange.
 
@@ -48,6 +65,7 @@ class SaslContext(NamedTuple):
         password: The current password.
         host: The broker's host name, as the client connects to it.
         port: The broker's port.
+        tokens: The client's tokens; None for mechanisms without tokens.
     """
 
     config: ClientConfig
@@ -55,6 +73,7 @@ class SaslContext(NamedTuple):
     password: Secret | None
     host: str
     port: int
+    tokens: Tokens | None = None
 
 
 @runtime_checkable

@@ -1,0 +1,133 @@
+"""OAUTHBEARER: a bearer token with SASL extensions (RFC 7628, KIP-255, KIP-342). Pure.
+
+The client's TokenSource gives the token. A broker that rejects it sends a JSON object with the
+reason; the client responds with one byte 0x01, and the broker then ends the exchange with an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kafka_async.cluster.sasl.mechanism import Await
+from kafka_async.errors import InvalidConfigurationError, KafkaError, SaslAuthenticationError
+from kafka_async.secrets import HIDDEN, SecretBytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafka_async.cluster.sasl.mechanism import Exchange, SaslContext
+    from kafka_async.config import ClientConfig
+    from kafka_async.types import Token
+
+_SEPARATOR: Final = "\x01"
+_ACKNOWLEDGEMENT: Final = SecretBytes(b"\x01")
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""The characters of a bearer token (RFC 6750). Kafka's brokers allow fewer, other brokers all."""
+_EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
+_RESERVED: Final = "auth"
+_MAX_SHOWN: Final = 200
+"""Characters of a broker's text that an error message repeats."""
+_REASONS: Final = ("status", "scope", "openid-configuration")
+
+
+class OAuthBearer:
+    """Authenticates by a token of `sasl_token_provider` or of the token endpoint."""
+
+    name = "OAUTHBEARER"
+    needs_tls = True
+
+    def check(self, config: ClientConfig) -> None:
+        """Raise InvalidConfigurationError without an origin of tokens, or for wrong extensions."""
+        if (
+            config.sasl_token_provider is None
+            and config.sasl_oauthbearer_token_endpoint_url is None
+        ):
+            raise InvalidConfigurationError(
+                'sasl_mechanism="OAUTHBEARER" needs a token: pass sasl_token_provider, a coroutine '
+                "function that returns a Token, or sasl_oauthbearer_token_endpoint_url"
+            )
+        problem = extensions_problem(config.sasl_oauthbearer_extensions or {})
+        if problem is not None:
+            raise InvalidConfigurationError(f"sasl_oauthbearer_extensions: {problem}")
+
+    def authenticate(self, context: SaslContext) -> Exchange:
+        """Send the current token; report the broker's reason if it rejects the token."""
+        tokens = context.tokens
+        if tokens is None:
+            raise InvalidConfigurationError(f"{self.name} needs the client's tokens")
+        token = cast("Token", (yield Await(tokens.token, tokens.purpose)))
+        # Not the broker's text itself: a broker that repeats the token must not show it.
+        reason = _reason((yield initial_response(token, tokens.purpose)), token)
+        if not reason:
+            return
+        tokens.reject(token)
+        error = SaslAuthenticationError(
+            f"{context.host}:{context.port} rejected the token of {tokens.purpose}: {reason}. "
+            "Check the token's issuer, audience, scope and expiry, and the clocks of both sides"
+        )
+        try:
+            yield _ACKNOWLEDGEMENT
+        except KafkaError as ended:
+            raise error from ended
+        raise error
+
+
+def initial_response(token: Token, purpose: str) -> SecretBytes:
+    """Return the client's first message; SaslAuthenticationError for a token that cannot be sent.
+
+    `purpose` names the token's origin.
+    """
+    if not _TOKEN.fullmatch(token.value.reveal()):
+        raise SaslAuthenticationError(
+            f"{purpose} returned a token with characters that a bearer token cannot have (RFC "
+            "6750), or an empty one: return the token alone, without quotes, spaces or line ends"
+        )
+    problem = extensions_problem(token.extensions)
+    if problem is not None:
+        raise SaslAuthenticationError(
+            f"{purpose} returned a token with a wrong extension: {problem}"
+        )
+    extensions = [f"{name}={value}" for name, value in token.extensions.items()]
+    return SecretBytes(
+        _SEPARATOR.join(["n,,", f"auth=Bearer {token.value.reveal()}", *extensions, "", ""]).encode(
+            "ascii"
+        )
+    )
+
+
+def extensions_problem(extensions: Mapping[str, str]) -> str | None:
+    """Return the reason for which brokers refuse SASL extensions; None if they are valid."""
+    for name, value in extensions.items():
+        if name == _RESERVED:
+            return 'the name "auth" is reserved for the token: rename the extension'
+        if not _matches(_EXTENSION_NAME, name):
+            return f"the name {name!r:.60} must consist of the letters A to Z and a to z"
+        if not _matches(_EXTENSION_VALUE, value):
+            return (
+                f"the value of {name} must be a str of at least one character, all of them "
+                "printable ASCII, spaces, tabs or line ends"
+            )
+    return None
+
+
+def _matches(pattern: re.Pattern[str], text: object) -> bool:
+    return isinstance(text, str) and pattern.fullmatch(text) is not None
+
+
+def _reason(response: bytes, token: Token) -> str:
+    """Return the reason that a broker's JSON names, without the token; "" for an empty response."""
+    if not response:
+        return ""
+    text = response.decode("utf-8", "replace")
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        content = None
+    if isinstance(content, dict):
+        fields = cast("dict[str, Any]", content)
+        found = [f"{name} {fields[name]!s}" for name in _REASONS if fields.get(name)]
+        text = ", ".join(found) or text
+    return repr(text.replace(token.value.reveal(), HIDDEN)[:_MAX_SHOWN])
