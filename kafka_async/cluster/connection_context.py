@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from kafka_async.backoff import Backoff
 from kafka_async.cluster.framing import ReceiveBudget
 from kafka_async.cluster.lifetime import Lifetime
+from kafka_async.cluster.token_source import token_source
 from kafka_async.config import seconds
 
 if TYPE_CHECKING:
     import ssl
 
-    from kafka_async.clock import Dialer
+    from kafka_async.clock import Clock, Dialer
     from kafka_async.config import ClientConfig
     from kafka_async.hooks import Hooks
     from kafka_async.supervisor import Supervisor
@@ -26,10 +27,16 @@ class ConnectionContext:
         supervisor: Runs the attempts to connect, and blocking functions in its threads.
         software_version: Version of this library, for the brokers' metrics.
         cluster_id: Id of the cluster; None before the first metadata response.
+        tokens: The client's tokens; None if its options name no origin of tokens.
     """
 
     def __init__(
-        self, config: ClientConfig, hooks: Hooks, dialer: Dialer, supervisor: Supervisor
+        self,
+        config: ClientConfig,
+        hooks: Hooks,
+        dialer: Dialer,
+        supervisor: Supervisor,
+        clock: Clock,
     ) -> None:
         self.config = config
         self.hooks = hooks
@@ -39,6 +46,7 @@ class ConnectionContext:
         self.lifetime = Lifetime()
         self.software_version: str = getattr(sys.modules["kafka_async"], "__version__", "unknown")
         self.cluster_id: str | None = None
+        self.tokens = token_source(config, supervisor, clock)
         self._ssl_context: ssl.SSLContext | None = config.ssl_context
 
     @property

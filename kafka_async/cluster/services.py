@@ -39,7 +39,7 @@ class ClientServices:
         dialer: Dialer,
         supervisor: Supervisor,
     ) -> None:
-        context = ConnectionContext(config, hooks, dialer, supervisor)
+        context = ConnectionContext(config, hooks, dialer, supervisor, clock)
         self.config = config
         self.hooks = hooks
         self.clock = clock
