@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 
-from kafka_async.admin import Admin, NewTopic
+from kafka_async.admin import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPatternType,
+    AclResourceType,
+    Admin,
+    NewTopic,
+    UserScramCredentialUpsertion,
+)
 from kafka_async.admin.values import ConfigResource, ResourceType
 from kafka_async.cluster.request_router import AnyBroker, Broker
 from kafka_async.consumer.consumer import Consumer
@@ -240,6 +249,54 @@ ADMIN: list[Row] = [
     (lambda c: c.admin.list_offsets({TP: -9}), ValueError, r"partitions\[orders-0\] must be -3"),
     (lambda c: c.admin.list_group_offsets(5), TypeError, "group_id must be str"),
     (lambda c: c.admin.list_group_offsets("g", T), TypeError, "partitions are TopicPartitions"),
+    (lambda c: c.admin.create_acls(ACL), TypeError, "each of bindings must be AclBinding"),
+    (lambda c: c.admin.create_acls([T]), TypeError, "each of bindings must be AclBinding"),
+    (lambda c: c.admin.create_acls([_acl(operation=3)]), TypeError, "operation of an AclBinding"),
+    (
+        lambda c: c.admin.create_acls([_acl(operation=AclOperation.ANY)]),
+        ValueError,
+        "an AclBinding cannot have the operation ANY",
+    ),
+    (
+        lambda c: c.admin.create_acls([_acl(pattern_type=AclPatternType.MATCH)]),
+        ValueError,
+        "an AclBinding cannot have the pattern_type MATCH",
+    ),
+    (lambda c: c.admin.create_acls([_acl(principal="alice")]), ValueError, 'such as "User:alice"'),
+    (lambda c: c.admin.create_acls([_acl(resource_name="")]), ValueError, "resource_name of an"),
+    (lambda c: c.admin.create_acls([_acl(host=None)]), TypeError, "host of an AclBinding must be"),
+    (lambda c: c.admin.describe_acls(T), TypeError, "acl_filter must be AclFilter"),
+    (
+        lambda c: c.admin.delete_acls([AclFilter(AclResourceType.UNKNOWN)]),
+        ValueError,
+        "an AclFilter cannot have the resource_type UNKNOWN",
+    ),
+    (lambda c: c.admin.delete_acls([AclFilter(host="")]), ValueError, "host of an AclFilter must"),
+    (lambda c: c.admin.delete_acls(AclFilter()), TypeError, "each of filters must be AclFilter"),
+    (lambda c: c.admin.describe_user_scram_credentials(T), TypeError, "users must be a list of"),
+    (lambda c: c.admin.alter_user_scram_credentials([T]), TypeError, "each of alterations must be"),
+    (lambda c: _upsert(c, ""), ValueError, "the user of a UserScramCredentialUpsertion must not"),
+    (lambda c: _upsert(c, mechanism="UNKNOWN"), ValueError, "mechanism of user alice must be"),
+    (lambda c: _upsert(c, mechanism="SCRAM-SHA-1"), ValueError, "SCRAM-SHA-1"),
+    (lambda c: _upsert(c, password=5), TypeError, "password must be str or Secret, not int"),
+    (lambda c: _upsert(c, password=""), ValueError, "password of user alice must not be empty"),
+    (lambda c: _upsert(c, iterations=4095), ValueError, "of user alice must be 4096 to 1000000"),
+    (lambda c: _upsert(c, salt="salt"), TypeError, "salt must be bytes, not str"),
+    (lambda c: c.admin.create_delegation_tokens(T), TypeError, "owners must be a list of names"),
+    (lambda c: c.admin.create_delegation_tokens([T]), ValueError, "each of owners must be a princ"),
+    (
+        lambda c: c.admin.create_delegation_tokens(renewers=[":bob"]),
+        ValueError,
+        "each of renewers must be a principal",
+    ),
+    (
+        lambda c: c.admin.create_delegation_tokens(max_lifetime_ms=-1),
+        ValueError,
+        "max_lifetime_ms must be 0 to",
+    ),
+    (lambda c: c.admin.renew_delegation_tokens([T]), TypeError, "each of tokens must be Delegat"),
+    (lambda c: c.admin.expire_delegation_tokens([b"h"]), TypeError, "each of tokens must be"),
+    (lambda c: c.admin.describe_delegation_tokens([T]), ValueError, "each of owners must be a pr"),
     (lambda c: c.admin.list_topics(timeout="1"), TypeError, "timeout is seconds"),
     (lambda c: c.admin.list_topics(timeout=-1), ValueError, "timeout is 0 seconds or more"),
 ]
@@ -267,6 +324,18 @@ CLIENT: list[Row] = [
 
 def _new(**fields: Any) -> NewTopic:
     return NewTopic("t", **fields)
+
+
+ACL = AclBinding(AclResourceType.TOPIC, T, "User:alice", AclOperation.READ)
+
+
+def _acl(**fields: Any) -> AclBinding:
+    return ACL._replace(**fields)
+
+
+def _upsert(clients: Clients, user: str = "alice", **fields: Any) -> Awaitable[object]:
+    given: dict[str, Any] = {"mechanism": "SCRAM-SHA-256", "password": "secret", **fields}
+    return clients.admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, **given)])
 
 
 async def mismatch(clients: Clients, row: Row) -> str | None:

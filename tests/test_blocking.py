@@ -16,13 +16,23 @@ import pytest
 
 import kafka_async
 from kafka_async import blocking
-from kafka_async.admin import ConfigResource, NewTopic, ResourceType
+from kafka_async.admin import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclResourceType,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+    UserScramCredentialDeletion,
+)
 from kafka_async.cluster.request_router import AnyBroker
 from kafka_async.embedded import run_in_thread
 from kafka_async.errors import DeliveryError, IllegalStateError, KafkaError, KafkaTimeoutError
 from kafka_async.kernel._pykernel import RecordAppender
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.records.batch import RecordBatch
+from kafka_async.secrets import SecretBytes
 from kafka_async.types import ProducerRecord, TopicPartition
 
 if TYPE_CHECKING:
@@ -82,6 +92,18 @@ T = "orders"
 TP = TopicPartition(T, 0)
 Calls = dict[str, Callable[[Any], object]]
 LIFECYCLE = {"from_properties", "start", "stop"}
+UNSUPPORTED: dict[str, tuple[object, ...]] = {
+    "create_acls": ([AclBinding(AclResourceType.TOPIC, T, "User:a", AclOperation.READ)],),
+    "describe_acls": (),
+    "delete_acls": ([AclFilter()],),
+    "describe_user_scram_credentials": (),
+    "alter_user_scram_credentials": ([UserScramCredentialDeletion("alice", "SCRAM-SHA-256")],),
+    "create_delegation_tokens": (),
+    "renew_delegation_tokens": ([SecretBytes(b"hmac")],),
+    "expire_delegation_tokens": ([SecretBytes(b"hmac")],),
+    "describe_delegation_tokens": (),
+}
+"""Calls that the embedded cluster does not support, with their arguments."""
 
 ADMIN: Calls = {
     "create_topics": lambda admin: admin.create_topics([NewTopic(T)])[T].partitions == 1,
@@ -97,6 +119,12 @@ ADMIN: Calls = {
     "delete_groups": lambda admin: raises("GroupIdNotFoundError", admin.delete_groups, ["g"]),
     "list_offsets": lambda admin: admin.list_offsets({TP: -1})[TP].offset == 0,
     "list_group_offsets": lambda admin: admin.list_group_offsets("g") == {},
+    **{
+        name: lambda admin, name=name, arguments=arguments: raises(
+            "UnsupportedVersionError", getattr(admin, name), *arguments
+        )
+        for name, arguments in UNSUPPORTED.items()
+    },
     "health": lambda admin: admin.health().state == "running",
 }
 TOPIC_CONFIG = ConfigResource(ResourceType.TOPIC, T)
@@ -278,6 +306,10 @@ ARGUMENTS: dict[str, object] = {
     "group": "g",
     "group_id": "g",
     "group_ids": ["g"],
+    "bindings": UNSUPPORTED["create_acls"][0],
+    "filters": [AclFilter()],
+    "alterations": UNSUPPORTED["alter_user_scram_credentials"][0],
+    "tokens": [SecretBytes(b"hmac")],
 }
 """Arguments of the methods with a timeout, by their name."""
 DAY = 24 * 3_600_000

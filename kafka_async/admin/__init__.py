@@ -1,6 +1,19 @@
-"""The admin client: topics, groups, offsets, configuration."""
+"""The admin client: topics, groups, offsets, configuration, ACLs, credentials."""
 
 from kafka_async.admin.admin import Admin
+from kafka_async.admin.security_values import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+    DelegationToken,
+    ScramCredential,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 from kafka_async.admin.values import (
     ClusterDescription,
     ConfigEntry,
@@ -18,11 +31,18 @@ from kafka_async.admin.values import (
 )
 
 __all__ = [
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPatternType",
+    "AclPermission",
+    "AclResourceType",
     "Admin",
     "ClusterDescription",
     "ConfigEntry",
     "ConfigResource",
     "ConfigSource",
+    "DelegationToken",
     "GroupDescription",
     "GroupListing",
     "MemberDescription",
@@ -30,6 +50,10 @@ __all__ = [
     "OffsetSpec",
     "PartitionDescription",
     "ResourceType",
+    "ScramCredential",
+    "ScramMechanism",
     "TopicDescription",
     "TopicListing",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
 ]

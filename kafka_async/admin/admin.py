@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Literal, Never, Self
 
+    from kafka_async.admin.security_values import (
+        AclBinding,
+        AclFilter,
+        DelegationToken,
+        ScramAlteration,
+        ScramCredential,
+    )
     from kafka_async.admin.values import (
         ClusterDescription,
         ConfigEntry,
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.config import ClientOptions
     from kafka_async.hooks import Hooks
+    from kafka_async.secrets import SecretBytes
     from kafka_async.types import Health, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 
@@ -391,6 +399,248 @@ class Admin:
         return await groups.list_group_offsets(
             Call(self.client, timeout), group_id, partitions, require_stable=require_stable
         )
+
+    # -- security ---------------------------------------------------------------------------------
+
+    async def create_acls(
+        self, bindings: Iterable[AclBinding], *, timeout: float | None = None, **unknown: Never
+    ) -> None:
+        """Create ACLs; one that exists is not an error (KIP-140, KIP-290).
+
+        Args:
+            bindings: The ACLs with the resources that they apply to.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            ClusterAuthorizationError: The client's principal may not ALTER the cluster.
+            SecurityDisabledError: The cluster has no authorizer.
+            InvalidRequestError: An ACL is not valid, such as one with a cluster of another name.
+        """
+        if unknown:
+            raise unknown_keyword(self.create_acls, unknown)
+        from kafka_async.admin import security
+
+        await security.create_acls(Call(self.client, timeout), bindings)
+
+    async def describe_acls(
+        self,
+        acl_filter: AclFilter | None = None,
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> list[AclBinding]:
+        """Return the ACLs that a filter selects (KIP-140, KIP-290).
+
+        Args:
+            acl_filter: Selects ACLs (None: all).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            ClusterAuthorizationError: The client's principal may not DESCRIBE the cluster.
+            SecurityDisabledError: The cluster has no authorizer.
+        """
+        if unknown:
+            raise unknown_keyword(self.describe_acls, unknown)
+        from kafka_async.admin import security
+
+        return await security.describe_acls(Call(self.client, timeout), acl_filter)
+
+    async def delete_acls(
+        self, filters: Iterable[AclFilter], *, timeout: float | None = None, **unknown: Never
+    ) -> dict[AclFilter, list[AclBinding]]:
+        """Delete the ACLs that filters select (KIP-140, KIP-290).
+
+        Args:
+            filters: Select ACLs; `AclFilter()` selects all.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            The deleted ACLs by filter.
+
+        Raises:
+            ClusterAuthorizationError: The client's principal may not ALTER the cluster.
+            SecurityDisabledError: The cluster has no authorizer.
+        """
+        if unknown:
+            raise unknown_keyword(self.delete_acls, unknown)
+        from kafka_async.admin import security
+
+        return await security.delete_acls(Call(self.client, timeout), filters)
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None, **unknown: Never
+    ) -> dict[str, tuple[ScramCredential, ...]]:
+        """Return mechanisms and iterations of users' SCRAM credentials (KIP-554).
+
+        Args:
+            users: Names of the users (None: all with credentials).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            Credentials by user.
+
+        Raises:
+            ResourceNotFoundError: A user has no credential.
+            ClusterAuthorizationError: The client's principal may not DESCRIBE the cluster.
+        """
+        if unknown:
+            raise unknown_keyword(self.describe_user_scram_credentials, unknown)
+        from kafka_async.admin import security
+
+        return await security.describe_user_scram_credentials(Call(self.client, timeout), users)
+
+    async def alter_user_scram_credentials(
+        self,
+        alterations: Iterable[ScramAlteration],
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Set and delete SCRAM credentials of users (KIP-554).
+
+        Passwords are not sent: brokers get salted hashes, which a thread computes.
+
+        Args:
+            alterations: `UserScramCredentialUpsertion` and `UserScramCredentialDeletion` objects,
+                at most one per user.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            DuplicateResourceError: A user has two alterations.
+            UnacceptableCredentialError: The cluster does not accept the number of iterations.
+            ResourceNotFoundError: A credential to delete does not exist.
+            ClusterAuthorizationError: The client's principal may not ALTER the cluster.
+        """
+        if unknown:
+            raise unknown_keyword(self.alter_user_scram_credentials, unknown)
+        from kafka_async.admin import security
+
+        await security.alter_user_scram_credentials(Call(self.client, timeout), alterations)
+
+    async def create_delegation_tokens(
+        self,
+        owners: Iterable[str] | None = None,
+        *,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int | None = None,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> list[DelegationToken]:
+        """Create delegation tokens (KIP-48, KIP-373).
+
+        The connection must be authenticated, and not by a delegation token.
+
+        Args:
+            owners: Principals such as "User:alice", each of which gets a token (None: one token
+                for the client's own principal).
+            renewers: Principals that may renew the tokens besides owner and requester.
+            max_lifetime_ms: Milliseconds after which the tokens cannot be renewed (None: the
+                broker's `delegation.token.max.lifetime.ms`).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            The tokens, in the order of `owners`.
+
+        Raises:
+            DelegationTokenDisabledError: The cluster does not use delegation tokens.
+            UnsupportedByAuthenticationError: The connection is not authenticated, or by a token.
+            DelegationTokenAuthorizationError: The client's principal may not create tokens for an
+                owner: it needs CREATE_TOKENS on that user.
+        """
+        if unknown:
+            raise unknown_keyword(self.create_delegation_tokens, unknown)
+        from kafka_async.admin import security
+
+        return await security.create_delegation_tokens(
+            Call(self.client, timeout), owners, renewers=renewers, max_lifetime_ms=max_lifetime_ms
+        )
+
+    async def renew_delegation_tokens(
+        self,
+        tokens: Iterable[DelegationToken | SecretBytes],
+        *,
+        renew_period_ms: int | None = None,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> list[int]:
+        """Renew delegation tokens (KIP-48).
+
+        Args:
+            tokens: The tokens, or their HMACs.
+            renew_period_ms: Milliseconds from now for which they are valid (None: the broker's
+                `delegation.token.expiry.time.ms`).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            The new expiry times in milliseconds since the epoch, in the order of `tokens`.
+
+        Raises:
+            DelegationTokenNotFoundError: There is no such token.
+            DelegationTokenExpiredError: A token has expired.
+            DelegationTokenOwnerMismatchError: The client's principal may not renew a token.
+        """
+        if unknown:
+            raise unknown_keyword(self.renew_delegation_tokens, unknown)
+        from kafka_async.admin import security
+
+        return await security.renew_delegation_tokens(
+            Call(self.client, timeout), tokens, renew_period_ms=renew_period_ms
+        )
+
+    async def expire_delegation_tokens(
+        self,
+        tokens: Iterable[DelegationToken | SecretBytes],
+        *,
+        expiry_period_ms: int | None = None,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> list[int]:
+        """Change when delegation tokens expire, or remove them (KIP-48).
+
+        Args:
+            tokens: The tokens, or their HMACs.
+            expiry_period_ms: Milliseconds from now after which they expire (None: they expire at
+                once and are removed).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            The new expiry times in milliseconds since the epoch, in the order of `tokens`.
+
+        Raises:
+            DelegationTokenNotFoundError: There is no such token.
+            DelegationTokenExpiredError: A token has expired.
+            DelegationTokenOwnerMismatchError: The client's principal may not change a token.
+        """
+        if unknown:
+            raise unknown_keyword(self.expire_delegation_tokens, unknown)
+        from kafka_async.admin import security
+
+        return await security.expire_delegation_tokens(
+            Call(self.client, timeout), tokens, expiry_period_ms=expiry_period_ms
+        )
+
+    async def describe_delegation_tokens(
+        self,
+        owners: Iterable[str] | None = None,
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> list[DelegationToken]:
+        """Return the delegation tokens that the client's principal may see (KIP-48).
+
+        Args:
+            owners: Only tokens of these principals, such as "User:alice" (None: all).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            DelegationTokenDisabledError: The cluster does not use delegation tokens.
+            UnsupportedByAuthenticationError: The connection is not authenticated, or by a token.
+        """
+        if unknown:
+            raise unknown_keyword(self.describe_delegation_tokens, unknown)
+        from kafka_async.admin import security
+
+        return await security.describe_delegation_tokens(Call(self.client, timeout), owners)
 
 
 add_foreign_names(Admin, ADMIN)

@@ -83,9 +83,11 @@ Destination: TypeAlias = (
     AnyBroker | Broker | Leader | CoordinatorOfGroup | CoordinatorOfTransactionalId | Controller
 )
 
-SLOW_APIS: Final = frozenset({19, 20, 21, 37, 42, 43, 45, 57})
-"""APIs whose responses wait for the cluster: CreateTopics, DeleteTopics, DeleteRecords,
-CreatePartitions, DeleteGroups, ElectLeaders, AlterPartitionReassignments, UpdateFeatures."""
+SLOW_APIS: Final = frozenset({19, 20, 21, 30, 31, 37, 38, 39, 40, 42, 43, 45, 51, 57})
+"""APIs whose responses wait for the cluster: CreateTopics, DeleteTopics, DeleteRecords, CreateAcls,
+DeleteAcls, CreatePartitions, CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken,
+DeleteGroups, ElectLeaders, AlterPartitionReassignments, AlterUserScramCredentials,
+UpdateFeatures."""
 _COORDINATOR_ERRORS: Final = (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
