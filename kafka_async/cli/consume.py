@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from kafka_async.cli import background_io, options, terminal
+from kafka_async.cli.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     from kafka_async import Consumer, Record, TopicPartition
 
 
+@options.connects
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    bootstrap: options.Bootstrap = options.DEFAULT_BOOTSTRAP,
+    connection: Connection,
     offset: Annotated[str, typer.Option(help="Start offset: beginning, end, or a number.")] = "end",
     exit_at_end: Annotated[
         bool, typer.Option("--exit", help="Stop at the current end of the topic.")
@@ -35,22 +37,21 @@ def consume(
     read_committed: Annotated[
         bool, typer.Option(help="Skip records of transactions that are not committed.")
     ] = True,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Print a topic's records."""
     from kafka_async import Consumer
+    from kafka_async.config import ConsumerConfig
 
     if offset not in ("beginning", "end") and not offset.isdecimal():
         terminal.fail(f"--offset {offset}: write beginning, end or a number")
 
     async def main() -> int:
-        async with Consumer(
-            bootstrap,
-            partitions=(),
+        config = connection.limited_config(
+            ConsumerConfig,
             isolation_level="read_committed" if read_committed else "read_uncommitted",
             auto_offset_reset="earliest",
-            **options.client_options(timeout),
-        ) as consumer:
+        )
+        async with Consumer(config=config, partitions=()) as consumer:
             partitions = await _seek(consumer, topic, offset)
             ends = await consumer.end_offsets(partitions) if exit_at_end else None
             return await _print_all(consumer, ends, count, as_json)

@@ -5,45 +5,47 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafka_async.cli import background_io, options, terminal
+from kafka_async.cli.connection import Connection
 from kafka_async.errors import RecordTooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from kafka_async import Producer
-    from kafka_async.config import Compression
 
 
+@options.connects
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    connection: Connection,
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="FILES", help="Default: standard input.")
     ] = None,
-    bootstrap: options.Bootstrap = options.DEFAULT_BOOTSTRAP,
     key_separator: Annotated[
         str | None, typer.Option(metavar="TEXT", help="The text before it is the key.")
     ] = None,
-    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+    compression: Annotated[
+        str | None, typer.Option(help="none, gzip, snappy, lz4 or zstd. Default: none.")
+    ] = None,
 ) -> None:
     """Produce each line as a record."""
     from kafka_async import Producer
+    from kafka_async.config import ProducerConfig
 
     terminal.check_readable(files or [])
     if key_separator == "":
         terminal.fail("--key-separator is empty: give the text that ends a key")
     separator = None if key_separator is None else key_separator.encode()
-    codec = cast("Compression", compression)
+    codec = {} if compression is None else {"compression_type": compression}
 
     async def main() -> int:
-        settings = options.producer_options(timeout)
-        settings["compression_type"] = codec
-        async with Producer(bootstrap, **settings) as producer:
+        config = connection.limited_config(ProducerConfig, **codec)
+        async with Producer(config=config) as producer:
             return await _produce(producer, topic, files or [], separator)
 
     sent = terminal.run(main)

@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 
 from kafka_async.cli import options, terminal
+from kafka_async.cli.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,9 +24,10 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
 
 
 @app.command()
+@options.connects
 def create(
     name: Name,
-    bootstrap: options.Bootstrap = options.DEFAULT_BOOTSTRAP,
+    connection: Connection,
     partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 1,
     replication_factor: Annotated[
         int, typer.Option(min=-1, help="Replicas of each; -1: the cluster's default.")
@@ -33,36 +35,35 @@ def create(
     config: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A topic option; repeatable.")
     ] = None,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Create a topic."""
     from kafka_async.admin import NewTopic
 
     configs = dict(_key_and_value(text) for text in config or ())
     topic = NewTopic(name, partitions, replication_factor, configs)
-    _run(bootstrap, timeout, lambda admin: admin.create_topics([topic]))
+    _run(connection, lambda admin: admin.create_topics([topic]))
     count = terminal.plural(partitions, "partition")
     terminal.err.print(f"created {name} with {count}", markup=False)
 
 
 @app.command("list")
+@options.connects
 def list_(
-    bootstrap: options.Bootstrap = options.DEFAULT_BOOTSTRAP,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+    connection: Connection,
 ) -> None:
     """Print the names of all topics, one per line."""
-    for name in sorted(_run(bootstrap, timeout, lambda admin: admin.list_topics())):
+    for name in sorted(_run(connection, lambda admin: admin.list_topics())):
         terminal.out.print(name, markup=False)
 
 
 @app.command()
+@options.connects
 def describe(
     name: Name,
-    bootstrap: options.Bootstrap = options.DEFAULT_BOOTSTRAP,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+    connection: Connection,
 ) -> None:
     """Print each partition's leader, replicas and in-sync replicas."""
-    topic = _run(bootstrap, timeout, lambda admin: admin.describe_topics([name]))[name]
+    topic = _run(connection, lambda admin: admin.describe_topics([name]))[name]
     box_style = box.SIMPLE if terminal.unicode(terminal.out) else box.ASCII
     table = Table("partition", "leader", "replicas", "in sync", title=name, box=box_style)
     for row in topic.partitions:
@@ -72,22 +73,23 @@ def describe(
 
 
 @app.command()
+@options.connects
 def delete(
     name: Name,
-    bootstrap: options.Bootstrap = options.DEFAULT_BOOTSTRAP,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+    connection: Connection,
 ) -> None:
     """Delete a topic and all its records."""
-    _run(bootstrap, timeout, lambda admin: admin.delete_topics([name]))
+    _run(connection, lambda admin: admin.delete_topics([name]))
     terminal.err.print(f"deleted {name}", markup=False)
 
 
-def _run(bootstrap: str, timeout: float, call: Callable[[Admin], Awaitable[T]]) -> T:
+def _run(connection: Connection, call: Callable[[Admin], Awaitable[T]]) -> T:
     """Connect and return the result of one call."""
     from kafka_async.admin import Admin
+    from kafka_async.config import ClientConfig
 
     async def main() -> T:
-        async with Admin(bootstrap, **options.client_options(timeout)) as admin:
+        async with Admin(config=connection.limited_config(ClientConfig)) as admin:
             return await call(admin)
 
     return terminal.run(main)

@@ -17,7 +17,7 @@ def shown() -> Iterator[str]:
     for page in PAGES:
         for block in blocks_of(page):
             if block.language == "sh":
-                for line in block.body.splitlines():
+                for line in block.body.replace("\\\n", "").splitlines():
                     command = line.partition("#")[0].partition("<")[0].strip()
                     if command.startswith("kafka-async "):
                         yield command

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async import Admin, TopicPartition
 from kafka_async.admin import NewTopic
-from kafka_async.cli.options import client_options
+from kafka_async.cli.connection import Connection
+from kafka_async.config import ClientConfig
 from kafka_async.errors import (
     GroupIdNotFoundError,
     GroupNotEmptyError,
@@ -54,7 +55,8 @@ class Resources:
     @asynccontextmanager
     async def created(self, *, keep: bool, show: Callable[[str], None]) -> AsyncGenerator[None]:
         """Create the topics; at the end of the block delete topics and group, unless `keep`."""
-        admin = Admin(self.servers, **client_options(self.timeout))
+        connection = Connection({"bootstrap_servers": self.servers}, self.timeout)
+        admin = Admin(config=connection.limited_config(ClientConfig))
         async with admin:
             try:
                 await admin.create_topics(

@@ -1,0 +1,137 @@
+"""Secrets of commands: from the environment, files and the keyring, never from arguments."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kafka_async.cli import terminal
+from kafka_async.cli.properties import parse_properties
+from kafka_async.secrets import Secret, SecretBytes
+
+MAX_FILE_BYTES: Final = 2**20
+"""Maximum bytes of a file with a password or with properties."""
+
+SASL_PASSWORD: Final = "KAFKA_ASYNC_SASL_PASSWORD"
+SSL_PASSWORD: Final = "KAFKA_ASYNC_SSL_PASSWORD"
+CLIENT_SECRET: Final = "KAFKA_ASYNC_SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_SECRET"
+_JAAS: Final = "sasl_jaas_config"
+_SOURCES: Final = {
+    SASL_PASSWORD: ("sasl_password", _JAAS),
+    SSL_PASSWORD: ("ssl_password", "ssl_key_password"),
+    CLIENT_SECRET: ("sasl_oauthbearer_client_credentials_client_secret", _JAAS),
+}
+"""By environment variable: its option first, then the property that gives the secret too."""
+_WITHOUT_PASSWORD: Final = frozenset({"OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"})
+
+
+def secrets_from_environment(properties: Mapping[str, object]) -> dict[str, object]:
+    """Return the secrets that the options need and do not contain, by option.
+
+    Each variable is removed from the environment, so that child processes do not inherit it.
+    """
+    given = {name: Secret(os.environ.pop(name, "")) for name in _SOURCES}
+    needed = needed_variables(properties)
+    return {_SOURCES[name][0]: value for name, value in given.items() if value and name in needed}
+
+
+def needed_variables(properties: Mapping[str, object]) -> frozenset[str]:
+    """Return the environment variables that hold a secret which the options need."""
+    protocol = str(properties.get("security_protocol", "PLAINTEXT"))
+    mechanism = str(properties.get("sasl_mechanism", ""))
+    uses = {
+        SASL_PASSWORD: protocol.startswith("SASL") and mechanism not in _WITHOUT_PASSWORD,
+        SSL_PASSWORD: protocol.endswith("SSL"),
+        CLIENT_SECRET: protocol.startswith("SASL") and mechanism == "OAUTHBEARER",
+    }
+    return frozenset(
+        name for name, used in uses.items() if used and not properties.keys() & set(_SOURCES[name])
+    )
+
+
+def password_from_file(file: Path) -> Secret:
+    """Return a file's text without the newline at its end; fail if other users can read it."""
+    text = _text_of(_read(file, private=True), file)
+    password = Secret(text.reveal().removesuffix("\n").removesuffix("\r"))
+    if not password:
+        terminal.fail(f"{file} is empty: write the password into it")
+    return password
+
+
+def password_from_keyring(service: str, username: object) -> Secret:
+    """Return the password of a user from the system's keyring; fail if there is none."""
+    if not isinstance(username, str):
+        terminal.fail("--sasl-password-keyring needs --sasl-username")
+    try:
+        import keyring
+        from keyring.errors import KeyringError
+    except ModuleNotFoundError:
+        terminal.fail("--sasl-password-keyring needs the package keyring: pip install keyring")
+    try:
+        password = Secret(keyring.get_password(service, username) or "")
+    except KeyringError as error:
+        terminal.fail(f"the keyring cannot be read: {error or type(error).__name__}")
+    if not password:
+        terminal.fail(
+            f"the keyring has no password of {username} for {service}: store it with "
+            f"`keyring set {service} {username}`"
+        )
+    return password
+
+
+def properties_from_file(file: Path) -> dict[str, object]:
+    """Return the values of a Java properties file by option name; secrets are wrapped.
+
+    Like Kafka, strip whitespace around values.
+    """
+    text = _text_of(_read(file, private=False), file)
+    try:
+        entries = parse_properties(text)
+    except ValueError as error:
+        terminal.fail(f"{file}: {error}")
+    public = _public_options()
+    properties: dict[str, object] = {}
+    for key, entry in entries.items():
+        name = key.replace(".", "_").replace("-", "_")
+        value = Secret(entry.reveal().strip())
+        properties[name] = value.reveal() if name in public else value
+    return properties
+
+
+def _public_options() -> set[str]:
+    """Return the names of the options that hold no secret; any other name may be misspelled."""
+    import dataclasses
+
+    from kafka_async.config import ConsumerConfig, ProducerConfig
+
+    rows = [*dataclasses.fields(ProducerConfig), *dataclasses.fields(ConsumerConfig)]
+    return {row.name for row in rows if "Secret" not in str(row.type)}
+
+
+def _read(file: Path, *, private: bool) -> SecretBytes:
+    """Return a file's content; with `private`, fail if it is the user's and others can read it."""
+    terminal.check_readable([file])
+    with file.open("rb") as stream:
+        status = os.fstat(stream.fileno())
+        if private and status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
+            terminal.fail(
+                f"{file} can be read by other users (mode {stat.S_IMODE(status.st_mode):04o}): "
+                f"run chmod 600 {file}, and change the password if others may have read it"
+            )
+        data = SecretBytes(stream.read(MAX_FILE_BYTES + 1))
+    if len(data.reveal()) > MAX_FILE_BYTES:
+        terminal.fail(f"{file} is longer than {MAX_FILE_BYTES:,} bytes: name another file")
+    return data
+
+
+def _text_of(data: SecretBytes, file: Path) -> Secret:
+    try:
+        text, position = Secret(data.reveal().decode()), 0
+    except UnicodeDecodeError as error:
+        text, position = None, error.start
+    if text is None:  # Outside of the except block, since that error has the file's content.
+        terminal.fail(f"{file}: the byte at {position:,} is not UTF-8: save the file as UTF-8")
+    return text
