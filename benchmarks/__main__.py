@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks import machine, page, processes, results, topics
+from benchmarks import machine, page, processes, results, tls, topics
 from benchmarks.cases import ALL_CASES, CASES, FEW_ROUNDS, MAIN_ROUNDS, PYTHON_CASES, Case
 from benchmarks.clients import JAVA, PEERS
 from benchmarks.payload import WrongResultError
@@ -23,6 +23,9 @@ from benchmarks.rounds import CaseRunner, remaining
 from benchmarks.runs import RunLog
 from benchmarks.special import SPECIAL, SpecialCase
 from kafka_async.testing.backends import BackendUnavailableError, create_backend
+
+if TYPE_CHECKING:
+    from benchmarks.tls import TlsListener
 
 RESULTS: Final = Path(__file__).parent / "results"
 ARTIFACTS: Final = Path("artifacts") / "benchmarks"
@@ -102,8 +105,12 @@ class _Benchmark:
     def run(self) -> None:
         """Make the runs that are not in the log."""
         pending = [case for case in self._contenders if case.name in self._progress.cases]
-        if pending:
-            self._run_cases(pending)
+        if plaintext := [case for case in pending if not case.tls]:
+            with create_backend(self._options.backend, {"brokers": 1}) as cluster:
+                self._run_cases(plaintext, cluster.bootstrap_servers)
+        if encrypted := [case for case in pending if case.tls]:
+            with tls.secure_cluster(self._options.backend) as secure:
+                self._run_cases(encrypted, secure.bootstrap, secure.tls)
         for brokers, group in groupby(self._specials, lambda case: case.brokers):
             if brokers:
                 with create_backend(self._options.backend, {"brokers": brokers}) as cluster:
@@ -111,21 +118,22 @@ class _Benchmark:
             else:
                 self._run_specials(group, "")
 
-    def _run_cases(self, cases: Sequence[Case]) -> None:
+    def _run_cases(
+        self, cases: Sequence[Case], bootstrap: str, listener: TlsListener | None = None
+    ) -> None:
         options = self._options
-        with create_backend(options.backend, {"brokers": 1}) as cluster:
-            bootstrap = cluster.bootstrap_servers
-            asyncio.run(topics.warm_up(bootstrap, int(WARM_UP * options.scale) + 1))
-            for case in cases:
-                runner = CaseRunner(
-                    case,
-                    bootstrap,
-                    self._run_log,
-                    self._progress,
-                    tuned=not options.defaults,
-                    scale=options.scale,
-                )
-                runner.run(self._contenders[case], options.rounds)
+        asyncio.run(topics.warm_up(bootstrap, int(WARM_UP * options.scale) + 1, listener))
+        for case in cases:
+            runner = CaseRunner(
+                case,
+                bootstrap,
+                self._run_log,
+                self._progress,
+                tuned=not options.defaults,
+                scale=options.scale,
+                tls=listener,
+            )
+            runner.run(self._contenders[case], options.rounds)
 
     def _run_specials(self, cases: Iterable[SpecialCase], bootstrap: str) -> None:
         for case in cases:

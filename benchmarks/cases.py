@@ -38,6 +38,7 @@ class Case:
     Attributes:
         kind: the kind of task: `produce`, `consume`, `round_trip` or `end_to_end`.
         operations: number of single operations in cases that measure latency, else 0.
+        tls: clients connect over TLS, to a second broker.
         together: run all contenders at the same time, because each is idle most of the time.
         rounds: maximum number of rounds in a complete run.
         tuned, defaults: the case is in the table of clients with these options.
@@ -57,6 +58,7 @@ class Case:
     rounds: int = MAIN_ROUNDS
     tuned: bool = True
     defaults: bool = False
+    tls: bool = False
 
     def contenders_of_table(self, *, tuned: bool) -> tuple[Contender, ...]:
         """Return the contenders of a table: with default options some calls are the same."""
@@ -176,6 +178,22 @@ def _batches(size: int, compression: str) -> Case:
     )
 
 
+def _over_tls(verb: str, size: int) -> Case:
+    name, title = _SIZES[size]
+    way = "enqueue" if verb == "produce" else "poll"
+    contenders = _calls(way, OURS, PLAIN, "aiokafka", "confluent", JAVA)
+    if verb == "produce":
+        contenders += (Contender("confluent", "callbacks"), Contender(JAVA, "program"))
+    return Case(
+        f"{verb}-{name}-tls",
+        f"{verb} {title} over TLS",
+        verb,
+        contenders,
+        size=size,
+        tls=True,
+    )
+
+
 _CASES = (
     *(_produce(*each) for each in product((100, 1024), ("none", "lz4", "zstd"), (False, True))),
     Case(
@@ -246,6 +264,7 @@ _CASES = (
         rate=1_000.0,
         rounds=FEW_ROUNDS,
     ),
+    *(_over_tls(*each) for each in product(("produce", "consume"), (100, 1024))),
 )
 CASES = {case.name: case for case in _CASES}
 

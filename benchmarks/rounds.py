@@ -26,6 +26,8 @@ from benchmarks.topics import Tally
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from benchmarks.tls import TlsListener
+
 DEFAULTS_RECORDS_FACTOR: Final = 0.5
 """Factor for records with default options: some clients take several times as long."""
 DEFAULTS_OPERATIONS_FACTOR: Final = 0.0075
@@ -75,8 +77,10 @@ class CaseRunner:
         *,
         tuned: bool = True,
         scale: float = 1.0,
+        tls: TlsListener | None = None,
     ) -> None:
         self._case = case
+        self._tls = tls
         self._bootstrap = bootstrap
         self._run_log = run_log
         self._progress = progress
@@ -143,7 +147,8 @@ class CaseRunner:
             records = self._case.records(contender, self._scale)
             task = replace(self._task(contender, topic, records), start=start)
             figures = launch(contender.peer, task)
-            _check_sent(self._case, contender, task, figures)
+            found = asyncio.run(topics.tally(self._bootstrap, topic))
+            _check_sent(self._case, contender, task, figures, found)
             return figures
         finally:
             asyncio.run(topics.delete(self._bootstrap, topic))
@@ -177,10 +182,12 @@ class CaseRunner:
 
     def _task(self, contender: Contender, topic: str, records: int) -> Task:
         case = self._case
+        bootstrap, cafile = (self._tls if case.tls else None) or (self._bootstrap, "")
         return Task(
             kind=case.kind,
-            bootstrap=self._bootstrap,
+            bootstrap=bootstrap,
             topic=topic,
+            cafile=cafile,
             way=contender.way,
             partitions=topics.PARTITIONS,
             records=records,
@@ -193,8 +200,9 @@ class CaseRunner:
         )
 
 
-def _check_sent(case: Case, contender: Contender, task: Task, figures: Figures) -> None:
-    found = asyncio.run(topics.tally(task.bootstrap, task.topic))
+def _check_sent(
+    case: Case, contender: Contender, task: Task, figures: Figures, found: Tally
+) -> None:
     expected = _expected(task)
     # The values of single operations differ between clients: some contain the time of sending.
     counted = task.kind != "produce" or PEERS[contender.peer].counts_only

@@ -105,6 +105,12 @@ def _round_trip(case: str, what: str) -> list[Target]:
     ]
 
 
+def _over_tls(case: Case) -> Target:
+    """Return a target beside the best call of all other clients that are measured over TLS."""
+    what = f"{case.title}, best peer"
+    return _target(case.name, *peers_in(case), what=what, limit=2.0, any_way=True)
+
+
 _BATCHES = "consume-100-batches"
 _MAIN: Final = (
     *_produce("produce-100", "produce 100 B, enqueue", 1.0, 2.0, 8.0),
@@ -129,6 +135,7 @@ _MAIN: Final = (
     *_round_trip("round-trip-1", "round trip, 1/s"),
     *_round_trip("round-trip-1000", "round trip, 1,000/s"),
     *_round_trip("round-trip", "round trip, back to back"),
+    *(_over_tls(case) for case in CASES.values() if case.tls),
 )
 _CPU: Final = tuple(
     _target(

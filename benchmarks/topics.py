@@ -11,15 +11,19 @@ import uuid
 import zlib
 from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks import payload
 from benchmarks.payload import WrongResultError
+from benchmarks.tls import client_options
 from kafka_async import Admin, Consumer, Producer, ProducerRecord, RecordBatch, TopicPartition
 from kafka_async.admin import NewTopic
+
+if TYPE_CHECKING:
+    from benchmarks.tls import TlsListener
 
 PARTITIONS: Final = 6
 TOPICS_PER_REQUEST: Final = 500
@@ -66,6 +70,7 @@ async def fill(
     *,
     keyed: bool = False,
     compression: str = "none",
+    cafile: str = "",
 ) -> None:
     """Send values in cyclic order to all partitions; `records` must be a multiple of 1,000."""
     cycles, rest = divmod(records, payload.DISTINCT)
@@ -73,18 +78,23 @@ async def fill(
         raise ValueError(f"{records} is not a multiple of {payload.DISTINCT} records")
     batches = _batches(size, keyed=keyed, compression=compression)
     partitions = cycle(TopicPartition(topic, number) for number in range(PARTITIONS))
-    async with Producer(bootstrap) as producer:
+    async with Producer(bootstrap, **client_options(cafile)) as producer:
         for batch in islice(cycle(batches), cycles * len(batches)):
             await producer.send_batch(next(partitions), batch)
         await producer.flush()
 
 
-async def warm_up(bootstrap: str, cycles: int) -> None:
-    """Send and read `cycles` thousand records per codec, to warm up the broker's JVM."""
+async def warm_up(bootstrap: str, cycles: int, tls: TlsListener | None = None) -> None:
+    """Send and read `cycles` thousand records per codec, to warm up the broker's JVM.
+
+    With `tls` it sends and reads over that listener.
+    """
+    address, cafile = tls or (bootstrap, "")
     for compression in ("none", "lz4", "zstd"):
         topic = await create(bootstrap)
-        await fill(bootstrap, topic, cycles * payload.DISTINCT, compression=compression)
-        await tally(bootstrap, topic)
+        records = cycles * payload.DISTINCT
+        await fill(address, topic, records, compression=compression, cafile=cafile)
+        await tally(address, topic, cafile=cafile)
         await delete(bootstrap, topic)
 
 
@@ -103,11 +113,14 @@ def _batches(size: int, *, keyed: bool, compression: str) -> list[RecordBatch]:
     ]
 
 
-async def tally(bootstrap: str, *topics: str, partitions: int = PARTITIONS) -> Tally:
+async def tally(
+    bootstrap: str, *topics: str, partitions: int = PARTITIONS, cafile: str = ""
+) -> Tally:
     """Read topics; return the number and the checksum of their records."""
     assigned = [TopicPartition(topic, n) for topic in topics for n in range(partitions)]
     counts: dict[bytes, int] = {}
-    async with Consumer(bootstrap, partitions=assigned) as consumer:
+    options = client_options(cafile)
+    async with Consumer(bootstrap, partitions=assigned, **options) as consumer:
         await consumer.seek_to_beginning(assigned)
         ends = await consumer.end_offsets(assigned)
         remaining = {partition for partition, end in ends.items() if end}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,15 @@ def _partitions(task: Task) -> list[TopicPartition]:
     return [TopicPartition(task.topic, number) for number in range(task.partitions)]
 
 
+def cluster_options(task: Task) -> dict[str, Any]:
+    """Return the options with the address of the cluster and for TLS."""
+    given: dict[str, Any] = {"bootstrap_servers": task.bootstrap}
+    if task.cafile:
+        context = ssl.create_default_context(cafile=task.cafile)
+        given |= {"security_protocol": "SSL", "ssl_context": context}
+    return given
+
+
 class AiokafkaPeer(AsyncioPeer):
     """Peer with aiokafka's clients."""
 
@@ -47,7 +57,7 @@ class AiokafkaPeer(AsyncioPeer):
 
     @asynccontextmanager
     async def producer(self, task: Task, options: dict[str, Any]) -> AsyncGenerator[Any]:
-        producer: Any = AIOKafkaProducer(bootstrap_servers=task.bootstrap, **options)
+        producer: Any = AIOKafkaProducer(**cluster_options(task), **options)
         async with producer:
             await producer.send_and_wait(task.topic, payload.WARM_UP)
             yield producer
@@ -55,7 +65,7 @@ class AiokafkaPeer(AsyncioPeer):
     @asynccontextmanager
     async def consumer(self, task: Task, options: dict[str, Any]) -> AsyncGenerator[Any]:
         given: dict[str, Any] = {"auto_offset_reset": "earliest", **options}
-        consumer: Any = AIOKafkaConsumer(bootstrap_servers=task.bootstrap, **given)
+        consumer: Any = AIOKafkaConsumer(**cluster_options(task), **given)
         async with consumer:
             await consumer.end_offsets(_partitions(task))
             yield consumer

@@ -48,6 +48,14 @@ class DeliveryFailedError(RuntimeError):
     """A record was not acknowledged."""
 
 
+def cluster_options(task: Task) -> dict[str, Any]:
+    """Return the options with the address of the cluster and for TLS."""
+    given: dict[str, Any] = {"bootstrap.servers": task.bootstrap}
+    if task.cafile:
+        given |= {"security.protocol": "ssl", "ssl.ca.location": task.cafile}
+    return given
+
+
 def producer_options(task: Task, linger_ms: int, *, reports: bool) -> dict[str, Any]:
     """Return the options of a producer; `reports` reports each delivery, librdkafka's default."""
     options: dict[str, Any] = {"acks": "all"}
@@ -119,7 +127,7 @@ class ConfluentPeer(BlockingPeer):
     @contextmanager
     def producer(self, task: Task, options: dict[str, Any]) -> Generator[Producer]:
         # One callback for all records is faster than a callback argument per call.
-        given = {"bootstrap.servers": task.bootstrap, "on_delivery": self._report, **options}
+        given = cluster_options(task) | {"on_delivery": self._report, **options}
         producer = Producer(given)
         producer.produce(task.topic, payload.WARM_UP)
         _flush(producer)
@@ -133,7 +141,7 @@ class ConfluentPeer(BlockingPeer):
 
     @contextmanager
     def consumer(self, task: Task, options: dict[str, Any]) -> Generator[Consumer]:
-        consumer = Consumer({"bootstrap.servers": task.bootstrap, **options})
+        consumer = Consumer(cluster_options(task) | options)
         consumer.list_topics(task.topic, PATIENCE)
         yield consumer
         consumer.close()

@@ -65,6 +65,17 @@ def _producer_options(task: Task, linger_ms: int = 5) -> dict[str, Any]:
     return options | (FAST_PRODUCER | {"linger.ms": linger_ms} if task.tuned else {})
 
 
+def _connection(task: Task) -> dict[str, Any]:
+    """Return the properties of a connection with TLS, empty without."""
+    if not task.cafile:
+        return {}
+    return {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": task.cafile,
+    }
+
+
 def _properties(options: Mapping[str, Any]) -> list[str]:
     return [f"{name}={value}" for name, value in options.items()]
 
@@ -82,14 +93,17 @@ class JavaPeer:
 
     def consume(self, task: Task) -> Figures:
         """Consume with the tool; the time does not include joining the group."""
+        tuned = FAST_CONSUMER if task.tuned else {}
+        # This tool takes one property per option, unlike the producer's, and ignores further ones.
+        given = [("--command-property", each) for each in _properties(_connection(task) | tuned)]
         lines = _run(
             _tool_jars(),
             "org.apache.kafka.tools.ConsumerPerformance",
             *("--bootstrap-server", task.bootstrap, "--topic", task.topic),
             *("--num-records", str(task.records)),
-            *(["--command-property", *_properties(FAST_CONSUMER)] if task.tuned else []),
+            *(word for pair in given for word in pair),
         )
-        options = (FAST_CONSUMER if task.tuned else {}) | {
+        options = tuned | {
             "fetch-size": 1_048_576,
             "socket-buffer-size": 2_097_152,
             "check.crcs": "false",
@@ -111,7 +125,7 @@ def _produce_by_tool(task: Task) -> Figures:
             *("--num-records", str(task.records), "--warmup-records", str(task.records // 2)),
             *("--reporting-interval", "10"),
             *(random if task.compression == "none" else ("--payload-file", str(file))),
-            *("--command-property", *_properties(options)),
+            *("--command-property", *_properties(_connection(task) | options)),
         )
     used = f"{JVM[0]}, kafka-producer-perf-test {TOOLS}, the second half of the records counts"
     return read_producer_lines(lines, options | {"java": used})
@@ -130,7 +144,7 @@ def _send(task: Task) -> Figures:
             str(WARM_UP_ROUND_TRIPS if single else min(WARM_UP_RECORDS, task.records)),
             *(str(payload.KEYS if task.keyed else 0), str(task.rate), str(int(task.start * 1000))),
             f"bootstrap.servers={task.bootstrap}",
-            *_properties(options),
+            *_properties(_connection(task) | options),
         )
     wall, *taken = [int(ns) / 1e9 for ns in end.text.split()]
     return Figures(

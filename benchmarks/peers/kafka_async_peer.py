@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import payload
 from benchmarks.peers.asyncio_peer import AsyncioPeer, in_lists, iterate
 from benchmarks.peers.task import Figures, Stopwatch, Task, main, weigh_values
+from benchmarks.tls import client_options
 from kafka_async import Consumer, Producer, RecordBatch, TopicPartition
 from kafka_async.errors import BufferFullError
 from kafka_async.types import ProducerRecord
@@ -138,7 +139,8 @@ class KafkaAsyncPeer(AsyncioPeer):
 
     @asynccontextmanager
     async def producer(self, task: Task, options: dict[str, Any]) -> AsyncGenerator[Producer]:
-        async with Producer(task.bootstrap, **options) as producer:
+        given = client_options(task.cafile) | options
+        async with Producer(task.bootstrap, **given) as producer:
             await producer.send(task.topic, payload.WARM_UP)
             yield producer
 
@@ -146,7 +148,8 @@ class KafkaAsyncPeer(AsyncioPeer):
     async def consumer(self, task: Task, options: dict[str, Any]) -> AsyncGenerator[Consumer]:
         if task.way == "arrow":
             import_module("pyarrow.compute")  # a tenth of a second, before the clock starts
-        async with Consumer(task.bootstrap, **options) as consumer:
+        given = client_options(task.cafile) | options
+        async with Consumer(task.bootstrap, **given) as consumer:
             await consumer.end_offsets(_partitions(task))
             yield consumer
 

@@ -36,6 +36,7 @@ class Task:
 
     Attributes:
         kind: the name of the peer's method.
+        cafile: PEM file of the certificate authority, for a connection with TLS; empty: without.
         way: the call of the client if there are several, for example `enqueue` or `send_many`.
         topics: the number of topics; several have names that begin with `topic`.
         rate: operations per second, 0 for no pacing.
@@ -48,6 +49,7 @@ class Task:
     kind: str
     bootstrap: str
     topic: str
+    cafile: str = ""
     way: str = ""
     partitions: int = 6
     topics: int = 1

@@ -43,7 +43,7 @@ class Launched:
             return result
         raise result
 
-    async def tally(self, *_: object) -> rounds.Tally:
+    async def tally(self, *_: object, **__: object) -> rounds.Tally:
         return rounds.Tally(8, 0)
 
 

@@ -50,6 +50,7 @@ class ApacheBackend(Backend):
         self.version = version
         self._heap = heap
         self._properties = dict(options.get("properties", {}))
+        self._jvm_options = tuple(options.get("jvm_options", ()))
         self._security = options.get("security")
         self._ports: dict[str, list[int]] = {}
         self._nodes: dict[int, Node] = {}
@@ -120,7 +121,7 @@ class ApacheBackend(Backend):
         assert self._run is not None
         assert self._archive is not None
         heap = f"-Xmx{self._heap}"
-        options = [self._run.marker, heap, *JAVA_OPTIONS]
+        options = [self._run.marker, heap, *JAVA_OPTIONS, *self._jvm_options]
         options += allowed_urls_option(self._security) if self._security else []
         options += ["-cp", f"{jars}/*"]
         ids = range(1, self.brokers + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypedDict, runtime_checkable
 
@@ -22,6 +22,8 @@ class ClusterOptions(TypedDict, total=False):
     """Number of partitions of a topic that is created without one; default 1."""
     properties: Mapping[str, str]
     """Additional server.properties, for backends that run Apache Kafka."""
+    jvm_options: Sequence[str]
+    """Additional options of the brokers' JVMs, for backends that run Apache Kafka from its jars."""
     security: ClusterSecurity
     """Secure listeners, users and an authorizer; default: plaintext, without an authorizer."""
 

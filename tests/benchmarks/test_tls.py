@@ -1,0 +1,137 @@
+"""The cases over TLS: the broker's listener, and what each client is given to connect to it."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import rounds
+from benchmarks.cases import CASES
+from benchmarks.peers import java_peer
+from benchmarks.peers.aiokafka_peer import cluster_options as aiokafka_options
+from benchmarks.peers.confluent_peer import cluster_options as confluent_options
+from benchmarks.peers.java_peer import JavaPeer, Line
+from benchmarks.peers.task import Figures, Task
+from benchmarks.progress import Progress
+from benchmarks.rounds import CaseRunner, FailedError, remaining
+from benchmarks.runs import RunLog
+from benchmarks.tls import TlsListener, client_options, make_certificate, secure_cluster
+from kafka_async.embedded import run_in_thread
+from kafka_async.testing.backends.base import BackendUnavailableError
+
+OVER_TLS = [case for case in CASES.values() if case.tls]
+
+
+@pytest.fixture
+def cafile(tmp_path: Path) -> str:
+    file = tmp_path / "ca.pem"
+    file.write_text(make_certificate()[0])
+    return str(file)
+
+
+def task(cafile: str = "", **options: Any) -> Task:
+    return Task("consume", "broker:9093", "topic", cafile=cafile, records=1_000, **options)
+
+
+def test_certificate_is_trusted_for_the_address_of_the_broker(tmp_path: Path) -> None:
+    authority, certificate = make_certificate()
+    file = tmp_path / "broker.pem"
+    file.write_text(certificate)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(file)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context(cadata=authority)
+    ours = client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")
+    theirs = server.wrap_bio(to_server, to_client, server_side=True)
+    for side in (ours, theirs):
+        with pytest.raises(ssl.SSLWantReadError):
+            side.do_handshake()
+    ours.do_handshake()
+    theirs.do_handshake()
+    assert ours.version() == "TLSv1.3"
+
+
+def test_backend_without_a_listener_for_tls_is_reported() -> None:
+    with (
+        pytest.raises(BackendUnavailableError, match="external has no listener with TLS"),
+        secure_cluster("external"),
+    ):
+        pass
+
+
+def test_each_client_checks_the_broker_with_the_authority(cafile: str) -> None:
+    assert client_options(cafile) == {"security_protocol": "SSL", "ssl_cafile": cafile}
+    confluent = confluent_options(task(cafile))
+    assert (confluent["security.protocol"], confluent["ssl.ca.location"]) == ("ssl", cafile)
+    aiokafka = aiokafka_options(task(cafile))
+    assert aiokafka["security_protocol"] == "SSL"
+    assert aiokafka["ssl_context"].verify_mode is ssl.CERT_REQUIRED
+    assert aiokafka["ssl_context"].get_ca_certs()
+
+
+def test_clients_connect_without_tls_in_other_cases() -> None:
+    assert client_options("") == {}
+    assert confluent_options(task()) == {"bootstrap.servers": "broker:9093"}
+    assert aiokafka_options(task()) == {"bootstrap_servers": "broker:9093"}
+
+
+@pytest.mark.parametrize("tuned", [True, False])
+def test_java_consumer_tool_gets_each_property_in_an_option(
+    tuned: bool, cafile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+
+    def run(_jars: str, _program: str, *arguments: str) -> list[Line]:
+        given.extend(arguments)
+        raise FailedError("started")
+
+    monkeypatch.setattr(java_peer, "_run", run)
+    monkeypatch.setattr(java_peer, "_tool_jars", str)
+    with pytest.raises(FailedError, match="started"):
+        JavaPeer().consume(task(cafile, tuned=tuned))
+    flags = [at for at, word in enumerate(given) if word == "--command-property"]
+    properties = dict(given[at + 1].split("=", 1) for at in flags)
+    assert properties.pop("max.poll.records", None) == ("5000" if tuned else None)
+    assert properties == {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": cafile,
+    }
+
+
+@pytest.mark.parametrize("case", OVER_TLS, ids=lambda case: case.name)
+def test_clients_of_a_case_get_the_listener_with_tls(
+    case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks: list[Task] = []
+
+    def launch(_peer: str, task: Task) -> Figures:
+        tasks.append(task)
+        raise FailedError("started")
+
+    monkeypatch.setattr(rounds, "launch", launch)
+    run_log = RunLog(tmp_path / "runs.jsonl", {}, resume=False)
+    progress = Progress(remaining(case, case.contenders[:1], 1, run_log))
+    with run_in_thread(brokers=1) as cluster:
+        runner = CaseRunner(
+            case,
+            cluster.bootstrap_servers,
+            run_log,
+            progress,
+            scale=0.001,
+            tls=TlsListener("broker:9093", "ca.pem"),
+        )
+        runner.run(case.contenders[:1], 1)
+    assert {(each.bootstrap, each.cafile) for each in tasks} == {("broker:9093", "ca.pem")}
+
+
+def test_produce_and_consume_are_measured_over_tls_in_both_sizes() -> None:
+    assert {(case.kind, case.size) for case in OVER_TLS} == {
+        ("produce", 100),
+        ("produce", 1024),
+        ("consume", 100),
+        ("consume", 1024),
+    }
