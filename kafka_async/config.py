@@ -55,12 +55,14 @@ Deserializer = (
 )
 Partitioner = Callable[[str, "bytes | None", int], int]
 TokenProvider = Callable[[], Awaitable[Token]]
+SecretSource = Secret | Callable[[], str | Secret]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 logger = logging.getLogger("kafka_async.config")
 
 MAX_INT32 = 2**31 - 1
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 SASL_MECHANISMS: Final = (
     "PLAIN",
     "SCRAM-SHA-256",
@@ -113,8 +115,9 @@ class ClientOptions(TypedDict, total=False):
     ssl_cafile: str | None
     ssl_certfile: str | None
     ssl_keyfile: str | Secret | None
-    ssl_password: str | Secret | Callable[[], str] | None
+    ssl_password: str | Secret | Callable[[], str | Secret] | None
     ssl_check_hostname: bool
+    ssl_enabled_protocols: str | Sequence[str]
     sasl_mechanism: str | object | None
     sasl_username: str | None
     sasl_password: str | Secret | None
@@ -242,11 +245,14 @@ class ClientConfig:
     ssl_keyfile: Secret | None = option(
         None, "The private key of ssl_certfile: a file's path, or PEM text."
     )
-    ssl_password: Secret | None = option(
+    ssl_password: SecretSource | None = option(
         None, "Password of the private key, or a function that returns it."
     )
     ssl_check_hostname: bool = option(
         True, "Check that the broker's certificate is valid for the host name connected to."
+    )
+    ssl_enabled_protocols: tuple[str, ...] = option(
+        TLS_VERSIONS, "Versions of TLS to use; older versions are never used."
     )
     sasl_mechanism: Any = option(
         None,
@@ -845,11 +851,14 @@ def _entries(name: str, value: object) -> tuple[str, ...]:
     )
 
 
+_SECRET_TYPES: Final = frozenset({"Secret | None", "SecretSource | None"})
+
+
 def _normal(row: dataclasses.Field[Any], value: object) -> object:
     """Return the value in the form that the field stores: lists become tuples."""
     if row.name == "bootstrap_servers":
         return parse_servers(cast("Sequence[str]", value))
-    if row.type == "Secret | None" and isinstance(value, str):
+    if str(row.type) in _SECRET_TYPES and isinstance(value, str):
         return Secret(value)
     if value is None or not str(row.type).startswith("tuple["):
         return value
@@ -896,6 +905,10 @@ _KINDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "Partitioner": (callable, "a function"),
     "TokenProvider": (callable, "a coroutine function"),
     "Secret": (lambda value: isinstance(value, Secret), "a str or a Secret"),
+    "SecretSource": (
+        lambda value: isinstance(value, Secret) or callable(value),
+        "a str, a Secret or a function that returns one",
+    ),
 }
 """By annotation of an option: the check of its type, and the name of the type in messages."""
 

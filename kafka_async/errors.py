@@ -175,6 +175,10 @@ class AuthenticationError(InvalidConfigurationError):
     """The broker rejected the client's credentials."""
 
 
+class SslAuthenticationError(AuthenticationError):
+    """The client does not accept the broker's certificate, or the broker not the client's."""
+
+
 class BrokerError(KafkaError):
     """A broker returned an error code that has no category."""
 

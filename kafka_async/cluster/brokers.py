@@ -29,6 +29,7 @@ from kafka_async.cluster.connection import (
 )
 from kafka_async.config import split_server
 from kafka_async.errors import (
+    AuthenticationError,
     InvalidConfigurationError,
     KafkaConnectionError,
     KafkaError,
@@ -318,6 +319,11 @@ class Brokers:
     def refusals(self) -> int:
         """Return the refused attempts in a row of the bootstrap server that has the fewest."""
         return min(self._refusals[node_id] for node_id in self._servers)
+
+    def rejection(self) -> AuthenticationError | None:
+        """Return the error of a bootstrap server that the client cannot authenticate with."""
+        failures = [self.failures.get(node_id) for node_id in self._servers]
+        return next((each for each in failures if isinstance(each, AuthenticationError)), None)
 
     def all_failures_permanent(self) -> bool:
         """Return whether no bootstrap server can be used until something is changed."""

@@ -109,6 +109,9 @@ class Client:
                 all have refused connections for bootstrap_refused_timeout_ms. If the failure of
                 every server is permanent, it is raised at once. The message names the cause for
                 each, and what to do.
+            InvalidConfigurationError: A certificate or key that an option names cannot be used.
+            SslAuthenticationError: The client does not accept a broker's certificate, or a broker
+                not the client's; raised at once, as every AuthenticationError.
         """
         _log_kernel()
         await self._supervisor.start()
@@ -119,6 +122,7 @@ class Client:
         self._supervisor.on_failure(services.end)
         self._supervisor.spawn(services.metadata.run, services.brokers, name="metadata")
         try:
+            await services.load_certificates()
             await services.metadata.refresh(tracked=False)
         except KafkaTimeoutError as error:
             failure = bootstrap_error(services.brokers)
@@ -207,6 +211,22 @@ class Client:
             last_error=None if error is None else f"{type(error).__name__}: {error}",
             kernel=IMPLEMENTATION,
         )
+
+    async def reload_certificates(self) -> bool:
+        """Read the files of ssl_cafile, ssl_certfile and ssl_keyfile again.
+
+        This happens by itself at the next connection after the modification time of a file has
+        changed. New connections use the new certificates; open connections are not closed.
+
+        Returns:
+            False if the files cannot be used: the certificates before stay in use, and a warning
+            names the cause.
+
+        Raises:
+            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
+            ClientClosedError: The client was not started, or is closed.
+        """
+        return await self._started_services().reload_certificates()
 
     # -- requests ---------------------------------------------------------------------------------
 

@@ -21,11 +21,18 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from kafka_async.cluster.connection_diagnosis import ConnectionStage, Diagnosis, diagnose
+from kafka_async.cluster.connection_diagnosis import (
+    ConnectionFacts,
+    ConnectionStage,
+    Diagnosis,
+    diagnose,
+    is_hang_up,
+)
 from kafka_async.cluster.framing import FrameReader
 from kafka_async.cluster.handshake import BrokerVersions, handshake
 from kafka_async.cluster.in_flight_requests import InFlightRequest, InFlightRequests
 from kafka_async.cluster.pending_response import ResponseCallback, ResponseFuture, Waiter
+from kafka_async.cluster.tls import server_name
 from kafka_async.cluster.transport import Stream
 from kafka_async.config import seconds
 from kafka_async.errors import (
@@ -100,10 +107,13 @@ class BrokerActivity:
         responded_at: Time of the last response, in seconds of the loop's clock; None before.
         overdue: A request timed out after request_timeout_ms or after UNANSWERED_AFTER, whichever
             is shorter, and the broker has not responded since.
+        hang_ups: Connections in a row that the broker closed before its first response, or at the
+            first request after the handshake; counted until a connection ends in another way.
     """
 
     responded_at: float | None = None
     overdue: bool = False
+    hang_ups: int = 0
 
     def record_response(self, now: float) -> None:
         """Record a response."""
@@ -113,6 +123,10 @@ class BrokerActivity:
     def record_timeout(self) -> None:
         """Record a timeout of a request that was in flight long enough to suspect the broker."""
         self.overdue = True
+
+    def record_end(self, *, hang_up: bool) -> None:
+        """Record the end of a connection by an error."""
+        self.hang_ups = self.hang_ups + 1 if hang_up else 0
 
 
 class Connection:
@@ -160,6 +174,8 @@ class Connection:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
         self._close_reason: KafkaError | None = None
+        self._first_request: int | None = None
+        self._tls_version: str | None = None
         self._used_at = self._loop.time()
         self._request_timeout = seconds(context.config.request_timeout_ms)
         self._overdue_after = min(self._request_timeout, UNANSWERED_AFTER)
@@ -201,6 +217,7 @@ class Connection:
             raise
         self._reader.max_frame_size = self._max_frame_size
         self.stage = ConnectionStage.OPEN
+        self._first_request = self._requests.next_id
         self.open = self._close_reason is None
         self._used_at = self._loop.time()
         if (idle_until := self._used_at + self._max_idle) < self._timer_at:
@@ -210,7 +227,7 @@ class Connection:
     async def _dial(self) -> None:
         context, address = self._context, self.address
         tls = await context.tls()
-        name = None if tls is None else address.host
+        name = None if tls is None else server_name(address.host)
         _, stream = await context.dialer.dial(
             partial(Stream, self), address.host, address.port, ssl=tls, server_hostname=name
         )
@@ -219,12 +236,26 @@ class Connection:
             raise self._close_reason
         self._stream = stream
         stream.attach()
+        self._tls_version = stream.tls_version
 
     def diagnosis(self, error: BaseException) -> Diagnosis:
         """Return the cause of `error` at the connection's current stage."""
-        tls = self._context.config.security_protocol == "SSL"
-        known = self._activity.responded_at is not None
-        return diagnose(error, self.stage, tls=tls, known=known)
+        config = self._context.config
+        facts = ConnectionFacts(
+            config.security_protocol,
+            known=self._activity.responded_at is not None,
+            hang_ups=self._activity.hang_ups,
+            tls_version=self._tls_version,
+            certificate=None if config.ssl_context is not None else bool(config.ssl_certfile),
+            first_request=self._first_request_pending(),
+            joined=self._context.cluster_id is not None,
+        )
+        return diagnose(error, self.stage, facts)
+
+    def _first_request_pending(self) -> bool:
+        """Return whether the broker has not responded since the handshake, although it should."""
+        request = self.oldest_request
+        return request is not None and request.correlation_id == self._first_request
 
     def submit(
         self,
@@ -439,7 +470,8 @@ class Connection:
         """Return the error for requests in flight.
 
         Timeouts, protocol errors, RebootstrapRequiredError and exceptions that are no KafkaError
-        become the cause of a connection error; other errors are returned unchanged.
+        become the cause of a connection error, or of an AuthenticationError if that is what they
+        show; other errors are returned unchanged.
         """
         if isinstance(error, RebootstrapRequiredError):
             failure = WrongBrokerError(
@@ -447,14 +479,21 @@ class Connection:
             )
             failure.__cause__ = error
             return failure
+        setup = self.stage is not ConnectionStage.OPEN
+        hang_up = is_hang_up(error) and (setup or self._first_request_pending())
+        self._activity.record_end(hang_up=hang_up)
+        found = self.diagnosis(error)
+        if found.error is not None:
+            failure = found.error(f"{self.address}: {found.text}")
+            failure.__cause__ = error
+            return failure
         if isinstance(error, KafkaError) and not isinstance(
             error, ProtocolError | KafkaTimeoutError
         ):
             return error
-        found = self.diagnosis(error)
         place = f"{self}: "  # the message of a timeout begins with it already
         failure = KafkaConnectionError(place + found.text.removeprefix(place))
-        if self.stage is not ConnectionStage.OPEN:
+        if setup:
             failure = ConnectionSetupError(f"{self.address}: {found.text}")
             failure.permanent, failure.refused = found.permanent, found.refused
         failure.__cause__ = error

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from kafka_async.backoff import Backoff
 from kafka_async.cluster.framing import ReceiveBudget
 from kafka_async.cluster.lifetime import Lifetime
+from kafka_async.cluster.tls import TlsContext
 from kafka_async.cluster.token_source import token_source
 from kafka_async.config import seconds
+from kafka_async.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
     import ssl
@@ -46,8 +48,8 @@ class ConnectionContext:
         self.lifetime = Lifetime()
         self.software_version: str = getattr(sys.modules["kafka_async"], "__version__", "unknown")
         self.cluster_id: str | None = None
+        self._tls = TlsContext(config, supervisor.offload)
         self.tokens = token_source(config, supervisor, clock)
-        self._ssl_context: ssl.SSLContext | None = config.ssl_context
 
     @property
     def expected_cluster(self) -> str | None:
@@ -61,11 +63,19 @@ class ConnectionContext:
         return Backoff(seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms))
 
     async def tls(self) -> ssl.SSLContext | None:
-        """Return the TLS context; None for plaintext."""
-        if self.config.security_protocol != "SSL":
-            return None
-        if self._ssl_context is None:
-            from ssl import create_default_context  # the default context reads files
+        """Return the TLS context for a new connection; None for plaintext.
 
-            self._ssl_context = await self.supervisor.offload(create_default_context)
-        return self._ssl_context
+        Raises InvalidConfigurationError if the files that options name cannot be used.
+        """
+        if not self.config.security_protocol.endswith("SSL"):
+            return None
+        return await self._tls.current()
+
+    async def reload_certificates(self) -> bool:
+        """Read the files of certificates again; see `Client.reload_certificates`."""
+        if not self.config.security_protocol.endswith("SSL"):
+            raise InvalidConfigurationError(
+                f'security_protocol="{self.config.security_protocol}" uses no certificates: there '
+                "is nothing to reload"
+            )
+        return await self._tls.reload()

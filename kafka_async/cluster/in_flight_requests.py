@@ -50,6 +50,7 @@ class InFlightRequests(Generic[W]):
 
     Attributes:
         queue: Requests without a response, oldest first; read-only for callers.
+        next_id: Correlation id of the next request; read-only for callers.
     """
 
     def __init__(
@@ -63,13 +64,13 @@ class InFlightRequests(Generic[W]):
         self._client_id = client_id
         self._reader = reader
         self._on_response = on_response
-        self._next_id = 0
+        self.next_id = 0
 
     def encode(self, request: Request[Any], version: int) -> tuple[int, list[BytesLike]]:
         """Return a new correlation id and the buffers of the frame; raises as `Message.encode`."""
-        correlation_id = self._next_id
+        correlation_id = self.next_id
         parts = encode_request(request, version, correlation_id, self._client_id)
-        self._next_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
+        self.next_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
         return correlation_id, parts
 
     def add(self, request: InFlightRequest[W]) -> None:

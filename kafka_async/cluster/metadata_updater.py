@@ -21,14 +21,17 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.cluster.broker_connection import CONNECT_HEDGE_AFTER
+from kafka_async.cluster.connection_diagnosis import sasl_required
 from kafka_async.cluster.metadata import ClusterMetadata
 from kafka_async.cluster.outage import OutageLog
 from kafka_async.cluster.rebootstrap import RebootstrapTrigger
 from kafka_async.config import seconds
 from kafka_async.errors import (
+    AuthenticationError,
     BootstrapError,
     BrokerNotAvailableError,
     ClientClosedError,
+    IllegalSaslStateError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -401,7 +404,11 @@ class MetadataUpdater:
 
     async def _merge_response(self, response: MetadataResponse, *, all_topics: bool) -> None:
         if response.error_code:
-            raise error_for(response.error_code)
+            error = error_for(response.error_code)
+            protocol = self._context.config.security_protocol
+            if isinstance(error, IllegalSaslStateError) and not protocol.startswith("SASL_"):
+                raise AuthenticationError(sasl_required(protocol)) from error
+            raise error
         if not response.brokers:
             raise BrokerNotAvailableError("the metadata response of a broker names no brokers")
         self._rebootstrap.reset()
@@ -455,7 +462,12 @@ class MetadataUpdater:
         self._failure = error
         logger.debug("no metadata: %s", error)
         never_connected = self.snapshot.version == 0
-        if never_connected and (brokers.all_failures_permanent() or self._all_refused(brokers)):
+        rejection = _rejection(error) or (brokers.rejection() if never_connected else None)
+        if rejection is not None:
+            for waiter in update.waiters:
+                if not waiter.done():
+                    waiter.set_exception(rejection)
+        elif never_connected and (brokers.all_failures_permanent() or self._all_refused(brokers)):
             failure = bootstrap_error(brokers)
             for waiter in update.waiters:
                 if not waiter.done():
@@ -532,6 +544,11 @@ def bootstrap_error(brokers: Brokers) -> BootstrapError:
     if len(lines) == 1:
         return BootstrapError(f"cannot bootstrap from {lines[0]}")
     return BootstrapError("cannot bootstrap:" + "".join(f"\n  {line}" for line in lines))
+
+
+def _rejection(error: KafkaError) -> AuthenticationError | None:
+    """Return the error if retries fail until the credentials are changed."""
+    return error if isinstance(error, AuthenticationError) else None
 
 
 def _merged(

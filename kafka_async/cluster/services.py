@@ -45,6 +45,8 @@ class ClientServices:
         self.clock = clock
         self.supervisor = supervisor
         self.lifetime = context.lifetime
+        self.load_certificates = context.tls
+        self.reload_certificates = context.reload_certificates
         self.retry_backoff = context.retry_backoff
         self.metadata = MetadataUpdater(context)
         self.brokers = Brokers(

@@ -70,6 +70,7 @@ class Stream(asyncio.BufferedProtocol):
         self.buffer_updated = receiver.received
         self._receiver = receiver
         self._attached = False
+        self._lost: Exception | None = None
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._outgoing: list[BytesLike] = []
@@ -92,6 +93,7 @@ class Stream(asyncio.BufferedProtocol):
         if not self.ended.done():
             self.ended.set_result(None)
         self._wake_drain_waiters()
+        self._lost = exc
         if self._attached:
             self._receiver.lost(exc)
 
@@ -109,11 +111,17 @@ class Stream(asyncio.BufferedProtocol):
     # -- for the connection -----------------------------------------------------------------------
 
     def attach(self) -> None:
-        """Start reading; raise ConnectionResetError if the peer has already closed."""
+        """Start reading; raise ConnectionResetError or the cause if the peer has already closed."""
         if self._transport is None or self.ended.done():
-            raise ConnectionResetError("the broker closed the connection at once")
+            raise self._lost or ConnectionResetError("the broker closed the connection at once")
         self._attached = True
         self._transport.resume_reading()
+
+    @property
+    def tls_version(self) -> str | None:
+        """Version of TLS, such as "TLSv1.3"; None for plaintext."""
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return None if tls is None else tls.version()
 
     @property
     def writing_paused(self) -> bool:

@@ -1,0 +1,318 @@
+"""The TLS context of one client: built from its options in a thread, rebuilt when files change.
+
+The context is built when the client starts, so that a wrong file is reported there. Before each
+connection the modification times of its files are compared; if one has changed, or the application
+asks for it, a new context is built, which the next connections use. Open connections keep theirs.
+If the new files cannot be used, the context before stays in use and a warning is logged.
+
+A private key that is given as text is passed to OpenSSL in memory where the system has anonymous
+files (Linux), and otherwise in a file that only this user can read and that is removed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, cast
+
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import Secret
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Generator
+
+    from kafka_async.config import ClientConfig
+    from kafka_async.supervisor import Offload
+
+logger = logging.getLogger("kafka_async.cluster")
+
+_Stamps = tuple[tuple[int, int, int] | None, ...]
+_PEM: Final = "-----BEGIN "
+_ONE_LINE: Final = re.compile(
+    r"(-----BEGIN [A-Z0-9 ]+-----)\s*([^-]+?)\s*(-----END [A-Z0-9 ]+-----)"
+)
+
+
+class TlsContext:
+    """Owns the SSLContext of one client.
+
+    Args:
+        config: The client's options.
+        offload: Runs functions that read files.
+    """
+
+    def __init__(self, config: ClientConfig, offload: Offload) -> None:
+        self._config = config
+        self._offload = offload
+        self._context: ssl.SSLContext | None = config.ssl_context
+        self._given = config.ssl_context is not None
+        self._lock = asyncio.Lock()
+        self._stamps: _Stamps = ()
+
+    async def current(self) -> ssl.SSLContext:
+        """Return the context for a new connection, rebuilt if its files have changed.
+
+        Raises InvalidConfigurationError, which names the option and the cause, if the first context
+        cannot be built.
+        """
+        if self._given:
+            return cast("ssl.SSLContext", self._context)
+        async with self._lock:
+            if self._context is None:
+                self._stamps, self._context = await self._offload(_build, self._config)
+            elif _paths(self._config):
+                stamps = await self._offload(_stamps, self._config)
+                if stamps != self._stamps:
+                    await self._replace()
+            return self._context
+
+    async def reload(self) -> bool:
+        """Read all files again; return False, after a warning, if they cannot be used."""
+        if self._given:
+            raise InvalidConfigurationError(
+                "ssl_context is given, so that there are no files to reload: load certificates "
+                "into it, or give ssl_cafile, ssl_certfile and ssl_keyfile in its place"
+            )
+        async with self._lock:
+            return await self._replace()
+
+    async def _replace(self) -> bool:
+        # The times are kept if the files cannot be used too: one warning for each change.
+        self._stamps = await self._offload(_stamps, self._config)
+        try:
+            self._stamps, self._context = await self._offload(_build, self._config)
+        except InvalidConfigurationError as error:
+            logger.warning("the certificates before stay in use, since %s", error)
+            return False
+        logger.info("TLS certificates were reloaded")
+        return True
+
+
+def server_name(host: str) -> str:
+    """Return the name to check a certificate for, and to send (SNI)."""
+    return host.removeprefix("[").removesuffix("]").partition("%")[0].removesuffix(".")
+
+
+def is_pem(text: str) -> bool:
+    """Return whether an option holds PEM text, and not the path of a file."""
+    return _PEM in text
+
+
+def _paths(config: ClientConfig) -> tuple[str | Secret, ...]:
+    """Return the files that options name."""
+    given = (config.ssl_cafile, config.ssl_certfile, config.ssl_keyfile)
+    return tuple(each for each in given if each is not None and not is_pem(_plain(each)))
+
+
+def _plain(value: str | Secret) -> str:
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def _stamps(config: ClientConfig) -> _Stamps:
+    """Return what changes with the content of the files; None for a file that does not exist."""
+    return tuple(map(_stamp, _paths(config)))
+
+
+def _stamp(path: str | Secret) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(_plain(path))
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _build(config: ClientConfig) -> tuple[_Stamps, ssl.SSLContext]:
+    """Return a new context, and the state of the files before they were read."""
+    import ssl  # Imported here since it is slow, and only TLS needs it.
+
+    stamps = _stamps(config)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # which checks certificate and host name
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = config.ssl_check_hostname
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    versions = config.ssl_enabled_protocols
+    if "TLSv1.2" not in versions:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if "TLSv1.3" not in versions:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+    _load_authorities(context, config.ssl_cafile)
+    if config.ssl_certfile is not None:
+        _load_certificate(context, config)
+    return stamps, context
+
+
+def _load_authorities(context: ssl.SSLContext, authorities: str | None) -> None:
+    import ssl
+
+    if authorities is None:
+        context.load_default_certs()
+        return
+    # As in Java, each certificate of the file is trusted, also one that is not self-signed.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        if is_pem(authorities):
+            context.load_verify_locations(cadata=_with_lines(authorities))
+        else:
+            context.load_verify_locations(cafile=authorities)
+    except OSError as error:
+        place = "the PEM text" if is_pem(authorities) else repr(authorities)
+        raise InvalidConfigurationError(
+            f"ssl_cafile: no certificates can be read from {place} ({_reason(error)}): give a "
+            "file, or text, with one or more PEM certificates"
+        ) from error
+
+
+def _load_certificate(context: ssl.SSLContext, config: ClientConfig) -> None:
+    failure: InvalidConfigurationError | None = None
+    password = _PasswordSource(config.ssl_password)
+    with (
+        _file(config.ssl_certfile, "ssl_certfile") as certificate,
+        _file(config.ssl_keyfile, "ssl_keyfile") as key,
+    ):
+        try:
+            context.load_cert_chain(
+                _plain(certificate or ""), None if key is None else _plain(key), password.read
+            )
+        except Exception as error:  # noqa: BLE001 (a function of the application was called)
+            failure = _certificate_error(error, config, password)
+    if failure is not None:
+        # Without the context: an exception of OpenSSL or of the function may show the key's file.
+        raise failure
+
+
+class _PasswordSource:
+    """Gives OpenSSL the key's password. Without this, OpenSSL asks for it at the terminal."""
+
+    def __init__(self, source: Secret | Callable[[], str | Secret] | None) -> None:
+        self._source = source
+        self.asked = False
+        self.problem = ""
+
+    def read(self) -> str:
+        """Return the password; raise ValueError without showing why, which `problem` says."""
+        self.asked = True
+        if self._source is None:
+            self.problem = "the private key is encrypted and ssl_password is not given"
+        elif isinstance(self._source, Secret):
+            return self._source.reveal()
+        else:
+            try:
+                return _plain(_checked(self._source()))
+            except Exception as error:  # noqa: BLE001 (it is the application's function)
+                self.problem = f"the function ssl_password has raised {type(error).__name__}"
+        raise ValueError(self.problem)
+
+
+def _checked(password: object) -> str | Secret:
+    if isinstance(password, str | Secret):
+        return password
+    raise TypeError("ssl_password must return a str")
+
+
+def _certificate_error(
+    error: Exception, config: ClientConfig, password: _PasswordSource
+) -> InvalidConfigurationError:
+    """Return the error that names the option that is wrong."""
+    reason = getattr(error, "reason", None) or ""
+    if password.problem:
+        return InvalidConfigurationError(f"ssl_password: {password.problem}: check it")
+    if reason == "KEY_VALUES_MISMATCH":
+        text = "ssl_keyfile is not the private key of ssl_certfile: check both"
+    elif password.asked:
+        text = (
+            "ssl_password does not decrypt the private key, or the key is damaged: check the "
+            f"password ({_reason(error)})"
+        )
+    elif config.ssl_keyfile is None:
+        text = (
+            "ssl_certfile has no certificate and private key in PEM form "
+            f"({_reason(error)}): give a file with both, or the key as ssl_keyfile"
+        )
+    else:
+        text = (
+            "ssl_certfile or ssl_keyfile cannot be used "
+            f"({_reason(error)}): both must be in PEM form, and the certificates in the order of "
+            "the chain, the client's first"
+        )
+    return InvalidConfigurationError(text)
+
+
+def _reason(error: Exception) -> str:
+    """Return the system's or OpenSSL's words, without a path."""
+    words = getattr(error, "reason", None) or getattr(error, "strerror", None)
+    return str(words or type(error).__name__)
+
+
+@contextmanager
+def _file(value: str | Secret | None, option: str) -> Generator[str | Secret | None, None, None]:
+    """Yield the path of a file with the content that an option names or holds."""
+    if value is None:
+        yield None
+    elif not is_pem(_plain(value)):
+        problem = _unreadable(value)
+        if problem is not None:
+            place = "" if isinstance(value, Secret) else f"={value!r}"
+            raise InvalidConfigurationError(
+                f"{option}{place} cannot be read ({problem}): give the path of a PEM file that "
+                "this user may read"
+            )
+        yield value
+    else:
+        with _private_file(Secret(_with_lines(_plain(value)))) as path:
+            yield path
+
+
+def _unreadable(path: str | Secret) -> str | None:
+    try:
+        os.close(os.open(_plain(path), os.O_RDONLY))
+    except (OSError, ValueError) as error:
+        return _reason(error)
+    return None
+
+
+@contextmanager
+def _private_file(content: Secret) -> Generator[str, None, None]:
+    """Yield the path of a file with `content`, which exists only inside the `with`."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("kafka-async", os.MFD_CLOEXEC)
+        try:
+            path = f"/proc/self/fd/{descriptor}"
+            if os.path.exists(path):
+                _write(descriptor, content)
+                yield path
+                return
+        finally:
+            os.close(descriptor)
+    from tempfile import TemporaryDirectory  # Imported here since few systems need it.
+
+    with TemporaryDirectory(prefix="kafka-async-") as directory:  # of mode 0700
+        path = f"{directory}/key.pem"
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            _write(descriptor, content)
+        finally:
+            os.close(descriptor)
+        yield path
+
+
+def _write(descriptor: int, content: Secret) -> None:
+    with os.fdopen(descriptor, "w", encoding="ascii", errors="replace", closefd=False) as file:
+        file.write(content.reveal())
+
+
+def _with_lines(text: str) -> str:
+    """Return PEM text with the line breaks that OpenSSL needs.
+
+    A properties file with continued lines gives a text in one line, which Java accepts.
+    """
+    if "\n" in text.strip():
+        return text
+    return _ONE_LINE.sub(_one_block, text)
+
+
+def _one_block(block: re.Match[str]) -> str:
+    return "\n".join((block[1], *block[2].split(), block[3], ""))
