@@ -126,6 +126,7 @@ ADMIN: Calls = {
         for name, arguments in UNSUPPORTED.items()
     },
     "health": lambda admin: admin.health().state == "running",
+    "reload_certificates": lambda admin: uses_no_certificates(admin),
 }
 TOPIC_CONFIG = ConfigResource(ResourceType.TOPIC, T)
 PRODUCER: Calls = {
@@ -142,6 +143,7 @@ PRODUCER: Calls = {
     "flush": lambda producer: producer.flush() is None,
     "statistics": lambda producer: producer.statistics().record_send_total == 6,
     "health": lambda producer: producer.health().state == "running",
+    "reload_certificates": lambda producer: uses_no_certificates(producer),
 }
 TRANSACTION: Calls = {
     **{name: call for name, call in PRODUCER.items() if name.startswith(("send", "enqueue"))},
@@ -180,6 +182,7 @@ CONSUMER: Calls = {
     "partitions_for": lambda consumer: consumer.partitions_for(T) == [0, 1],
     "statistics": lambda consumer: consumer.statistics().records_consumed_total > 0,
     "health": lambda consumer: consumer.health().assignment == (TP,),
+    "reload_certificates": lambda consumer: uses_no_certificates(consumer),
     "subscribe": lambda consumer: consumer.subscribe([T]) or consumer.subscription() == {T},
     "unsubscribe": lambda consumer: consumer.unsubscribe() or consumer.subscription() == set(),
 }
@@ -188,6 +191,7 @@ CLIENT: Calls = {
         client.request(MetadataRequest(topics=None), to=AnyBroker()).topics[0].name == T
     ),
     "health": lambda client: client.health().state == "running",
+    "reload_certificates": lambda client: uses_no_certificates(client),
 }
 
 
@@ -195,6 +199,10 @@ def raises(kind: str, function: Callable[..., object], *args: object) -> bool:
     with pytest.raises(Exception, match=r".") as raised:
         function(*args)
     return type(raised.value).__name__ == kind
+
+
+def uses_no_certificates(client: Any) -> bool:
+    return raises("InvalidConfigurationError", client.reload_certificates)
 
 
 def check(client: Any, calls: Calls) -> None:

@@ -123,6 +123,21 @@ class Admin:
         if self._owned:
             await self.client.stop(timeout)
 
+    async def reload_certificates(self, **unknown: Never) -> bool:
+        """Read the files of certificates again, as `Client.reload_certificates` does.
+
+        Returns:
+            False if the files cannot be used: the certificates before stay in use, and a warning
+            names the cause.
+
+        Raises:
+            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
+            ClientClosedError: The client was not started, or is closed.
+        """
+        if unknown:
+            raise unknown_keyword(self.reload_certificates, unknown)
+        return await self.client.reload_certificates()
+
     def health(self) -> Health:
         """Return a snapshot of the client's health, see `Client.health`; no request is sent."""
         return self.client.health()

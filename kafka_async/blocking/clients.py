@@ -138,6 +138,9 @@ class Client(BlockingClient):
                 all have refused connections for bootstrap_refused_timeout_ms. If the failure of
                 every server is permanent, it is raised at once. The message names the cause for
                 each, and what to do.
+            InvalidConfigurationError: A certificate or key that an option names cannot be used.
+            SslAuthenticationError: The client does not accept a broker's certificate, or a broker
+                not the client's; raised at once, as every AuthenticationError.
         """
         run(self._client.start)
 
@@ -163,6 +166,22 @@ class Client(BlockingClient):
         "running". The fields of producers and consumers keep their defaults.
         """
         return call(self._client.health)
+
+    def reload_certificates(self) -> bool:
+        """Read the files of ssl_cafile, ssl_certfile and ssl_keyfile again.
+
+        This happens by itself at the next connection after the modification time of a file has
+        changed. New connections use the new certificates; open connections are not closed.
+
+        Returns:
+            False if the files cannot be used: the certificates before stay in use, and a warning
+            names the cause.
+
+        Raises:
+            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
+            ClientClosedError: The client was not started, or is closed.
+        """
+        return run(self._client.reload_certificates)
 
     def request(
         self,
@@ -301,6 +320,19 @@ class Producer(BlockingClient, Generic[K, V]):
     def statistics(self) -> ProducerStatistics:
         """Return counts since the start, under Kafka's metric names."""
         return call(self._client.statistics)
+
+    def reload_certificates(self, **unknown: Never) -> bool:
+        """Read the files of certificates again, as `Client.reload_certificates` does.
+
+        Returns:
+            False if the files cannot be used: the certificates before stay in use, and a warning
+            names the cause.
+
+        Raises:
+            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
+            ClientClosedError: The client was not started, or is closed.
+        """
+        return run(self._client.reload_certificates, **unknown)
 
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
@@ -1165,6 +1197,19 @@ class Consumer(RecordIteration, Generic[K, V]):
         """Return a snapshot of the statistics since `start`."""
         return call(self._client.statistics)
 
+    def reload_certificates(self, **unknown: Never) -> bool:
+        """Read the files of certificates again, as `Client.reload_certificates` does.
+
+        Returns:
+            False if the files cannot be used: the certificates before stay in use, and a warning
+            names the cause.
+
+        Raises:
+            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
+            ClientClosedError: The client was not started, or is closed.
+        """
+        return run(self._client.reload_certificates, **unknown)
+
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; sends no request.
 
@@ -1270,6 +1315,19 @@ class Admin(BlockingClient):
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms).
         """
         run(self._client.stop, timeout, **unknown)
+
+    def reload_certificates(self, **unknown: Never) -> bool:
+        """Read the files of certificates again, as `Client.reload_certificates` does.
+
+        Returns:
+            False if the files cannot be used: the certificates before stay in use, and a warning
+            names the cause.
+
+        Raises:
+            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
+            ClientClosedError: The client was not started, or is closed.
+        """
+        return run(self._client.reload_certificates, **unknown)
 
     def health(self) -> Health:
         """Return a snapshot of the client's health, see `Client.health`; no request is sent."""

@@ -49,7 +49,7 @@ class Diagnosis(NamedTuple):
 
 
 class ConnectionFacts(NamedTuple):
-    """What is known of a connection and its broker when the connection fails.
+    """Facts of a connection and its broker at the time of a failure.
 
     Attributes:
         protocol: The option security_protocol.
@@ -57,7 +57,7 @@ class ConnectionFacts(NamedTuple):
         hang_ups: Connections in a row, this one included, that the broker has closed without
             responding to a request that it responds to at once.
         tls_version: The version of TLS that was negotiated, such as "TLSv1.3"; None before.
-        certificate: True if the client has a certificate of its own, None if that is unknown.
+        certificate: True if the client has a certificate, None if that is unknown.
         first_request: The first request after the handshake is in flight.
         joined: The client has had metadata of the cluster, so that its protocol must be right.
     """
@@ -148,7 +148,7 @@ def diagnose(error: BaseException, stage: ConnectionStage, facts: ConnectionFact
 
 
 def is_hang_up(error: BaseException) -> bool:
-    """Return whether the broker has closed the connection without an error of its own."""
+    """Return whether the broker has closed the connection without naming an error."""
     if isinstance(error, ConnectionRefusedError):
         return False
     return isinstance(error, ConnectionError | ssl.SSLEOFError | ssl.SSLZeroReturnError)

@@ -876,6 +876,21 @@ class Consumer(Generic[K, V]):
             fetch_throttle_time_max=runtime.fetcher.throttle_max,
         )
 
+    async def reload_certificates(self, **unknown: Never) -> bool:
+        """Read the files of certificates again, as `Client.reload_certificates` does.
+
+        Returns:
+            False if the files cannot be used: the certificates before stay in use, and a warning
+            names the cause.
+
+        Raises:
+            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
+            ClientClosedError: The client was not started, or is closed.
+        """
+        if unknown:
+            raise unknown_keyword(self.reload_certificates, unknown)
+        return await self.client.reload_certificates()
+
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; sends no request.
 

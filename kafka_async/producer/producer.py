@@ -306,6 +306,21 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         """Return counts since the start, under Kafka's metric names."""
         return self._check_running().statistics()
 
+    async def reload_certificates(self, **unknown: Never) -> bool:
+        """Read the files of certificates again, as `Client.reload_certificates` does.
+
+        Returns:
+            False if the files cannot be used: the certificates before stay in use, and a warning
+            names the cause.
+
+        Raises:
+            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
+            ClientClosedError: The client was not started, or is closed.
+        """
+        if unknown:
+            raise unknown_keyword(self.reload_certificates, unknown)
+        return await self.client.reload_certificates()
+
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
 
