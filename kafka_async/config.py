@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, TypeVar, cast
 
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.secrets import Secret
+from kafka_async.secrets import HIDDEN, Secret
 from kafka_async.types import Headers, Token
 
 if TYPE_CHECKING:
@@ -923,8 +923,9 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
         raise InvalidConfigurationError(f"{row.name}={value!r:.100} is not one of {allowed}")
     accepts, words = _KINDS.get(kind.removesuffix(" | None"), (None, ""))
     if accepts is not None and not accepts(value):
+        shown = HIDDEN if kind.startswith("Secret") else f"{value!r:.100}"
         raise InvalidConfigurationError(
-            f"{row.name}={value!r:.100} must be {words}, not {type(value).__name__}"
+            f"{row.name}={shown} must be {words}, not {type(value).__name__}"
         )
     if row.name == "ssl_context" and value is not None:
         _check_ssl_context(value)

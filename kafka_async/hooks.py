@@ -49,6 +49,48 @@ class Connected(ClientEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class Authenticated(ClientEvent):
+    """A connection was authenticated by SASL.
+
+    Attributes:
+        node_id: Id of the broker; negative for a bootstrap server.
+        kind: Purpose of the connection, as in `Connected`.
+        mechanism: Name of the mechanism, such as "SCRAM-SHA-256".
+        seconds: Time that it took.
+        reauthentication: True if the connection was open (KIP-368).
+        session_lifetime: Seconds for which the broker accepts requests; None: without a limit.
+    """
+
+    node_id: int
+    kind: str
+    mechanism: str
+    seconds: float
+    reauthentication: bool
+    session_lifetime: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuthenticationFailed(ClientEvent):
+    """A connection was not authenticated by SASL and is closed; attributes as `Authenticated`.
+
+    Attributes:
+        node_id: Id of the broker.
+        kind: Purpose of the connection.
+        mechanism: Name of the mechanism.
+        seconds: Time until it failed.
+        reauthentication: True if the connection was open.
+        error: The cause.
+    """
+
+    node_id: int
+    kind: str
+    mechanism: str
+    seconds: float
+    reauthentication: bool
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
 class Disconnected(ClientEvent):
     """A connection has ended.
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.config import ClientOptions
     from kafka_async.hooks import Hooks
-    from kafka_async.secrets import SecretBytes
+    from kafka_async.secrets import Secret, SecretBytes
     from kafka_async.types import Health, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 
@@ -137,6 +137,21 @@ class Admin:
         if unknown:
             raise unknown_keyword(self.reload_certificates, unknown)
         return await self.client.reload_certificates()
+
+    async def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
+        """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
+
+        A shared `Client` uses them for all its users.
+
+        Args:
+            username: The user name, or a delegation token's id.
+            password: The password, or a delegation token's HMAC; it is never shown.
+
+        Raises:
+            InvalidConfigurationError: The client does not authenticate with a user name and a
+                password, or these cannot be sent.
+        """
+        await self.client.set_sasl_credentials(username, password)
 
     def health(self) -> Health:
         """Return a snapshot of the client's health, see `Client.health`; no request is sent."""

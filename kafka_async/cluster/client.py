@@ -19,6 +19,7 @@ from typing_extensions import Unpack
 
 from kafka_async.arguments import check_timeout, instance_of
 from kafka_async.clock import LoopClock
+from kafka_async.cluster.authentication import authenticator_for
 from kafka_async.cluster.metadata_updater import bootstrap_error
 from kafka_async.cluster.request_router import REROUTE_ERRORS
 from kafka_async.cluster.services import ClientServices
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.request_router import Destination
     from kafka_async.config import ClientOptions
     from kafka_async.protocol.message import Response
+    from kafka_async.secrets import Secret
 
 ResponseT = TypeVar("ResponseT", bound="Response")
 kernel_logger = logging.getLogger("kafka_async.kernel")
@@ -78,6 +80,7 @@ class Client:
     ) -> None:
         check_construction(type(self), (servers, *misplaced), options)
         self.config = resolve_config(ClientConfig, servers, config, options)
+        self._authenticator = authenticator_for(self.config)
         self.hooks = hooks or Hooks()
         self._supervisor = Supervisor(f"Client {self.config.client_id}", self.hooks)
         self._clock = clock
@@ -117,7 +120,9 @@ class Client:
         await self._supervisor.start()
         dialer = self._dialer or SocketDialer(self._supervisor)
         clock = self._clock or LoopClock(self._supervisor.loop)
-        services = ClientServices(self.config, self.hooks, clock, dialer, self._supervisor)
+        services = ClientServices(
+            self.config, self.hooks, clock, dialer, self._supervisor, self._authenticator
+        )
         self._services = services
         self._supervisor.on_failure(services.end)
         self._supervisor.spawn(services.metadata.run, services.brokers, name="metadata")
@@ -227,6 +232,28 @@ class Client:
             ClientClosedError: The client was not started, or is closed.
         """
         return await self._started_services().reload_certificates()
+
+    async def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
+        """Authenticate with another user name and password from now on.
+
+        New connections use them, and open ones at their next authentication, before their session
+        ends (KIP-368). A connection whose user changes is then replaced by a new one. Open
+        connections without a session's end keep their user until they are closed.
+
+        Args:
+            username: The user name, or a delegation token's id.
+            password: The password, or a delegation token's HMAC; it is never shown.
+
+        Raises:
+            InvalidConfigurationError: The client does not authenticate with a user name and a
+                password, or these cannot be sent.
+        """
+        if self._authenticator is None:
+            raise InvalidConfigurationError(
+                f'security_protocol is "{self.config.security_protocol}", which does not '
+                'authenticate: make a client with security_protocol="SASL_SSL"'
+            )
+        self._authenticator.set_credentials(username, password)
 
     # -- requests ---------------------------------------------------------------------------------
 

@@ -9,18 +9,24 @@ An overdue request fails alone. A connection is closed when a request has had no
 request_timeout_ms, or for its own timeout if that is longer, because a broker responds in order.
 When a connection ends, all requests in flight fail at once, with the connection's name and the
 reason.
+
+With SASL a connection authenticates after the handshake, and again before its session ends
+(KIP-368): SaslHandshake is sent behind the requests in flight, and requests that are submitted
+meanwhile are held until the broker has accepted the credentials.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from kafka_async.cluster.authentication import MIN_REAUTHENTICATION_INTERVAL, Session
 from kafka_async.cluster.connection_diagnosis import (
     ConnectionFacts,
     ConnectionStage,
@@ -32,6 +38,7 @@ from kafka_async.cluster.framing import FrameReader
 from kafka_async.cluster.handshake import BrokerVersions, handshake
 from kafka_async.cluster.in_flight_requests import InFlightRequest, InFlightRequests
 from kafka_async.cluster.pending_response import ResponseCallback, ResponseFuture, Waiter
+from kafka_async.cluster.sasl.mechanism import Await, Compute
 from kafka_async.cluster.tls import server_name
 from kafka_async.cluster.transport import Stream
 from kafka_async.config import seconds
@@ -42,16 +49,25 @@ from kafka_async.errors import (
     ProtocolError,
     RebootstrapRequiredError,
 )
-from kafka_async.hooks import Connected, Disconnected, RequestSent, ResponseReceived
+from kafka_async.hooks import (
+    Authenticated,
+    AuthenticationFailed,
+    Connected,
+    Disconnected,
+    RequestSent,
+    ResponseReceived,
+)
 from kafka_async.protocol.api import lookup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafka_async.cluster.authentication import Authenticator
     from kafka_async.cluster.connection_context import ConnectionContext
     from kafka_async.cluster.framing import Frame
     from kafka_async.cluster.handshake import Step
     from kafka_async.protocol.message import Request, Response
+    from kafka_async.supervisor import SupervisedTask
 
 logger = logging.getLogger("kafka_async.cluster")
 
@@ -129,6 +145,18 @@ class BrokerActivity:
         self.hang_ups = self.hang_ups + 1 if hang_up else 0
 
 
+@dataclass(slots=True, eq=False)
+class HeldRequest:
+    """A request that waits for a connection to authenticate again; times as `InFlightRequest`."""
+
+    request: Request[Any]
+    version: int
+    waiter: Waiter
+    expect_response: bool
+    submitted_at: float
+    deadline: float
+
+
 class Connection:
     """One TCP or TLS connection to a broker.
 
@@ -181,12 +209,21 @@ class Connection:
         self._overdue_after = min(self._request_timeout, UNANSWERED_AFTER)
         max_idle = seconds(context.config.connections_max_idle_ms)
         self._max_idle = max_idle if max_idle >= 0 else inf
+        self._session = Session()
+        self._setup_timeout = 0.0
+        self._asked_at = 0.0
+        self._hold_from = inf
+        self._reauthenticate_at = inf
+        self._held: deque[HeldRequest] = deque()
+        self._reauthentication: SupervisedTask | None = None
+        self._retiring = False
+        self._awaited = ""
         self.room = self._requests.room
 
     @property
     def in_flight(self) -> int:
-        """Number of requests without a response, cancelled ones included."""
-        return len(self._requests.queue)
+        """Number of requests without a response, cancelled and held ones included."""
+        return len(self._requests.queue) + len(self._held)
 
     @property
     def oldest_request(self) -> InFlightRequest[Waiter] | None:
@@ -194,18 +231,20 @@ class Connection:
         return self._requests.queue[0] if self._requests.queue else None
 
     async def start(self, timeout: float) -> None:
-        """Connect and run the handshake.
+        """Connect, run the handshake, and authenticate.
 
         Raises ConnectionSetupError if that fails or takes longer than `timeout` seconds, and
         KafkaError if the broker rejects the client.
         """
         started_at = self._loop.time()
+        self._setup_timeout = timeout
         self.stage = ConnectionStage.CONNECTING
         try:
             async with asyncio.timeout(timeout):
                 await self._dial()
                 self.stage = ConnectionStage.HANDSHAKE
                 self.versions = await self._run_handshake(timeout)
+                await self._authenticate()
         except (OSError, KafkaError) as error:
             failure = self._close_reason or self._connection_error(error)
             self._end(failure)
@@ -220,8 +259,9 @@ class Connection:
         self._first_request = self._requests.next_id
         self.open = self._close_reason is None
         self._used_at = self._loop.time()
-        if (idle_until := self._used_at + self._max_idle) < self._timer_at:
-            self._set_timer(idle_until)
+        next_at = min(self._used_at + self._max_idle, self._reauthenticate_at)
+        if next_at < self._timer_at:
+            self._set_timer(next_at)
         self._emit_connected(self._used_at - started_at)
 
     async def _dial(self) -> None:
@@ -240,6 +280,8 @@ class Connection:
 
     def diagnosis(self, error: BaseException) -> Diagnosis:
         """Return the cause of `error` at the connection's current stage."""
+        if self._awaited and isinstance(error, TimeoutError):
+            return Diagnosis(f"{self._awaited} did not return within {self._setup_timeout:.3g} s")
         config = self._context.config
         facts = ConnectionFacts(
             config.security_protocol,
@@ -330,6 +372,8 @@ class Connection:
         request.waiter.set_frame(frame, request.version)
         if self._hooks.active:
             self._emit_response_received(request, len(frame))
+        if self._retiring and not self._requests.queue:
+            self._retire()
 
     def _pause_reading(self, pause: bool) -> None:
         if self._stream is not None:
@@ -354,7 +398,8 @@ class Connection:
         if self._close_reason is not None:
             raise self._close_reason
         future: ResponseFuture[Any] = ResponseFuture(loop=self._loop)
-        self._send(step.request, step.version, timeout, future)
+        now = self._loop.time()
+        self._write(step.request, step.version, now, now + timeout, future, expect_response=True)
         return await future
 
     def _send(
@@ -365,13 +410,30 @@ class Connection:
         waiter: Waiter,
         expect_response: bool = True,
     ) -> None:
-        stream, requests = self._stream, self._requests
-        if self._close_reason is not None or stream is None:
+        """Write a request, or hold it while the connection authenticates again."""
+        if self._close_reason is not None or self._stream is None:
             raise self._not_connected_error()
         if version is None:
             version = self.versions.version(request.API_KEY)
+        now = self._loop.time()
+        if now >= self._hold_from:
+            self._hold(request, version, now, now + timeout, waiter, expect_response)
+        else:
+            self._write(request, version, now, now + timeout, waiter, expect_response)
+        self._used_at = now
+
+    def _write(
+        self,
+        request: Request[Any],
+        version: int,
+        now: float,
+        deadline: float,
+        waiter: Waiter,
+        expect_response: bool,
+    ) -> None:
+        stream, requests = self._stream, self._requests
+        assert stream is not None
         correlation_id, parts = requests.encode(request, version)
-        now = self._used_at = self._loop.time()
         # With nothing in flight, delaying the write only adds latency.
         stream.write(parts, not requests.queue)
         if self._hooks.active:
@@ -379,8 +441,7 @@ class Connection:
         if not expect_response:
             waiter.set_empty_response(request.RESPONSE())
             return
-        deadline = now + timeout
-        connection_deadline = now + max(timeout, self._request_timeout)
+        connection_deadline = max(deadline, now + self._request_timeout)
         requests.add(
             InFlightRequest(
                 correlation_id,
@@ -419,6 +480,196 @@ class Connection:
         )
         self._hooks.emit(event)
 
+    # -- authentication ---------------------------------------------------------------------------
+
+    async def _authenticate(self) -> None:
+        """Authenticate a new connection, unless the client has no SASL."""
+        authenticator = self._context.authenticator
+        if authenticator is None:
+            return
+        self.stage = ConnectionStage.AUTHENTICATION
+        began_at = self._loop.time()
+        try:
+            session = await self._run_authentication(authenticator, self._setup_timeout)
+        except (OSError, KafkaError) as error:
+            self._emit_authentication_failed(authenticator, began_at, error)
+            raise
+        self._begin_session(session, authenticator, began_at)
+
+    async def _run_authentication(
+        self,
+        authenticator: Authenticator,
+        first_timeout: float,
+        limit: asyncio.Timeout | None = None,
+    ) -> Session:
+        """Carry out the steps of an authentication; return its session.
+
+        The response to the first request may take `first_timeout` seconds; `limit` is then set to
+        the time for all other steps.
+        """
+        procedure = authenticator.authenticate(
+            self.address.host, self.address.port, self.versions, self._context.tokens
+        )
+        step, timeout = next(procedure), first_timeout
+        while True:
+            result: Any = None
+            failure: Exception | None = None
+            if isinstance(step, Compute | Await):
+                try:
+                    result = await self._call(step)
+                except Exception as error:  # noqa: BLE001  # of a function of the application
+                    failure = error
+            else:
+                self._asked_at = self._loop.time()
+                result = await self._send_step(step, timeout)
+            if limit is not None:
+                limit.reschedule(self._loop.time() + self._setup_timeout)
+                limit = None
+            timeout = self._setup_timeout
+            try:
+                step = procedure.send(result) if failure is None else procedure.throw(failure)
+            except StopIteration as ended:
+                return cast("Session", ended.value)
+
+    async def _call(self, step: Compute | Await) -> Any:
+        if isinstance(step, Compute):
+            return await self._context.supervisor.offload(step.function, *step.arguments)
+        # It stays set when the time for the setup is over, for the error.
+        self._awaited = step.purpose
+        try:
+            result = await step.function()
+        except Exception:
+            self._awaited = ""
+            raise
+        self._awaited = ""
+        return result
+
+    def _begin_session(
+        self, session: Session, authenticator: Authenticator, began_at: float
+    ) -> None:
+        """Set the time of the next authentication, and send the requests that were held."""
+        renewed = self.stage is ConnectionStage.OPEN
+        self._session = session
+        # The broker's clock began later, when it had the request.
+        self._hold_from = self._asked_at + session.hold_after()
+        self._reauthenticate_at = max(self._hold_from, began_at + MIN_REAUTHENTICATION_INTERVAL)
+        now = self._loop.time()
+        logger.debug("%s: authenticated in %.3g s", self, now - began_at)
+        if self._hooks.active:
+            lifetime = None if session.lifetime == inf else session.lifetime
+            event = Authenticated(
+                self._context.config.client_id,
+                self.address.node_id,
+                self._kind,
+                authenticator.mechanism.name,
+                now - began_at,
+                renewed,
+                lifetime,
+            )
+            self._hooks.emit(event)
+
+    def _emit_authentication_failed(
+        self, authenticator: Authenticator, began_at: float, error: Exception
+    ) -> None:
+        if not self._hooks.active:
+            return
+        event = AuthenticationFailed(
+            self._context.config.client_id,
+            self.address.node_id,
+            self._kind,
+            authenticator.mechanism.name,
+            self._loop.time() - began_at,
+            self.stage is ConnectionStage.OPEN,
+            error,
+        )
+        self._hooks.emit(event)
+
+    def _begin_reauthentication(self) -> None:
+        """Hold new requests, and authenticate again behind those in flight.
+
+        Brokers do not let a connection change its user. After `set_sasl_credentials` with another
+        user name, the connection closes as soon as the requests in flight have their responses.
+        """
+        authenticator = self._context.authenticator
+        assert authenticator is not None
+        self._hold_from, self._reauthenticate_at = -inf, inf
+        if authenticator.username != self._session.username:
+            self._retiring = True
+            if not self._requests.queue:
+                self._retire()
+            return
+        try:
+            self._reauthentication = self._context.supervisor.spawn(
+                self._reauthenticate, authenticator, name=f"authenticating {self}"
+            )
+        except KafkaError as error:  # the client has stopped
+            self._end(error)
+
+    async def _reauthenticate(self, authenticator: Authenticator) -> None:
+        began_at = self._loop.time()
+        ahead = max((each.connection_deadline for each in self._requests.queue), default=began_at)
+        timeout = max(ahead - began_at, 0.0) + self._request_timeout
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                session = await self._run_authentication(authenticator, timeout, limit)
+        except (OSError, KafkaError) as error:
+            self._reauthentication = None
+            self._fail_reauthentication(authenticator, began_at, error)
+            return
+        self._reauthentication = None
+        self._begin_session(session, authenticator, began_at)
+        self._release_held()
+
+    def _fail_reauthentication(
+        self, authenticator: Authenticator, began_at: float, error: OSError | KafkaError
+    ) -> None:
+        if self._close_reason is not None:
+            return
+        self._emit_authentication_failed(authenticator, began_at, error)
+        text = self.diagnosis(error).text if isinstance(error, OSError) else error.message
+        # Not an AuthenticationError: a new connection may succeed, and reports it if not.
+        failure = KafkaConnectionError(f"{self}: authenticating again has failed: {text}")
+        failure.__cause__ = error
+        logger.info("lost: %s", failure)
+        self._end(failure)
+        self.abort()
+
+    def _retire(self) -> None:
+        reason = KafkaConnectionError(f"{self}: closed, as the client uses another user name now")
+        self._end(None, reason)
+
+    def _hold(
+        self,
+        request: Request[Any],
+        version: int,
+        now: float,
+        deadline: float,
+        waiter: Waiter,
+        expect_response: bool,
+    ) -> None:
+        self._requests.check(request, version)
+        self._held.append(HeldRequest(request, version, waiter, expect_response, now, deadline))
+        if deadline < self._timer_at:
+            self._set_timer(deadline)
+
+    def _release_held(self) -> None:
+        """Send the requests that were held, in order."""
+        now = self._loop.time()
+        while self._held and now < self._hold_from and self._close_reason is None:
+            held = self._held.popleft()
+            try:
+                self._write(
+                    held.request,
+                    held.version,
+                    now,
+                    held.deadline,
+                    held.waiter,
+                    held.expect_response,
+                )
+            except KafkaError as error:
+                held.waiter.fail(error)
+        self._set_timer(min(self._timer_at, self._reauthenticate_at))
+
     # -- deadlines --------------------------------------------------------------------------------
 
     def _set_timer(self, at: float) -> None:
@@ -431,13 +682,20 @@ class Connection:
         """Fail overdue requests, close a dead or idle connection, and set the timer again."""
         self._timer_at, self._timer = inf, None
         now = self._loop.time()
-        next_at = inf if self._requests.queue else self._used_at + self._max_idle
+        next_at = inf if self.in_flight else self._used_at + self._max_idle
+        if next_at <= now:
+            logger.debug("%s: closed, idle for %g s", self, self._max_idle)
+            self._end(None)
+            return
+        if now >= self._reauthenticate_at:
+            self._begin_reauthentication()
+        next_at = min(next_at, self._reauthenticate_at)
         dead: KafkaTimeoutError | None = None
         for request in self._requests.queue:
             if request.deadline > now:
                 next_at = min(next_at, request.deadline)
                 continue
-            error = self._timeout_error(request, now)
+            error = self._timeout_error(request.api_key, now - request.sent_at)
             # A caller's short timeout says nothing about the broker.
             if request.sent_at + self._overdue_after <= now:
                 self._activity.record_timeout()
@@ -447,15 +705,17 @@ class Connection:
                 dead = dead or error
         if dead is not None:
             self._fail(dead)
-        elif next_at <= now:
-            logger.debug("%s: closed, idle for %g s", self, self._max_idle)
-            self._end(None)
-        else:
+            return
+        for held in [each for each in self._held if each.deadline <= now]:
+            self._held.remove(held)
+            held.waiter.fail(self._timeout_error(held.request.API_KEY, now - held.submitted_at))
+        next_at = min([next_at, *[each.deadline for each in self._held]])
+        if self._close_reason is None:
             self._set_timer(next_at)
 
-    def _timeout_error(self, request: InFlightRequest[Any], now: float) -> KafkaTimeoutError:
-        name = lookup(request.api_key).name
-        return KafkaTimeoutError(f"{self}: no response to {name} for {now - request.sent_at:.3g} s")
+    def _timeout_error(self, api_key: int, waited: float) -> KafkaTimeoutError:
+        name = lookup(api_key).name
+        return KafkaTimeoutError(f"{self}: no response to {name} for {waited:.3g} s")
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -503,15 +763,22 @@ class Connection:
         reason = self._close_reason
         return KafkaConnectionError(f"{self}: not connected" if reason is None else reason.message)
 
-    def _end(self, reason: KafkaError | None) -> None:
+    def _end(self, reason: KafkaError | None, orderly: KafkaError | None = None) -> None:
+        """Close for the error `reason`, or in order, with `orderly` for requests still held."""
         if self._close_reason is not None:
             return
         was_open, self.open = self.stage is ConnectionStage.OPEN, False
-        self._close_reason = reason or KafkaConnectionError(f"{self}: closed by the client")
+        self._close_reason = (
+            reason or orderly or KafkaConnectionError(f"{self}: closed by the client")
+        )
         if self._timer is not None:
             self._timer.cancel()
+        if self._reauthentication is not None:
+            self._reauthentication.cancel()
         for request in self._requests.close():
             request.waiter.fail(_copy(self._close_reason))
+        while self._held:
+            self._held.popleft().waiter.fail(_copy(self._close_reason))
         if self._stream is not None:
             self._stream.close()
         if not was_open:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import ssl
 
     from kafka_async.clock import Clock, Dialer
+    from kafka_async.cluster.authentication import Authenticator
     from kafka_async.config import ClientConfig
     from kafka_async.hooks import Hooks
     from kafka_async.supervisor import Supervisor
@@ -27,6 +28,7 @@ class ConnectionContext:
 
     Attributes:
         supervisor: Runs the attempts to connect, and blocking functions in its threads.
+        authenticator: Authenticates the connections by SASL; None without SASL.
         software_version: Version of this library, for the brokers' metrics.
         cluster_id: Id of the cluster; None before the first metadata response.
         tokens: The client's tokens; None if its options name no origin of tokens.
@@ -39,11 +41,13 @@ class ConnectionContext:
         dialer: Dialer,
         supervisor: Supervisor,
         clock: Clock,
+        authenticator: Authenticator | None = None,
     ) -> None:
         self.config = config
         self.hooks = hooks
         self.dialer = dialer
         self.supervisor = supervisor
+        self.authenticator = authenticator
         self.budget = ReceiveBudget(config.receive_buffer_memory)
         self.lifetime = Lifetime()
         self.software_version: str = getattr(sys.modules["kafka_async"], "__version__", "unknown")

@@ -29,6 +29,7 @@ class ConnectionStage(enum.Enum):
     IDLE = "not tried"
     CONNECTING = "connecting"
     HANDSHAKE = "waiting for the first response"
+    AUTHENTICATION = "authenticating"
     OPEN = "open"
 
 
@@ -322,6 +323,19 @@ def _no_kafka(error: BaseException, facts: ConnectionFacts) -> Diagnosis:
     )
 
 
+def _unauthenticated(error: BaseException, facts: ConnectionFacts) -> Diagnosis:
+    return Diagnosis("it does not answer the authentication: it is frozen or overloaded")
+
+
+def _hung_up_on_credentials(error: BaseException, facts: ConnectionFacts) -> Diagnosis | None:
+    if not is_hang_up(error):
+        return None
+    return Diagnosis(
+        "it closed the connection during the authentication, without a reason: check the "
+        "credentials and sasl_mechanism, and the broker's log"
+    )
+
+
 _SETTING_UP: Final = (ConnectionStage.CONNECTING, ConnectionStage.HANDSHAKE)
 _STARTED: Final = (*_SETTING_UP, ConnectionStage.OPEN)
 _CAUSES: Final[
@@ -342,9 +356,11 @@ _CAUSES: Final[
     (socket.gaierror, _SETTING_UP, _unknown_name),
     (ConnectionRefusedError, _SETTING_UP, _refused),
     (FrameSizeError, (ConnectionStage.HANDSHAKE,), _greeting),
-    (ProtocolError, (ConnectionStage.HANDSHAKE,), _no_kafka),
+    (ProtocolError, (ConnectionStage.HANDSHAKE, ConnectionStage.AUTHENTICATION), _no_kafka),
     (IllegalSaslStateError, _STARTED, _sasl_state),
     (TimeoutError, (ConnectionStage.CONNECTING,), _unreachable),
     (TimeoutError, (ConnectionStage.HANDSHAKE,), _silent),
     (OSError, (ConnectionStage.OPEN,), _hung_up_on_request),
+    (TimeoutError, (ConnectionStage.AUTHENTICATION,), _unauthenticated),
+    (OSError, (ConnectionStage.AUTHENTICATION,), _hung_up_on_credentials),
 )

@@ -73,6 +73,10 @@ class InFlightRequests(Generic[W]):
         self.next_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
         return correlation_id, parts
 
+    def check(self, request: Request[Any], version: int) -> None:
+        """Raise as `encode` if a request cannot be encoded."""
+        encode_request(request, version, 0, self._client_id)
+
     def add(self, request: InFlightRequest[W]) -> None:
         """Expect a response; call this in the order in which the frames are written."""
         self.queue.append(request)

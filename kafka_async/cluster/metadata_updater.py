@@ -464,14 +464,9 @@ class MetadataUpdater:
         never_connected = self.snapshot.version == 0
         rejection = _rejection(error) or (brokers.rejection() if never_connected else None)
         if rejection is not None:
-            for waiter in update.waiters:
-                if not waiter.done():
-                    waiter.set_exception(rejection)
-        elif never_connected and (brokers.all_failures_permanent() or self._all_refused(brokers)):
-            failure = bootstrap_error(brokers)
-            for waiter in update.waiters:
-                if not waiter.done():
-                    waiter.set_exception(failure)
+            _fail_waiters(update, rejection)
+        if never_connected and (brokers.all_failures_permanent() or self._all_refused(brokers)):
+            _fail_waiters(update, bootstrap_error(brokers))
         elif never_connected:
             if brokers.all_failed():
                 self._warn_of_bootstrap_failure(bootstrap_error(brokers).message)
@@ -549,6 +544,14 @@ def bootstrap_error(brokers: Brokers) -> BootstrapError:
 def _rejection(error: KafkaError) -> AuthenticationError | None:
     """Return the error if retries fail until the credentials are changed."""
     return error if isinstance(error, AuthenticationError) else None
+
+
+def _fail_waiters(update: PendingUpdate, error: KafkaError) -> None:
+    """End the waiting calls with an error; the update itself is retried."""
+    waiters, update.waiters = update.waiters, []
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(error)
 
 
 def _merged(

@@ -18,6 +18,7 @@ from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError
 
 if TYPE_CHECKING:
     from kafka_async.clock import Clock, Dialer
+    from kafka_async.cluster.authentication import Authenticator
     from kafka_async.cluster.request_router import Destination
     from kafka_async.config import ClientConfig
     from kafka_async.errors import KafkaError
@@ -38,8 +39,9 @@ class ClientServices:
         clock: Clock,
         dialer: Dialer,
         supervisor: Supervisor,
+        authenticator: Authenticator | None = None,
     ) -> None:
-        context = ConnectionContext(config, hooks, dialer, supervisor, clock)
+        context = ConnectionContext(config, hooks, dialer, supervisor, clock, authenticator)
         self.config = config
         self.hooks = hooks
         self.clock = clock

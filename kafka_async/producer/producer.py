@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kafka_async.config import ProducerOptions
     from kafka_async.hooks import Hooks
     from kafka_async.producer.statistics import ProducerStatistics
+    from kafka_async.secrets import Secret
     from kafka_async.types import Health
 
 __all__ = ["Producer"]
@@ -320,6 +321,21 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         if unknown:
             raise unknown_keyword(self.reload_certificates, unknown)
         return await self.client.reload_certificates()
+
+    async def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
+        """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
+
+        A shared `Client` uses them for all its users.
+
+        Args:
+            username: The user name, or a delegation token's id.
+            password: The password, or a delegation token's HMAC; it is never shown.
+
+        Raises:
+            InvalidConfigurationError: The client does not authenticate with a user name and a
+                password, or these cannot be sent.
+        """
+        await self.client.set_sasl_credentials(username, password)
 
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.

@@ -26,7 +26,7 @@ from kafka_async.errors import (
     SslAuthenticationError,
 )
 
-_, CONNECTING, HANDSHAKE, OPEN = ConnectionStage
+_, CONNECTING, HANDSHAKE, _, OPEN = ConnectionStage
 
 
 def greeting(head: bytes) -> FrameSizeError:

@@ -1,0 +1,287 @@
+"""Authenticates connections by SASL (KIP-43, KIP-152), and again before a session ends (KIP-368).
+
+An authentication is a generator, as the handshake is: it yields requests, functions and coroutine
+functions, which the connection carries out, and returns the session that the broker grants. Pure.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from kafka_async.cluster.handshake import Step
+from kafka_async.cluster.sasl import mechanism_for
+from kafka_async.cluster.sasl.mechanism import Await, Compute, SaslContext
+from kafka_async.errors import (
+    AuthenticationError,
+    IllegalSaslStateError,
+    InvalidConfigurationError,
+    KafkaConnectionError,
+    KafkaError,
+    RetriableError,
+    SaslAuthenticationError,
+    UnsupportedSaslMechanismError,
+    UnsupportedVersionError,
+    error_for,
+)
+from kafka_async.protocol.header import decode_response
+from kafka_async.secrets import HIDDEN, Secret, SecretBytes
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from kafka_async.cluster.framing import Frame
+    from kafka_async.cluster.handshake import BrokerVersions
+    from kafka_async.cluster.sasl.mechanism import SaslMechanism, Tokens
+    from kafka_async.config import ClientConfig
+    from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+
+EARLIEST_REAUTHENTICATION: Final = 0.85
+LATEST_REAUTHENTICATION: Final = 0.95
+"""Fractions of a session's lifetime between which a connection authenticates again, at random."""
+MIN_REAUTHENTICATION_INTERVAL: Final = 1.1
+"""Seconds between two authentications of a connection. Brokers require one second."""
+MAX_LIFETIME: Final = 30 * 86_400.0
+"""Seconds after which a connection authenticates again, even if its session lasts longer."""
+MAX_BROKER_TEXT: Final = 300
+"""Characters of a broker's text that an error message repeats."""
+
+_HANDSHAKE: Final = 17
+_AUTHENTICATE: Final = 36
+_HANDSHAKE_VERSION: Final = 1
+_ADVICE: Final[Mapping[str, str]] = {
+    "PLAIN": "check sasl_username and sasl_password",
+    "SCRAM-SHA-256": "check sasl_username and sasl_password, and that the user has credentials for "
+    "SCRAM-SHA-256",
+    "SCRAM-SHA-512": "check sasl_username and sasl_password, and that the user has credentials for "
+    "SCRAM-SHA-512",
+    "OAUTHBEARER": "check the token's issuer, audience, scope and expiry, and the clocks of both "
+    "sides",
+    "GSSAPI": "check the Kerberos ticket (klist), the service name, and the clocks of both sides",
+    "AWS_MSK_IAM": "check that the IAM policy allows kafka-cluster:Connect, and the clock",
+}
+
+_WITHOUT_PASSWORD: Final = ("OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
+
+
+class Session(NamedTuple):
+    """Holds the result of an authentication.
+
+    Attributes:
+        username: The user name in use when it began.
+        lifetime: Seconds for which the broker accepts requests; infinite without a limit.
+    """
+
+    username: str | None = None
+    lifetime: float = inf
+
+    def hold_after(self) -> float:
+        """Return the seconds after which the next authentication is due, chosen at random."""
+        fraction = random.uniform(EARLIEST_REAUTHENTICATION, LATEST_REAUTHENTICATION)
+        return self.lifetime * fraction
+
+
+Authentication: TypeAlias = "Generator[Step | Compute | Await, Any, Session]"
+
+
+class Authenticator:
+    """Authenticates the connections of one client with its current credentials.
+
+    Args:
+        config: The client's options.
+        mechanism: The mechanism that the options name, checked.
+    """
+
+    def __init__(self, config: ClientConfig, mechanism: SaslMechanism) -> None:
+        self.mechanism = mechanism
+        self._config = config
+
+    @property
+    def username(self) -> str | None:
+        """The current user name."""
+        return self._config.sasl_username
+
+    def set_credentials(self, username: str, password: str | Secret) -> None:
+        """Use other credentials from the next authentication on.
+
+        Raises:
+            InvalidConfigurationError: The mechanism has no user name and password, or cannot send
+                these.
+        """
+        if self.mechanism.name in _WITHOUT_PASSWORD:
+            raise InvalidConfigurationError(
+                f"{self.mechanism.name} does not authenticate with a user name and a password: it "
+                "takes new credentials from its source by itself"
+            )
+        config = replace(self._config, sasl_username=username, sasl_password=password)
+        self.mechanism.check(config)
+        self._config = config
+
+    def authenticate(
+        self, host: str, port: int, versions: BrokerVersions, tokens: Tokens | None = None
+    ) -> Authentication:
+        """Authenticate a connection; return its session.
+
+        `tokens` are the tokens of the client. An exception of a function is thrown into the
+        generator; a request without a response ends it.
+
+        Raises:
+            AuthenticationError: The broker rejects the credentials or the mechanism, or the
+                mechanism rejects the broker.
+            KafkaConnectionError: The credentials cannot be obtained at present.
+            UnsupportedVersionError: The broker does not support SASL by Kafka's protocol.
+        """
+        config, place = self._config, f"{host}:{port}"
+        context = SaslContext(
+            config, config.sasl_username, config.sasl_password, host, port, tokens
+        )
+        try:
+            yield from self._handshake(versions)
+            lifetime = yield from self._exchange(context, versions)
+        except SaslAuthenticationError as error:
+            if place in error.message:
+                raise
+            failure = SaslAuthenticationError(f"{place}: {error.message}")
+            raise failure from error.__cause__
+        except KafkaError as error:
+            if place not in error.message:
+                error.message = f"{place}: {error.message}"
+            raise
+        return Session(context.username, lifetime)
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def _handshake(self, versions: BrokerVersions) -> Generator[Step, Frame, None]:
+        from kafka_async.protocol.messages.sasl_handshake import (
+            SaslHandshakeRequest,
+            SaslHandshakeResponse,
+        )
+
+        version, name = versions.version(_HANDSHAKE), self.mechanism.name
+        if version < _HANDSHAKE_VERSION:
+            raise UnsupportedVersionError(
+                "the broker supports SASL only as before Kafka 1.0 (SaslHandshake v0): upgrade it"
+            )
+        frame = yield Step(SaslHandshakeRequest(mechanism=name), version)
+        response = decode_response(frame, SaslHandshakeResponse, version)[1]
+        if response.error_code == UnsupportedSaslMechanismError.code:
+            offered = ", ".join(response.mechanisms)[:MAX_BROKER_TEXT] or "none"
+            raise UnsupportedSaslMechanismError(
+                f'the listener does not offer sasl_mechanism="{name}", only {offered}: set '
+                "sasl_mechanism to one of these, or use the address of another listener"
+            )
+        if response.error_code == IllegalSaslStateError.code:
+            raise IllegalSaslStateError(
+                "the broker expects no authentication here: its listener is PLAINTEXT or SSL; set "
+                "security_protocol accordingly, or use the address of a listener with SASL"
+            )
+        if response.error_code:
+            raise error_for(response.error_code)
+
+    def _exchange(
+        self, context: SaslContext, versions: BrokerVersions
+    ) -> Generator[Step | Compute | Await, Any, float]:
+        """Carry out the mechanism's steps; return the lifetime of the session in seconds."""
+        name, lifetime = self.mechanism.name, inf
+        exchange = self.mechanism.authenticate(context)
+        result: object = None
+        failure: KafkaError | None = None
+        while True:
+            try:
+                step = exchange.send(result) if failure is None else exchange.throw(failure)
+            except StopIteration:
+                return lifetime
+            except KafkaError:
+                raise
+            except Exception as error:
+                raise SaslAuthenticationError(
+                    f"the mechanism {name} raised {type(error).__name__}"
+                ) from error
+            result = failure = None
+            try:
+                if isinstance(step, SecretBytes):
+                    response = yield from self._send(step, context, versions)
+                    lifetime, result = _lifetime(response), bytes(response.auth_bytes)
+                elif isinstance(step, Compute | Await):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    result = yield step
+                else:
+                    raise SaslAuthenticationError(
+                        f"the mechanism {name} yielded neither SecretBytes nor Compute nor Await"
+                    )
+            except Exception as error:  # noqa: BLE001  # of a function of the application
+                purpose = step.purpose if isinstance(step, Await) else f"the mechanism {name}"
+                if isinstance(step, SecretBytes) and isinstance(error, KafkaError):
+                    failure = error  # of the broker
+                else:
+                    failure = error_of_function(purpose, error)
+
+    def _send(
+        self, message: SecretBytes, context: SaslContext, versions: BrokerVersions
+    ) -> Generator[Step, Frame, SaslAuthenticateResponse]:
+        from kafka_async.protocol.messages.sasl_authenticate import (
+            SaslAuthenticateRequest,
+            SaslAuthenticateResponse,
+        )
+
+        version = versions.version(_AUTHENTICATE)
+        frame = yield Step(SaslAuthenticateRequest(auth_bytes=message.reveal()), version)
+        response = decode_response(frame, SaslAuthenticateResponse, version)[1]
+        if response.error_code:
+            text = _without_password(response.error_message or "", context.password)
+            raise self._rejected(response.error_code, text)
+        return response
+
+    def _rejected(self, code: int, reason: str) -> KafkaError:
+        """Return the error of a SaslAuthenticate response."""
+        name = self.mechanism.name
+        if code != SaslAuthenticationError.code:
+            return error_for(code, reason or None)
+        return SaslAuthenticationError(
+            f"authentication by {name} failed ({reason or 'the broker names no reason'}): "
+            + _ADVICE.get(name, "check the credentials")
+        )
+
+
+def authenticator_for(config: ClientConfig) -> Authenticator | None:
+    """Return the authenticator of a client; None without SASL.
+
+    Raises:
+        InvalidConfigurationError: The options of SASL are wrong or incomplete.
+    """
+    mechanism = mechanism_for(config)
+    return None if mechanism is None else Authenticator(config, mechanism)
+
+
+def error_of_function(purpose: str, error: Exception) -> KafkaError:
+    """Return the error for an exception of a function that a mechanism has named.
+
+    Errors of this package keep their meaning. The text of another exception is not repeated, since
+    it may have a secret.
+    """
+    if isinstance(error, AuthenticationError | KafkaConnectionError):
+        return error
+    if isinstance(error, RetriableError):
+        failure: KafkaError = KafkaConnectionError(f"{purpose}: {error.message}")
+    elif isinstance(error, KafkaError):
+        failure = SaslAuthenticationError(f"{purpose}: {error.message}")
+    else:
+        failure = SaslAuthenticationError(
+            f"{purpose} raised {type(error).__name__}: see the cause of this error"
+        )
+    failure.__cause__ = error
+    return failure
+
+
+def _lifetime(response: SaslAuthenticateResponse) -> float:
+    if response.session_lifetime_ms <= 0:
+        return inf
+    return min(response.session_lifetime_ms / 1000, MAX_LIFETIME)
+
+
+def _without_password(text: str, password: Secret | None) -> str:
+    """Return a broker's text, short and without the password, which a broker may repeat."""
+    if password:
+        text = text.replace(password.reveal(), HIDDEN)
+    return text[:MAX_BROKER_TEXT]
