@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from kafka_async.producer.transactions.transaction import Transaction as AsyncTransaction
     from kafka_async.protocol.message import Request
     from kafka_async.records.batch import RecordBatch
-    from kafka_async.secrets import SecretBytes
+    from kafka_async.secrets import Secret, SecretBytes
     from kafka_async.types import (
         GroupMetadata,
         Headers,
@@ -182,6 +182,23 @@ class Client(BlockingClient):
             ClientClosedError: The client was not started, or is closed.
         """
         return run(self._client.reload_certificates)
+
+    def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
+        """Authenticate with another user name and password from now on.
+
+        New connections use them, and open ones at their next authentication, before their session
+        ends (KIP-368). A connection whose user changes is then replaced by a new one. Open
+        connections without a session's end keep their user until they are closed.
+
+        Args:
+            username: The user name, or a delegation token's id.
+            password: The password, or a delegation token's HMAC; it is never shown.
+
+        Raises:
+            InvalidConfigurationError: The client does not authenticate with a user name and a
+                password, or these cannot be sent.
+        """
+        run(self._client.set_sasl_credentials, username, password)
 
     def request(
         self,
@@ -333,6 +350,21 @@ class Producer(BlockingClient, Generic[K, V]):
             ClientClosedError: The client was not started, or is closed.
         """
         return run(self._client.reload_certificates, **unknown)
+
+    def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
+        """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
+
+        A shared `Client` uses them for all its users.
+
+        Args:
+            username: The user name, or a delegation token's id.
+            password: The password, or a delegation token's HMAC; it is never shown.
+
+        Raises:
+            InvalidConfigurationError: The client does not authenticate with a user name and a
+                password, or these cannot be sent.
+        """
+        run(self._client.set_sasl_credentials, username, password)
 
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
@@ -1210,6 +1242,21 @@ class Consumer(RecordIteration, Generic[K, V]):
         """
         return run(self._client.reload_certificates, **unknown)
 
+    def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
+        """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
+
+        A shared `Client` uses them for all its users.
+
+        Args:
+            username: The user name, or a delegation token's id.
+            password: The password, or a delegation token's HMAC; it is never shown.
+
+        Raises:
+            InvalidConfigurationError: The client does not authenticate with a user name and a
+                password, or these cannot be sent.
+        """
+        run(self._client.set_sasl_credentials, username, password)
+
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; sends no request.
 
@@ -1328,6 +1375,21 @@ class Admin(BlockingClient):
             ClientClosedError: The client was not started, or is closed.
         """
         return run(self._client.reload_certificates, **unknown)
+
+    def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
+        """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
+
+        A shared `Client` uses them for all its users.
+
+        Args:
+            username: The user name, or a delegation token's id.
+            password: The password, or a delegation token's HMAC; it is never shown.
+
+        Raises:
+            InvalidConfigurationError: The client does not authenticate with a user name and a
+                password, or these cannot be sent.
+        """
+        run(self._client.set_sasl_credentials, username, password)
 
     def health(self) -> Health:
         """Return a snapshot of the client's health, see `Client.health`; no request is sent."""

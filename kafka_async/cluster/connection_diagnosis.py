@@ -19,6 +19,7 @@ from kafka_async.errors import (
     IllegalSaslStateError,
     KafkaError,
     ProtocolError,
+    SaslAuthenticationError,
     SslAuthenticationError,
 )
 
@@ -332,7 +333,9 @@ def _hung_up_on_credentials(error: BaseException, facts: ConnectionFacts) -> Dia
         return None
     return Diagnosis(
         "it closed the connection during the authentication, without a reason: check the "
-        "credentials and sasl_mechanism, and the broker's log"
+        "credentials and sasl_mechanism, and the broker's log",
+        permanent=facts.certain,
+        error=SaslAuthenticationError if facts.certain else None,
     )
 
 
