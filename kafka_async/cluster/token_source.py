@@ -275,7 +275,7 @@ class TokenSource:
 
 def token_source(config: ClientConfig, supervisor: Supervisor, clock: Clock) -> TokenSource | None:
     """Return the source of the client's tokens; None if its options name no origin of tokens."""
-    origin = _origin(config)
+    origin = _origin(config, supervisor, clock)
     if origin is None:
         return None
     provider, purpose = origin
@@ -285,10 +285,17 @@ def token_source(config: ClientConfig, supervisor: Supervisor, clock: Clock) -> 
     )
 
 
-def _origin(config: ClientConfig) -> tuple[TokenProvider, str] | None:
+def _origin(
+    config: ClientConfig, supervisor: Supervisor, clock: Clock
+) -> tuple[TokenProvider, str] | None:
     """Return the provider that the options select, and its name in messages."""
     if config.sasl_token_provider is not None:
         return config.sasl_token_provider, "sasl_token_provider"
+    if config.sasl_oauthbearer_token_endpoint_url is not None:
+        from kafka_async.cluster.oidc import TokenEndpoint
+
+        endpoint = TokenEndpoint(config, supervisor.offload, clock)
+        return endpoint, "sasl_oauthbearer_token_endpoint_url"
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
 
 from kafka_async.cluster.sasl.mechanism import Await
 from kafka_async.errors import InvalidConfigurationError, KafkaError, SaslAuthenticationError
@@ -41,10 +42,9 @@ class OAuthBearer:
 
     def check(self, config: ClientConfig) -> None:
         """Raise InvalidConfigurationError without an origin of tokens, or for wrong extensions."""
-        if (
-            config.sasl_token_provider is None
-            and config.sasl_oauthbearer_token_endpoint_url is None
-        ):
+        if config.sasl_oauthbearer_token_endpoint_url is not None:
+            _check_endpoint(config, config.sasl_oauthbearer_token_endpoint_url)
+        elif config.sasl_token_provider is None:
             raise InvalidConfigurationError(
                 'sasl_mechanism="OAUTHBEARER" needs a token: pass sasl_token_provider, a coroutine '
                 "function that returns a Token, or sasl_oauthbearer_token_endpoint_url"
@@ -73,6 +73,53 @@ class OAuthBearer:
         except KafkaError as ended:
             raise error from ended
         raise error
+
+
+_GRANTS: Final = {
+    "client_credentials": (
+        "sasl_oauthbearer_client_credentials_client_id",
+        "sasl_oauthbearer_client_credentials_client_secret",
+    ),
+    "jwt_bearer": (
+        "sasl_oauthbearer_assertion_private_key_file",
+        "sasl_oauthbearer_assertion_claim_iss",
+        "sasl_oauthbearer_assertion_claim_aud",
+    ),
+}
+"""The options that each grant needs."""
+
+
+def _check_endpoint(config: ClientConfig, url: str) -> None:
+    """Raise InvalidConfigurationError for options with which no token can be requested."""
+    if config.sasl_token_provider is not None:
+        raise InvalidConfigurationError(
+            "sasl_token_provider and sasl_oauthbearer_token_endpoint_url are both given, but "
+            "tokens have one origin: leave one out"
+        )
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        parts, valid = urlsplit(""), False
+    # The URL itself is not shown, because a user name and a password may stand in it.
+    if not valid or not url.isprintable() or " " in url:
+        raise InvalidConfigurationError(
+            "sasl_oauthbearer_token_endpoint_url must be an https URL, as "
+            "https://issuer.example/oauth2/token: credentials are sent over TLS only"
+        )
+    if "@" in parts.netloc or parts.fragment:
+        raise InvalidConfigurationError(
+            "sasl_oauthbearer_token_endpoint_url must not have a user name, a password or a "
+            "fragment (#): use sasl_oauthbearer_client_credentials_client_id and _client_secret"
+        )
+    missing = [
+        name for name in _GRANTS[config.sasl_oauthbearer_jwt_retriever] if not getattr(config, name)
+    ]
+    if missing:
+        raise InvalidConfigurationError(
+            f"sasl_oauthbearer_token_endpoint_url needs {' and '.join(missing)} for the grant "
+            f"{config.sasl_oauthbearer_jwt_retriever}"
+        )
 
 
 def initial_response(token: Token, purpose: str) -> SecretBytes:

@@ -1,0 +1,391 @@
+"""Requests tokens from the token endpoint of an OpenID Connect issuer (KIP-768, KIP-1139).
+
+The grants are client credentials, and a signed assertion (JWT bearer, RFC 7523). It needs the extra
+`oidc`: httpx sends the requests, Authlib signs assertions.
+
+Credentials are sent to the configured URL alone, by https; no redirect is followed. The issuer's
+certificate is checked with the system's certificate authorities and those of `ssl_cafile`, whatever
+`ssl_check_hostname` and `ssl_context` say; the client's own certificate is not presented. httpx
+reads the usual variables of the environment for proxies, such as HTTPS_PROXY. If the variable
+KAFKA_ASYNC_OAUTHBEARER_ALLOWED_URLS is set, the URL must be one of those that it lists, separated
+by commas, for programs that let others choose options.
+
+The size of a response and the time for it are bounded. Errors repeat nothing of a response but the
+field `error`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import math
+import os
+import re
+import ssl
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from kafka_async.backoff import Backoff
+from kafka_async.errors import KafkaConnectionError, KafkaError, SaslAuthenticationError
+from kafka_async.secrets import Secret
+from kafka_async.types import Token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+    from kafka_async.clock import Clock
+    from kafka_async.config import ClientConfig
+    from kafka_async.supervisor import Offload
+
+ALLOWED_URLS: Final = "KAFKA_ASYNC_OAUTHBEARER_ALLOWED_URLS"
+MAX_RESPONSE_SIZE: Final = 256 * 1024
+"""Bytes of the largest response that is read."""
+ATTEMPT_TIMEOUT: Final = 8.0
+"""Seconds for one request, from the connection to the last byte of the response."""
+RETRY_FOR: Final = 5.0
+"""Seconds after the first request in which a request that failed is retried."""
+RETRY_BACKOFF: Final = 0.1
+RETRY_BACKOFF_MAX: Final = 10.0
+"""Seconds between retries (sasl.login.retry.backoff.ms and sasl.login.retry.backoff.max.ms)."""
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+NOT_BEFORE: Final = 60
+"""Seconds by which an assertion's validity begins early, for clocks that differ."""
+_RETRIABLE: Final = frozenset({408, 425, 429, *range(500, 600)} - {501, 505})
+_MAX_LIFETIME: Final = 1e9
+_ERROR_FIELD: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class _Response(NamedTuple):
+    status: int
+    encoding: str
+    body: Secret
+    """The text of the response, which contains the token."""
+    complete: bool
+
+
+class TokenEndpoint:
+    """Returns a new token at each call; a `TokenSource` calls it when one is needed.
+
+    Args:
+        config: The client's options, checked by `OAuthBearer.check`.
+        offload: Runs imports, reads files and signs in a thread.
+        clock: Tells the time by which tokens expire.
+        transport: Replaces the connections of httpx, for tests.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        offload: Offload,
+        clock: Clock,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._config = config
+        self._url = config.sasl_oauthbearer_token_endpoint_url or ""
+        self._offload = offload
+        self._clock = clock
+        self._transport = transport
+
+    async def __call__(self) -> Token:
+        """Request a token; retry while the network or the issuer fails, for RETRY_FOR seconds.
+
+        Raises:
+            SaslAuthenticationError: The issuer refused the request, its certificate is not
+                trusted, its response has no token, the environment does not allow the URL, or the
+                extra `oidc` is not installed.
+            KafkaConnectionError: The issuer could not be reached or failed; a later call may
+                succeed.
+        """
+        _check_allowed(self._url)
+        backoff = Backoff(RETRY_BACKOFF, RETRY_BACKOFF_MAX)
+        deadline = self._clock.monotonic() + RETRY_FOR
+        while True:
+            # An error is returned and raised here: exceptions of httpx, whose frames hold the
+            # credentials, are not its context.
+            outcome = await self._attempt()
+            if isinstance(outcome, Token):
+                return outcome
+            delay = backoff.next()
+            permanent = not isinstance(outcome, KafkaConnectionError)
+            if permanent or self._clock.monotonic() + delay > deadline:
+                raise outcome
+            await asyncio.sleep(delay)
+
+    async def _attempt(self) -> Token | KafkaError:
+        """Send one request."""
+        now = self._clock.wall()
+        try:
+            async with asyncio.timeout(ATTEMPT_TIMEOUT):
+                context = await self._offload(_prepare, self._config.ssl_cafile)
+                form = await self._form(now)
+                response = await self._post(context, form)
+        except ImportError:
+            return SaslAuthenticationError(
+                "sasl_oauthbearer_token_endpoint_url needs httpx and Authlib: "
+                "pip install 'kafka-async[oidc]'"
+            )
+        except KafkaError as error:
+            return error.with_traceback(None)
+        except TimeoutError:
+            return KafkaConnectionError(
+                f"{self._url} has not responded within {ATTEMPT_TIMEOUT:g} s"
+            )
+        except Exception as error:  # noqa: BLE001  # nothing of httpx may be shown, see __call__
+            return self._failure(error)
+        return self._outcome(response, form.secret, now)
+
+    async def _form(self, now: float) -> _Form:
+        """Return the fields of the request."""
+        config = self._config
+        scope = (
+            {}
+            if config.sasl_oauthbearer_scope is None
+            else {"scope": config.sasl_oauthbearer_scope}
+        )
+        if config.sasl_oauthbearer_jwt_retriever == "jwt_bearer":
+            assertion = await self._offload(_assertion, config, now)
+            return _Form({"grant_type": JWT_BEARER, **scope}, None, assertion)
+        client_id = config.sasl_oauthbearer_client_credentials_client_id or ""
+        secret = config.sasl_oauthbearer_client_credentials_client_secret or Secret("")
+        return _Form({"grant_type": "client_credentials", **scope}, client_id, secret)
+
+    async def _post(self, context: ssl.SSLContext, form: _Form) -> _Response:
+        import httpx
+
+        async with (
+            httpx.AsyncClient(
+                verify=context,
+                transport=self._transport,
+                timeout=ATTEMPT_TIMEOUT,
+                follow_redirects=False,
+                headers={"Accept": "application/json", "Accept-Encoding": "identity"},
+            ) as client,
+            client.stream("POST", self._url, data=form.fields(), auth=form.auth()) as response,
+        ):
+            body = bytearray()
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > MAX_RESPONSE_SIZE:
+                    break
+            return _Response(
+                response.status_code,
+                response.headers.get("Content-Encoding", "identity"),
+                Secret(body[:MAX_RESPONSE_SIZE].decode("utf-8", "replace")),
+                len(body) <= MAX_RESPONSE_SIZE,
+            )
+
+    # -- outcomes ---------------------------------------------------------------------------------
+
+    def _failure(self, error: Exception) -> KafkaError:
+        """Return the error for a request without a response."""
+        import httpx
+
+        untrusted = _tls_error(error)
+        if untrusted is not None:
+            return SaslAuthenticationError(
+                f"{self._url}: no TLS connection ({untrusted}): check that the URL and the "
+                "issuer's certificate are right, and that ssl_cafile or the system has its "
+                "certificate authority"
+            )
+        name = type(error).__name__
+        if isinstance(error, httpx.TransportError):
+            # The text of other errors may repeat bytes of the response.
+            text = f": {error}" if isinstance(error, httpx.ConnectError) else ""
+            return KafkaConnectionError(f"{self._url}: {name}{text}")
+        return SaslAuthenticationError(
+            f"{self._url}: the request for a token failed with {name}: check the proxy in the "
+            "environment, and the options sasl_oauthbearer_*"
+        )
+
+    def _outcome(self, response: _Response, secret: Secret, now: float) -> Token | KafkaError:
+        """Return the token of a response, or the error for it."""
+        status = response.status
+        if 300 <= status < 400:
+            return SaslAuthenticationError(
+                f"{self._url} redirects (HTTP {status}), which is not followed, so that "
+                "credentials are sent to no other host: set sasl_oauthbearer_token_endpoint_url to "
+                "the new URL"
+            )
+        if not response.complete:
+            return SaslAuthenticationError(
+                f"{self._url} sent more than {MAX_RESPONSE_SIZE} bytes (HTTP {status}): check that "
+                "it is a token endpoint"
+            )
+        fields = _json_object(response)
+        if 200 <= status < 300:
+            return self._token(fields, now)
+        named = _error_field(fields, secret)
+        if status in _RETRIABLE:
+            return KafkaConnectionError(f"{self._url} failed with HTTP {status}{named}")
+        return SaslAuthenticationError(
+            f"{self._url} refused to issue a token: HTTP {status}{named}. Check the client's id "
+            "and credentials, the scope, and the permissions of the client at the issuer"
+        )
+
+    def _token(self, fields: dict[str, Any], now: float) -> Token | KafkaError:
+        problem = ""
+        if not isinstance(fields.get("access_token"), str) or not fields["access_token"]:
+            problem = "no access_token"
+        elif str(fields.get("token_type", "bearer")).lower() != "bearer":
+            problem = "a token_type that is not Bearer"
+        if problem:
+            return SaslAuthenticationError(
+                f"{self._url} sent a response with {problem}: check that it is a token endpoint, "
+                "and that it issues bearer tokens"
+            )
+        lifetime = _number(fields.get("expires_in"))
+        if lifetime is None or lifetime > _MAX_LIFETIME:
+            expires_at = _number(_claims(fields["access_token"]).get("exp"))
+        else:
+            expires_at = now + lifetime
+        return Token(fields["access_token"], expires_at, self._config.sasl_oauthbearer_extensions)
+
+
+class _Form(NamedTuple):
+    """The fields of a request, and its secret: the client's (if it has an id), or an assertion."""
+
+    public: dict[str, str]
+    client_id: str | None
+    secret: Secret
+
+    def fields(self) -> dict[str, str]:
+        """Return all fields; the result is only for the expression that sends it."""
+        if self.client_id is not None:
+            return self.public
+        return {**self.public, "assertion": self.secret.reveal()}
+
+    def auth(self) -> httpx.BasicAuth | None:
+        """Return the header with the client's id and secret (client_secret_basic), as Java does."""
+        import httpx
+
+        if self.client_id is None:
+            return None
+        return httpx.BasicAuth(self.client_id, self.secret.reveal())
+
+
+def _prepare(cafile: str | None) -> ssl.SSLContext:
+    """Import what requests need, and return the TLS context; for a thread."""
+    import httpx  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+    context = ssl.create_default_context()
+    try:
+        if cafile is not None and "-----BEGIN" in cafile:
+            context.load_verify_locations(cadata=cafile)
+        elif cafile is not None:
+            context.load_verify_locations(cafile)
+    except OSError as error:
+        raise SaslAuthenticationError(
+            f"ssl_cafile cannot be loaded for the token endpoint ({type(error).__name__}): it is "
+            "the path of a PEM file, or PEM text"
+        ) from None
+    return context
+
+
+def _assertion(config: ClientConfig, now: float) -> Secret:
+    """Return an assertion signed with the private key of the options; for a thread."""
+    from authlib.oauth2 import rfc7523
+    from joserfc.jwk import ECKey, RSAKey
+
+    sign: Callable[..., object] = getattr(rfc7523, "private_key_jwt_sign")  # noqa: B009  # untyped
+    path = config.sasl_oauthbearer_assertion_private_key_file or ""
+    algorithm = config.sasl_oauthbearer_assertion_algorithm
+    passphrase = config.sasl_oauthbearer_assertion_private_key_passphrase
+    kind = ECKey if algorithm.startswith("ES") else RSAKey
+    issuer = config.sasl_oauthbearer_assertion_claim_iss
+    failure = ""
+    try:
+        with open(path, "rb") as file:
+            key = kind.import_key(
+                file.read(), password=None if passphrase is None else passphrase.reveal()
+            )
+        signed = sign(
+            key,
+            issuer,
+            config.sasl_oauthbearer_assertion_claim_aud,
+            alg=algorithm,
+            claims={
+                "sub": config.sasl_oauthbearer_assertion_claim_sub or issuer,
+                "nbf": int(now) - NOT_BEFORE,
+            },
+            issued_at=int(now),
+            expires_in=config.sasl_oauthbearer_assertion_claim_exp_seconds,
+        )
+        return Secret(str(signed))
+    except ImportError:
+        raise
+    except OSError as error:
+        failure = f"cannot be read: {error.strerror}"
+    except Exception as error:  # noqa: BLE001  # its frames hold the key
+        failure = f"cannot sign an assertion with {algorithm} ({type(error).__name__})"
+    raise SaslAuthenticationError(
+        f"sasl_oauthbearer_assertion_private_key_file {failure}. It is the path of a PEM file with "
+        "a private key for sasl_oauthbearer_assertion_algorithm; check its passphrase"
+    )
+
+
+def _check_allowed(url: str) -> None:
+    """Raise SaslAuthenticationError unless the environment allows the URL."""
+    allowed = os.environ.get(ALLOWED_URLS)
+    if allowed is not None and url not in [entry.strip() for entry in allowed.split(",")]:
+        raise SaslAuthenticationError(
+            f"sasl_oauthbearer_token_endpoint_url={url!r:.200} is not listed in the environment "
+            f"variable {ALLOWED_URLS}: add it there, or use a URL that is listed"
+        )
+
+
+def _tls_error(error: BaseException) -> str | None:
+    """Return the reason if a TLS handshake caused an error; None for other causes."""
+    found: BaseException | None = error
+    for _ in range(10):
+        if isinstance(found, ssl.SSLCertVerificationError):
+            return found.verify_message
+        if isinstance(found, ssl.SSLError):
+            return found.reason or type(found).__name__
+        if found is None:
+            return None
+        found = found.__cause__ or found.__context__
+    return None
+
+
+def _json_object(response: _Response) -> dict[str, Any]:
+    """Return the JSON object of a response; an empty one if it has another form."""
+    if response.encoding.lower() != "identity":
+        return {}
+    try:
+        content = json.loads(response.body.reveal())
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+
+
+def _error_field(fields: dict[str, Any], secret: Secret) -> str:
+    """Return the field `error` of a response for a message, unless it repeats the secret."""
+    named = fields.get("error")
+    if not isinstance(named, str) or not _ERROR_FIELD.fullmatch(named):
+        return ""
+    if secret and (secret.reveal() in named or named in secret.reveal()):
+        return ""
+    return f", error {named}"
+
+
+def _number(value: object) -> float | None:
+    """Return a number that is positive and finite, also one in a text; None for all else."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,15}", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 < value < 1e15 and math.isfinite(value) else None
+
+
+def _claims(token: str) -> dict[str, Any]:
+    """Return the claims of a token that is a JWT, without checking it; otherwise nothing."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        content = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", content) if isinstance(content, dict) else {}
