@@ -408,6 +408,7 @@ class ClientConfig:
     def __init__(
         self, servers: str | Sequence[str] = (), /, **options: Unpack[ClientOptions]
     ) -> None:
+        options = hide_secrets(options)
         self._set(servers, options)
 
     def _set(self, servers: object, options: Mapping[str, object]) -> None:
@@ -455,6 +456,7 @@ class ClientConfig:
                 f"from_properties takes a dict of Java's names, not {properties!r:.60}: pass "
                 "keyword options to the client's constructor"
             )
+        properties = hide_secrets(properties)
         given: dict[str, object] = {}
         for key, value in properties.items():
             name = str(key).replace(".", "_").replace("-", "_")
@@ -555,6 +557,7 @@ class ProducerConfig(ClientConfig):
     def __init__(
         self, servers: str | Sequence[str] = (), /, **options: Unpack[ProducerOptions]
     ) -> None:
+        options = hide_secrets(options)
         self._set(servers, options)
 
     @classmethod
@@ -704,6 +707,7 @@ class ConsumerConfig(ClientConfig):
     def __init__(
         self, servers: str | Sequence[str] = (), /, **options: Unpack[ConsumerOptions]
     ) -> None:
+        options = hide_secrets(options)
         self._set(servers, options)
 
     @classmethod
@@ -725,6 +729,70 @@ class ConsumerConfig(ClientConfig):
 
 
 ConfigT = TypeVar("ConfigT", bound=ClientConfig)
+GivenT = TypeVar("GivenT")
+
+_ROWS: Final = {
+    row.name: row
+    for role in (ClientConfig, ProducerConfig, ConsumerConfig)
+    for row in dataclasses.fields(role)
+}
+_PUBLIC_IN_JAVA: Final = frozenset(
+    {
+        *(f"compression_{codec}_level" for codec in _LEVELS),
+        "sasl_client_callback_handler_class",
+        "sasl_kerberos_kinit_cmd",
+        "sasl_kerberos_min_time_before_relogin",
+        "sasl_kerberos_service_name",
+        "sasl_kerberos_ticket_renew_jitter",
+        "sasl_kerberos_ticket_renew_window_factor",
+        "sasl_login_callback_handler_class",
+        "sasl_login_class",
+        "sasl_oauthbearer_client_id",
+        "sasl_oauthbearer_jwks_endpoint_url",
+        "sasl_oauthbearer_jwt_retriever_class",
+        "sasl_oauthbearer_jwt_validator_class",
+        "ssl_cipher_suites",
+        "ssl_enabled_protocols",
+        "ssl_endpoint_identification_algorithm",
+        "ssl_engine_factory_class",
+        "ssl_keymanager_algorithm",
+        "ssl_keystore_certificate_chain",
+        "ssl_keystore_location",
+        "ssl_keystore_type",
+        "ssl_protocol",
+        "ssl_provider",
+        "ssl_secure_random_implementation",
+        "ssl_trustmanager_algorithm",
+        "ssl_truststore_certificates",
+        "ssl_truststore_location",
+        "ssl_truststore_type",
+    }
+)
+"""Properties of Java's client that are no options here and hold no secret."""
+_WRONG_TYPES: Final = frozenset({bytes, bytearray, int, float, list, tuple, dict, set, frozenset})
+
+
+def hide_secrets(given: GivenT) -> GivenT:
+    """Return options or properties with their secrets wrapped; return other values unchanged.
+
+    Functions that are given options call this before they can raise, since a traceback may show
+    their variables. The values of unknown names are wrapped too: a name may be misspelled.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    options = cast("Mapping[object, object]", given)
+    return cast("GivenT", {name: _hide(str(name), value) for name, value in options.items()})
+
+
+def _hide(name: str, value: object) -> object:
+    name = name.replace(".", "_").replace("-", "_")
+    row = _ROWS.get(name)
+    if name in _PUBLIC_IN_JAVA or (row is not None and "Secret" not in str(row.type)):
+        return value
+    if isinstance(value, str):
+        return Secret(value)
+    # The error of a value of a wrong type shows the type, and must not have the value.
+    return type(value)() if type(value) in _WRONG_TYPES else value
 
 
 def resolve_config(

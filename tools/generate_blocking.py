@@ -127,12 +127,15 @@ def constructor(client: type, module: str, config: str, imports: set[str]) -> st
     return definition(
         made.__init__,
         imports,
-        f"from {module} import {name} as Async{name}\n\n"
+        f"from {module} import {name} as Async{name}\n"
+        "from kafka_async.config import hide_secrets\n\n"
+        "servers, options = hide_secrets(servers), hide_secrets(options)\n"
         f"super().__init__(Async{name}({arguments(made.__init__)}))",
     ) + definition(
         factory,
         imports,
-        f"from kafka_async.config import {config}\n\n"
+        f"from kafka_async.config import {config}, hide_secrets\n\n"
+        "properties = hide_secrets(properties)\n"
         f"return cls(config={config}.from_properties(properties){given})",
         decorator="@classmethod\n",
     )

@@ -17,7 +17,7 @@ from typing_extensions import Unpack
 from kafka_async.admin.call import Call
 from kafka_async.arguments import check_timeout
 from kafka_async.cluster.client import connect_with, services_of
-from kafka_async.config import ClientConfig
+from kafka_async.config import ClientConfig, hide_secrets
 from kafka_async.foreign_names import ADMIN, add_foreign_names, check_construction, unknown_keyword
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class Admin:
         dialer: Dialer | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
+        servers, options = hide_secrets(servers), hide_secrets(options)
         check_construction(type(self), (servers, *misplaced), options)
         self.config, self.client, self._owned = connect_with(
             servers, ClientConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
@@ -96,6 +97,7 @@ class Admin:
         Raises:
             InvalidConfigurationError: An option is unknown or its value is not allowed.
         """
+        properties = hide_secrets(properties)
         return cls(config=ClientConfig.from_properties(properties))
 
     async def start(self, **unknown: Never) -> None:

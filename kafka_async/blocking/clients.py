@@ -103,7 +103,9 @@ class Client(BlockingClient):
         **options: Unpack[ClientOptions],
     ) -> None:
         from kafka_async.cluster.client import Client as AsyncClient
+        from kafka_async.config import hide_secrets
 
+        servers, options = hide_secrets(servers), hide_secrets(options)
         super().__init__(
             AsyncClient(
                 servers,
@@ -126,8 +128,9 @@ class Client(BlockingClient):
         Raises:
             InvalidConfigurationError: An option is unknown or its value is not allowed.
         """
-        from kafka_async.config import ClientConfig
+        from kafka_async.config import ClientConfig, hide_secrets
 
+        properties = hide_secrets(properties)
         return cls(config=ClientConfig.from_properties(properties))
 
     def start(self) -> None:
@@ -262,8 +265,10 @@ class Producer(BlockingClient, Generic[K, V]):
         dialer: Dialer | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
+        from kafka_async.config import hide_secrets
         from kafka_async.producer.producer import Producer as AsyncProducer
 
+        servers, options = hide_secrets(servers), hide_secrets(options)
         super().__init__(
             AsyncProducer(
                 unwrap(servers),
@@ -286,8 +291,9 @@ class Producer(BlockingClient, Generic[K, V]):
         Raises:
             InvalidConfigurationError: An option is unknown or its value is invalid.
         """
-        from kafka_async.config import ProducerConfig
+        from kafka_async.config import ProducerConfig, hide_secrets
 
+        properties = hide_secrets(properties)
         return cls(config=ProducerConfig.from_properties(properties))
 
     def start(self, **unknown: Never) -> None:
@@ -814,8 +820,10 @@ class Consumer(RecordIteration, Generic[K, V]):
         dialer: Dialer | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
+        from kafka_async.config import hide_secrets
         from kafka_async.consumer.consumer import Consumer as AsyncConsumer
 
+        servers, options = hide_secrets(servers), hide_secrets(options)
         super().__init__(
             AsyncConsumer(
                 unwrap(servers),
@@ -851,8 +859,9 @@ class Consumer(RecordIteration, Generic[K, V]):
         Raises:
             InvalidConfigurationError: An option is unknown or its value is invalid.
         """
-        from kafka_async.config import ConsumerConfig
+        from kafka_async.config import ConsumerConfig, hide_secrets
 
+        properties = hide_secrets(properties)
         return cls(
             config=ConsumerConfig.from_properties(properties),
             topics=topics,
@@ -1320,7 +1329,9 @@ class Admin(BlockingClient):
         **options: Unpack[ClientOptions],
     ) -> None:
         from kafka_async.admin.admin import Admin as AsyncAdmin
+        from kafka_async.config import hide_secrets
 
+        servers, options = hide_secrets(servers), hide_secrets(options)
         super().__init__(
             AsyncAdmin(
                 unwrap(servers),
@@ -1343,8 +1354,9 @@ class Admin(BlockingClient):
         Raises:
             InvalidConfigurationError: An option is unknown or its value is not allowed.
         """
-        from kafka_async.config import ClientConfig
+        from kafka_async.config import ClientConfig, hide_secrets
 
+        properties = hide_secrets(properties)
         return cls(config=ClientConfig.from_properties(properties))
 
     def start(self, **unknown: Never) -> None:

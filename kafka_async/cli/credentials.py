@@ -92,23 +92,17 @@ def properties_from_file(file: Path) -> dict[str, object]:
         entries = parse_properties(text)
     except ValueError as error:
         terminal.fail(f"{file}: {error}")
-    public = _public_options()
-    properties: dict[str, object] = {}
-    for key, entry in entries.items():
-        name = key.replace(".", "_").replace("-", "_")
-        value = Secret(entry.reveal().strip())
-        properties[name] = value.reveal() if name in public else value
-    return properties
+    return {
+        key.replace(".", "_").replace("-", "_"): _visible(key, Secret(value.reveal().strip()))
+        for key, value in entries.items()
+    }
 
 
-def _public_options() -> set[str]:
-    """Return the names of the options that hold no secret; any other name may be misspelled."""
-    import dataclasses
+def _visible(key: str, value: Secret) -> object:
+    """Return the text of a property that holds no secret, or else the secret."""
+    from kafka_async.config import hide_secrets
 
-    from kafka_async.config import ConsumerConfig, ProducerConfig
-
-    rows = [*dataclasses.fields(ProducerConfig), *dataclasses.fields(ConsumerConfig)]
-    return {row.name for row in rows if "Secret" not in str(row.type)}
+    return value if isinstance(hide_secrets({key: ""})[key], Secret) else value.reveal()
 
 
 def _read(file: Path, *, private: bool) -> SecretBytes:

@@ -24,7 +24,7 @@ from kafka_async.cluster.metadata_updater import bootstrap_error
 from kafka_async.cluster.request_router import REROUTE_ERRORS
 from kafka_async.cluster.services import ClientServices
 from kafka_async.cluster.transport import SocketDialer
-from kafka_async.config import ClientConfig, ConfigT, resolve_config, seconds
+from kafka_async.config import ClientConfig, ConfigT, hide_secrets, resolve_config, seconds
 from kafka_async.errors import ClientClosedError, InvalidConfigurationError, KafkaTimeoutError
 from kafka_async.foreign_names import check_construction
 from kafka_async.hooks import Hooks
@@ -78,6 +78,7 @@ class Client:
         dialer: Dialer | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
+        servers, options = hide_secrets(servers), hide_secrets(options)
         check_construction(type(self), (servers, *misplaced), options)
         self.config = resolve_config(ClientConfig, servers, config, options)
         self._authenticator = authenticator_for(self.config)
@@ -100,6 +101,7 @@ class Client:
         Raises:
             InvalidConfigurationError: An option is unknown or its value is not allowed.
         """
+        properties = hide_secrets(properties)
         return cls(config=ClientConfig.from_properties(properties))
 
     # -- start and stop ---------------------------------------------------------------------------

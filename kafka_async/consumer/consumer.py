@@ -26,7 +26,7 @@ from kafka_async.arguments import (
     whole_number,
 )
 from kafka_async.cluster.client import connect_with, services_of
-from kafka_async.config import ConsumerConfig, seconds
+from kafka_async.config import ConsumerConfig, hide_secrets, seconds
 from kafka_async.consumer.closing import CloseDeadlines
 from kafka_async.consumer.deserialize import converter_of
 from kafka_async.consumer.offsets import EARLIEST, LATEST, UNKNOWN
@@ -130,6 +130,7 @@ class Consumer(Generic[K, V]):
         dialer: Dialer | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
+        servers, options = hide_secrets(servers), hide_secrets(options)
         check_construction(type(self), (servers, *misplaced), options)
         chosen, client, self._owns_client = connect_with(
             servers, ConsumerConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
@@ -174,6 +175,7 @@ class Consumer(Generic[K, V]):
         Raises:
             InvalidConfigurationError: An option is unknown or its value is invalid.
         """
+        properties = hide_secrets(properties)
         config = ConsumerConfig.from_properties(properties)
         return cls(config=config, topics=topics, partitions=partitions, listener=listener)
 

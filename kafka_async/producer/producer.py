@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 from kafka_async.arguments import check_timeout
 from kafka_async.cluster.broker_connection import close_connections
 from kafka_async.cluster.client import connect_with, services_of
-from kafka_async.config import ProducerConfig, seconds
+from kafka_async.config import ProducerConfig, hide_secrets, seconds
 from kafka_async.errors import (
     ClientClosedError,
     IllegalStateError,
@@ -100,6 +100,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__()
+        servers, options = hide_secrets(servers), hide_secrets(options)
         check_construction(type(self), (servers, *misplaced), options)
         self.config, self.client, self._owned = connect_with(
             servers, ProducerConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
@@ -124,6 +125,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         Raises:
             InvalidConfigurationError: An option is unknown or its value is invalid.
         """
+        properties = hide_secrets(properties)
         return cls(config=ProducerConfig.from_properties(properties))
 
     # -- start and stop ---------------------------------------------------------------------------
