@@ -92,18 +92,24 @@ T = "orders"
 TP = TopicPartition(T, 0)
 Calls = dict[str, Callable[[Any], object]]
 LIFECYCLE = {"from_properties", "start", "stop"}
-UNSUPPORTED: dict[str, tuple[object, ...]] = {
-    "create_acls": ([AclBinding(AclResourceType.TOPIC, T, "User:a", AclOperation.READ)],),
-    "describe_acls": (),
-    "delete_acls": ([AclFilter()],),
-    "describe_user_scram_credentials": (),
-    "alter_user_scram_credentials": ([UserScramCredentialDeletion("alice", "SCRAM-SHA-256")],),
-    "create_delegation_tokens": (),
-    "renew_delegation_tokens": ([SecretBytes(b"hmac")],),
-    "expire_delegation_tokens": ([SecretBytes(b"hmac")],),
-    "describe_delegation_tokens": (),
+SECURITY: dict[str, tuple[Any, ...]] = {
+    "create_acls": (
+        "SecurityDisabledError",
+        [AclBinding(AclResourceType.TOPIC, T, "User:a", AclOperation.READ)],
+    ),
+    "describe_acls": ("SecurityDisabledError",),
+    "delete_acls": ("SecurityDisabledError", [AclFilter()]),
+    "describe_user_scram_credentials": ("UnsupportedVersionError",),
+    "alter_user_scram_credentials": (
+        "UnsupportedVersionError",
+        [UserScramCredentialDeletion("alice", "SCRAM-SHA-256")],
+    ),
+    "create_delegation_tokens": ("UnsupportedVersionError",),
+    "renew_delegation_tokens": ("UnsupportedVersionError", [SecretBytes(b"hmac")]),
+    "expire_delegation_tokens": ("UnsupportedVersionError", [SecretBytes(b"hmac")]),
+    "describe_delegation_tokens": ("UnsupportedVersionError",),
 }
-"""Calls that the embedded cluster does not support, with their arguments."""
+"""Calls that fail on a cluster without security: the error and the arguments."""
 
 ADMIN: Calls = {
     "create_topics": lambda admin: admin.create_topics([NewTopic(T)])[T].partitions == 1,
@@ -120,10 +126,8 @@ ADMIN: Calls = {
     "list_offsets": lambda admin: admin.list_offsets({TP: -1})[TP].offset == 0,
     "list_group_offsets": lambda admin: admin.list_group_offsets("g") == {},
     **{
-        name: lambda admin, name=name, arguments=arguments: raises(
-            "UnsupportedVersionError", getattr(admin, name), *arguments
-        )
-        for name, arguments in UNSUPPORTED.items()
+        name: lambda admin, name=name, row=row: raises(row[0], getattr(admin, name), *row[1:])
+        for name, row in SECURITY.items()
     },
     "health": lambda admin: admin.health().state == "running",
     "reload_certificates": lambda admin: uses_no_certificates(admin),
@@ -314,9 +318,9 @@ ARGUMENTS: dict[str, object] = {
     "group": "g",
     "group_id": "g",
     "group_ids": ["g"],
-    "bindings": UNSUPPORTED["create_acls"][0],
+    "bindings": SECURITY["create_acls"][1],
     "filters": [AclFilter()],
-    "alterations": UNSUPPORTED["alter_user_scram_credentials"][0],
+    "alterations": SECURITY["alter_user_scram_credentials"][1],
     "tokens": [SecretBytes(b"hmac")],
 }
 """Arguments of the methods with a timeout, by their name."""

@@ -20,9 +20,11 @@ from kafka_async.embedded.cluster import EmbeddedCluster
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.failures import Failure
 from kafka_async.embedded.faults import Fault, Faults
+from kafka_async.embedded.state.acls import AclAuthorizer
 from kafka_async.embedded.threads import BlockingCluster, run_in_thread
 
 __all__ = [
+    "AclAuthorizer",
     "BlockingCluster",
     "EmbeddedCluster",
     "ErrorCode",

@@ -17,8 +17,10 @@ from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
 from kafka_async.embedded.handlers.routes import Parts, routes_by_api_key
 from kafka_async.embedded.kafka_apis import KafkaApis
 from kafka_async.embedded.network import ClientConnection, listen
+from kafka_async.embedded.requests.authorization import Authorization
 from kafka_async.embedded.scheduler import Scheduler
 from kafka_async.embedded.settings import SettingOptions, Settings
+from kafka_async.embedded.state.acls import AclAuthorizer
 from kafka_async.embedded.state.brokers import Broker, Brokers
 from kafka_async.embedded.state.offset_metadata_manager import OffsetMetadataManager
 from kafka_async.embedded.state.topics import TopicTable
@@ -33,7 +35,7 @@ from kafka_async.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from typing import Self, Unpack
+    from typing import Literal, Self, Unpack
 
     from kafka_async.clock import Clock, MemoryNetwork
     from kafka_async.embedded.network import Listener
@@ -57,6 +59,8 @@ class EmbeddedCluster:
             ports.
         clock: Clock for timestamps such as LogAppendTime. Default: the event loop's.
         network: Listen in this in-memory network instead of on 127.0.0.1, for virtual time.
+        authorizer: Decides by ACLs what clients may do; True is an `AclAuthorizer` without super
+            users. Default: everything is allowed.
         settings: Broker settings; see `Settings`.
 
     Attributes:
@@ -75,6 +79,7 @@ class EmbeddedCluster:
         ports: Sequence[int] | None = None,
         clock: Clock | None = None,
         network: MemoryNetwork | None = None,
+        authorizer: AclAuthorizer | Literal[True] | None = None,
         **settings: Unpack[SettingOptions],
     ) -> None:
         self._supervisor = Supervisor("EmbeddedCluster")
@@ -104,6 +109,7 @@ class EmbeddedCluster:
             self.topics,
             self.groups,
             self.transactions,
+            Authorization(AclAuthorizer() if authorizer is True else authorizer),
             self.scheduler.now_ms,
             {key: (route.lowest_advertised, route.highest) for key, route in routes.items()},
         )

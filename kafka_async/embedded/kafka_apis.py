@@ -34,7 +34,7 @@ class KafkaApis:
     ) -> None:
         self._routes = routes
         self._handlers: dict[int, Handler] = {
-            key: route.bind(parts) for key, route in routes.items()
+            key: parts.authorization.guard(key, route.bind(parts)) for key, route in routes.items()
         }
         self._topics: TopicTable = parts.topics
         self._faults = faults

@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafka_async.embedded.handlers import (
+    acls,
     configs,
     fetch,
     groups,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
+    from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.settings import Settings
     from kafka_async.embedded.state.brokers import Brokers
@@ -55,6 +57,7 @@ class Parts:
     topics: TopicTable
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    authorization: Authorization
     now_ms: Callable[[], int]
     supported: ApiVersionRanges
     """Lowest and highest versions in ApiVersions, by API key."""
@@ -130,6 +133,9 @@ ROUTES: Final[tuple[Route, ...]] = (
             offsets.txn_offset_commit, it.groups, it.transactions, it.topics, it.settings
         ),
     ),
+    Route(29, 1, 3, lambda it: partial(acls.describe_acls, it.authorization)),
+    Route(30, 1, 3, lambda it: partial(acls.create_acls, it.authorization)),
+    Route(31, 1, 3, lambda it: partial(acls.delete_acls, it.authorization)),
     Route(32, 1, 4, lambda it: partial(configs.describe_configs, it.topics, it.settings)),
     Route(37, 0, 3, lambda it: partial(topics.create_partitions, it.topics)),
     Route(42, 0, 3, lambda it: partial(groups.delete_groups, it.groups)),

@@ -89,6 +89,8 @@ RESPONSE_SHAPES: Final[dict[int, tuple[ErrorPath, ...]]] = {
         ),
     ),
     28: (_BY_PARTITION,),
+    30: (ErrorPath(ArrayPair("creations", "results", ())),),
+    31: (ErrorPath(ArrayPair("filters", "filter_results", ())),),
     32: (ErrorPath(ArrayPair("resources", "results", _RESOURCE)),),
     37: (ErrorPath(ArrayPair("topics", "results", (("name", "name"),))),),
     42: (ErrorPath(ArrayPair("groups_names", "results", (("", "group_id"),))),),
@@ -147,6 +149,11 @@ def error_response(context: RequestContext, code: int, request: Any) -> Any | No
     return ErrorResponseBuilder(context, code).split(request)[0]
 
 
+def error_response_to_whole(context: RequestContext, code: int, request: Any) -> Any | None:
+    """Return `error_response` with one error code, if the response has a field for it."""
+    return ErrorResponseBuilder(context, code).whole(request)
+
+
 class ErrorResponseBuilder:
     """Builds responses with an error code for the topics and partitions that `selects` accepts.
 
@@ -189,6 +196,13 @@ class ErrorResponseBuilder:
         needs_rest = remaining or self._has_broker_list()
         rest = _with(request, path.outer.request_array, remaining) if needs_rest else None
         return (response if failed else None), rest
+
+    def whole(self, request: Any) -> Any | None:
+        """Return the response with a single error code, or with the code in every element."""
+        api = lookup(self._context.api_key)
+        assert isinstance(api, Api)
+        response = api.response()
+        return response if self._set_error(response) else self.split(request)[0]
 
     def _has_broker_list(self) -> bool:
         """Return True for Metadata, whose response has the brokers even if all topics fail.
