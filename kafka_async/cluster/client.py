@@ -127,9 +127,9 @@ class Client:
         )
         self._services = services
         self._supervisor.on_failure(services.end)
-        self._supervisor.spawn(services.metadata.run, services.brokers, name="metadata")
         try:
             await services.load_certificates()
+            self._supervisor.spawn(services.metadata.run, services.brokers, name="metadata")
             await services.metadata.refresh(tracked=False)
         except KafkaTimeoutError as error:
             failure = bootstrap_error(services.brokers)

@@ -210,7 +210,7 @@ def _no_tls(error: BaseException, facts: ConnectionFacts) -> Diagnosis:
     if any(name in reason for name in _PROTOCOL_ALERTS):
         return Diagnosis(
             f"TLS failed ({reason}): the broker supports no version of TLS that this client "
-            "allows, which is 1.2 and newer",
+            "allows, see ssl_enabled_protocols: 1.2 and newer",
             permanent=True,
             error=SslAuthenticationError,
         )

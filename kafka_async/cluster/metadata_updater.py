@@ -462,15 +462,20 @@ class MetadataUpdater:
         self._failure = error
         logger.debug("no metadata: %s", error)
         never_connected = self.snapshot.version == 0
-        rejection = _rejection(error) or (brokers.rejection() if never_connected else None)
-        if rejection is not None:
-            _fail_waiters(update, rejection)
-        if never_connected and (brokers.all_failures_permanent() or self._all_refused(brokers)):
-            _fail_waiters(update, bootstrap_error(brokers))
-        elif never_connected:
-            if brokers.all_failed():
+        failure: KafkaError | None = _rejection(error)
+        if failure is None and never_connected:
+            failure = brokers.rejection()
+            if brokers.all_failures_permanent() or self._all_refused(brokers):
+                failure = failure or bootstrap_error(brokers)
+            elif failure is None and brokers.all_failed():
                 self._warn_of_bootstrap_failure(bootstrap_error(brokers).message)
-        elif brokers.all_unreachable() and not isinstance(error, ClientClosedError):
+        if failure is not None:
+            # At the start, a second attempt for callers that came during this one would only count
+            # against the user name at the broker.
+            for waiting in (update, self._pending) if never_connected else (update,):
+                _fail_waiters(waiting, failure)
+        outage = not never_connected and not isinstance(error, ClientClosedError)
+        if outage and brokers.all_unreachable():
             self._warn_of_outage(error)
 
     def _warn_of_outage(self, error: KafkaError) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from kafka_async.clock import MemoryNetwork
@@ -69,11 +69,10 @@ class Peer(asyncio.BufferedProtocol):
         self._blocked = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport, self.open = transport, True
+        self.transport, self.open = cast("asyncio.Transport", transport), True  # uvloop's is none
         self.broker.peers.append(self)
         if self.broker.greeting:
-            transport.write(self.broker.greeting)
+            self.transport.write(self.broker.greeting)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
