@@ -781,10 +781,11 @@ def hide_secrets(given: GivenT) -> GivenT:
     if not isinstance(given, Mapping):
         return given
     options = cast("Mapping[object, object]", given)
-    return cast("GivenT", {name: _hide(str(name), value) for name, value in options.items()})
+    return cast("GivenT", {name: hide_secret(str(name), value) for name, value in options.items()})
 
 
-def _hide(name: str, value: object) -> object:
+def hide_secret(name: str, value: object) -> Any:
+    """Return the value of an option or argument, wrapped if it is a secret."""
     name = name.replace(".", "_").replace("-", "_")
     row = _ROWS.get(name)
     if name in _PUBLIC_IN_JAVA or (row is not None and "Secret" not in str(row.type)):

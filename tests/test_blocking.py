@@ -131,6 +131,7 @@ ADMIN: Calls = {
     },
     "health": lambda admin: admin.health().state == "running",
     "reload_certificates": lambda admin: uses_no_certificates(admin),
+    "set_sasl_credentials": lambda admin: uses_no_password(admin),
 }
 TOPIC_CONFIG = ConfigResource(ResourceType.TOPIC, T)
 PRODUCER: Calls = {
@@ -148,6 +149,7 @@ PRODUCER: Calls = {
     "statistics": lambda producer: producer.statistics().record_send_total == 6,
     "health": lambda producer: producer.health().state == "running",
     "reload_certificates": lambda producer: uses_no_certificates(producer),
+    "set_sasl_credentials": lambda producer: uses_no_password(producer),
 }
 TRANSACTION: Calls = {
     **{name: call for name, call in PRODUCER.items() if name.startswith(("send", "enqueue"))},
@@ -187,6 +189,7 @@ CONSUMER: Calls = {
     "statistics": lambda consumer: consumer.statistics().records_consumed_total > 0,
     "health": lambda consumer: consumer.health().assignment == (TP,),
     "reload_certificates": lambda consumer: uses_no_certificates(consumer),
+    "set_sasl_credentials": lambda consumer: uses_no_password(consumer),
     "subscribe": lambda consumer: consumer.subscribe([T]) or consumer.subscription() == {T},
     "unsubscribe": lambda consumer: consumer.unsubscribe() or consumer.subscription() == set(),
 }
@@ -196,6 +199,7 @@ CLIENT: Calls = {
     ),
     "health": lambda client: client.health().state == "running",
     "reload_certificates": lambda client: uses_no_certificates(client),
+    "set_sasl_credentials": lambda client: uses_no_password(client),
 }
 
 
@@ -207,6 +211,10 @@ def raises(kind: str, function: Callable[..., object], *args: object) -> bool:
 
 def uses_no_certificates(client: Any) -> bool:
     return raises("InvalidConfigurationError", client.reload_certificates)
+
+
+def uses_no_password(client: Any) -> bool:
+    return raises("InvalidConfigurationError", client.set_sasl_credentials, "alice", "secret")
 
 
 def check(client: Any, calls: Calls) -> None:

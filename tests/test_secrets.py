@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import copy
 import dataclasses
 import pickle
@@ -61,6 +62,12 @@ def oauth() -> dict[str, Any]:
         "sasl_oauthbearer_client_credentials_client_secret": CLIENT_SECRET,
         "sasl_oauthbearer_assertion_private_key_passphrase": PASSPHRASE,
     }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def event_loop_thread() -> None:
+    """Start the thread of the blocking clients, which remains until the end of the process."""
+    blocking.run(asyncio.sleep, 0)
 
 
 def name_of(value: object) -> str:
@@ -192,6 +199,32 @@ def test_values_show_no_secret(make: Callable[[], Any]) -> None:
     assert secrets_in(repr(made) + str(made) + f"{made}" + f"{[made]}") == set()
     with pytest.raises(TypeError):
         pickle.dumps(made)
+
+
+@pytest.mark.parametrize("make", [Client, Producer, Consumer, Admin], ids=name_of)
+@pytest.mark.parametrize(
+    "arguments", [("alice\0", NEW_PASSWORD), ("alice", NEW_PASSWORD.encode()), (7, NEW_PASSWORD)]
+)
+@pytest.mark.parametrize("options", [dict, scram, oauth], ids=name_of)
+@pytest.mark.asyncio
+async def test_errors_of_new_credentials_show_no_secret(
+    make: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    options: Callable[[], dict[str, Any]],
+) -> None:
+    client = make(SERVERS, **options())
+    with pytest.raises(InvalidConfigurationError) as caught:
+        await client.set_sasl_credentials(*arguments)
+    assert secrets_in(text_of(caught.value)) == set()
+
+
+@pytest.mark.parametrize("make", CLIENTS[-4:], ids=name_of)
+def test_errors_of_new_credentials_of_blocking_clients_show_no_secret(
+    make: Callable[..., Any],
+) -> None:
+    with pytest.raises(InvalidConfigurationError) as caught:
+        make(SERVERS).set_sasl_credentials("alice", NEW_PASSWORD)
+    assert secrets_in(text_of(caught.value)) == set()
 
 
 # --- Code that is never run from configuration ---------------------------------------------------

@@ -150,7 +150,13 @@ def method(member: Method, imports: set[str]) -> str:
     value = f"{function}({given})"
     if result.startswith("Transaction["):
         value = f"Transaction({value})"
-    return definition(member, imports, value if result == "None" else f"return {value}")
+    body = value if result == "None" else f"return {value}"
+    for row in inspect.signature(member).parameters.values():
+        if re.search(r"\bSecret\b", str(row.annotation)):
+            body = f'{row.name} = hide_secret("{row.name}", {row.name})\n{body}'
+    if "hide_secret" in body:
+        body = f"from kafka_async.config import hide_secret\n\n{body}"
+    return definition(member, imports, body)
 
 
 def definition(member: Method, imports: set[str], body: str, *, decorator: str = "") -> str:

@@ -17,7 +17,7 @@ from typing_extensions import Unpack
 from kafka_async.admin.call import Call
 from kafka_async.arguments import check_timeout
 from kafka_async.cluster.client import connect_with, services_of
-from kafka_async.config import ClientConfig, hide_secrets
+from kafka_async.config import ClientConfig, hide_secret, hide_secrets
 from kafka_async.foreign_names import ADMIN, add_foreign_names, check_construction, unknown_keyword
 
 if TYPE_CHECKING:
@@ -140,7 +140,9 @@ class Admin:
             raise unknown_keyword(self.reload_certificates, unknown)
         return await self.client.reload_certificates()
 
-    async def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
+    async def set_sasl_credentials(
+        self, username: str, password: str | Secret, **unknown: Never
+    ) -> None:
         """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
 
         A shared `Client` uses them for all its users.
@@ -153,6 +155,9 @@ class Admin:
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
         """
+        password, unknown = hide_secret("password", password), hide_secrets(unknown)
+        if unknown:
+            raise unknown_keyword(self.set_sasl_credentials, unknown)
         await self.client.set_sasl_credentials(username, password)
 
     def health(self) -> Health:

@@ -201,6 +201,9 @@ class Client(BlockingClient):
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
         """
+        from kafka_async.config import hide_secret
+
+        password = hide_secret("password", password)
         run(self._client.set_sasl_credentials, username, password)
 
     def request(
@@ -357,7 +360,7 @@ class Producer(BlockingClient, Generic[K, V]):
         """
         return run(self._client.reload_certificates, **unknown)
 
-    def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
+    def set_sasl_credentials(self, username: str, password: str | Secret, **unknown: Never) -> None:
         """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
 
         A shared `Client` uses them for all its users.
@@ -370,7 +373,10 @@ class Producer(BlockingClient, Generic[K, V]):
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
         """
-        run(self._client.set_sasl_credentials, username, password)
+        from kafka_async.config import hide_secret
+
+        password = hide_secret("password", password)
+        run(self._client.set_sasl_credentials, username, password, **unknown)
 
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
@@ -1251,7 +1257,7 @@ class Consumer(RecordIteration, Generic[K, V]):
         """
         return run(self._client.reload_certificates, **unknown)
 
-    def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
+    def set_sasl_credentials(self, username: str, password: str | Secret, **unknown: Never) -> None:
         """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
 
         A shared `Client` uses them for all its users.
@@ -1264,7 +1270,10 @@ class Consumer(RecordIteration, Generic[K, V]):
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
         """
-        run(self._client.set_sasl_credentials, username, password)
+        from kafka_async.config import hide_secret
+
+        password = hide_secret("password", password)
+        run(self._client.set_sasl_credentials, username, password, **unknown)
 
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; sends no request.
@@ -1388,7 +1397,7 @@ class Admin(BlockingClient):
         """
         return run(self._client.reload_certificates, **unknown)
 
-    def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
+    def set_sasl_credentials(self, username: str, password: str | Secret, **unknown: Never) -> None:
         """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
 
         A shared `Client` uses them for all its users.
@@ -1401,7 +1410,10 @@ class Admin(BlockingClient):
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
         """
-        run(self._client.set_sasl_credentials, username, password)
+        from kafka_async.config import hide_secret
+
+        password = hide_secret("password", password)
+        run(self._client.set_sasl_credentials, username, password, **unknown)
 
     def health(self) -> Health:
         """Return a snapshot of the client's health, see `Client.health`; no request is sent."""

@@ -24,7 +24,14 @@ from kafka_async.cluster.metadata_updater import bootstrap_error
 from kafka_async.cluster.request_router import REROUTE_ERRORS
 from kafka_async.cluster.services import ClientServices
 from kafka_async.cluster.transport import SocketDialer
-from kafka_async.config import ClientConfig, ConfigT, hide_secrets, resolve_config, seconds
+from kafka_async.config import (
+    ClientConfig,
+    ConfigT,
+    hide_secret,
+    hide_secrets,
+    resolve_config,
+    seconds,
+)
 from kafka_async.errors import ClientClosedError, InvalidConfigurationError, KafkaTimeoutError
 from kafka_async.foreign_names import check_construction
 from kafka_async.hooks import Hooks
@@ -250,6 +257,7 @@ class Client:
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
         """
+        password = hide_secret("password", password)
         if self._authenticator is None:
             raise InvalidConfigurationError(
                 f'security_protocol is "{self.config.security_protocol}", which does not '

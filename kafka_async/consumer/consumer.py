@@ -26,7 +26,7 @@ from kafka_async.arguments import (
     whole_number,
 )
 from kafka_async.cluster.client import connect_with, services_of
-from kafka_async.config import ConsumerConfig, hide_secrets, seconds
+from kafka_async.config import ConsumerConfig, hide_secret, hide_secrets, seconds
 from kafka_async.consumer.closing import CloseDeadlines
 from kafka_async.consumer.deserialize import converter_of
 from kafka_async.consumer.offsets import EARLIEST, LATEST, UNKNOWN
@@ -894,7 +894,9 @@ class Consumer(Generic[K, V]):
             raise unknown_keyword(self.reload_certificates, unknown)
         return await self.client.reload_certificates()
 
-    async def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
+    async def set_sasl_credentials(
+        self, username: str, password: str | Secret, **unknown: Never
+    ) -> None:
         """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
 
         A shared `Client` uses them for all its users.
@@ -907,6 +909,9 @@ class Consumer(Generic[K, V]):
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
         """
+        password, unknown = hide_secret("password", password), hide_secrets(unknown)
+        if unknown:
+            raise unknown_keyword(self.set_sasl_credentials, unknown)
         await self.client.set_sasl_credentials(username, password)
 
     def health(self) -> Health:

@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 from kafka_async.arguments import check_timeout
 from kafka_async.cluster.broker_connection import close_connections
 from kafka_async.cluster.client import connect_with, services_of
-from kafka_async.config import ProducerConfig, hide_secrets, seconds
+from kafka_async.config import ProducerConfig, hide_secret, hide_secrets, seconds
 from kafka_async.errors import (
     ClientClosedError,
     IllegalStateError,
@@ -324,7 +324,9 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             raise unknown_keyword(self.reload_certificates, unknown)
         return await self.client.reload_certificates()
 
-    async def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
+    async def set_sasl_credentials(
+        self, username: str, password: str | Secret, **unknown: Never
+    ) -> None:
         """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
 
         A shared `Client` uses them for all its users.
@@ -337,6 +339,9 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
         """
+        password, unknown = hide_secret("password", password), hide_secrets(unknown)
+        if unknown:
+            raise unknown_keyword(self.set_sasl_credentials, unknown)
         await self.client.set_sasl_credentials(username, password)
 
     def health(self) -> Health:
