@@ -211,6 +211,7 @@ class Connection:
         self._max_idle = max_idle if max_idle >= 0 else inf
         self._session = Session()
         self._setup_timeout = 0.0
+        self._began_at = 0.0
         self._asked_at = 0.0
         self._hold_from = inf
         self._reauthenticate_at = inf
@@ -247,6 +248,7 @@ class Connection:
                 await self._authenticate()
         except (OSError, KafkaError) as error:
             failure = self._close_reason or self._connection_error(error)
+            self._emit_authentication_failed(failure)
             self._end(failure)
             if failure is error:
                 raise
@@ -488,13 +490,8 @@ class Connection:
         if authenticator is None:
             return
         self.stage = ConnectionStage.AUTHENTICATION
-        began_at = self._loop.time()
-        try:
-            session = await self._run_authentication(authenticator, self._setup_timeout)
-        except (OSError, KafkaError) as error:
-            self._emit_authentication_failed(authenticator, began_at, error)
-            raise
-        self._begin_session(session, authenticator, began_at)
+        session = await self._run_authentication(authenticator, self._setup_timeout)
+        self._begin_session(session)
 
     async def _run_authentication(
         self,
@@ -510,6 +507,7 @@ class Connection:
         procedure = authenticator.authenticate(
             self.address.host, self.address.port, self.versions, self._context.tokens
         )
+        self._began_at = self._loop.time()
         step, timeout = next(procedure), first_timeout
         while True:
             result: Any = None
@@ -544,45 +542,35 @@ class Connection:
         self._awaited = ""
         return result
 
-    def _begin_session(
-        self, session: Session, authenticator: Authenticator, began_at: float
-    ) -> None:
-        """Set the time of the next authentication, and send the requests that were held."""
-        renewed = self.stage is ConnectionStage.OPEN
+    def _begin_session(self, session: Session) -> None:
+        """Set the time of the next authentication."""
         self._session = session
         # The broker's clock began later, when it had the request.
         self._hold_from = self._asked_at + session.hold_after()
-        self._reauthenticate_at = max(self._hold_from, began_at + MIN_REAUTHENTICATION_INTERVAL)
-        now = self._loop.time()
-        logger.debug("%s: authenticated in %.3g s", self, now - began_at)
+        self._reauthenticate_at = max(
+            self._hold_from, self._began_at + MIN_REAUTHENTICATION_INTERVAL
+        )
         if self._hooks.active:
             lifetime = None if session.lifetime == inf else session.lifetime
-            event = Authenticated(
-                self._context.config.client_id,
-                self.address.node_id,
-                self._kind,
-                authenticator.mechanism.name,
-                now - began_at,
-                renewed,
-                lifetime,
-            )
-            self._hooks.emit(event)
+            self._hooks.emit(Authenticated(*self._authentication(), lifetime))
 
-    def _emit_authentication_failed(
-        self, authenticator: Authenticator, began_at: float, error: Exception
-    ) -> None:
-        if not self._hooks.active:
-            return
-        event = AuthenticationFailed(
+    def _emit_authentication_failed(self, error: KafkaError) -> None:
+        begun = self.stage in (ConnectionStage.AUTHENTICATION, ConnectionStage.OPEN)
+        if begun and self._hooks.active:
+            self._hooks.emit(AuthenticationFailed(*self._authentication(), error))
+
+    def _authentication(self) -> tuple[str, int, str, str, float, bool]:
+        """Return what events tell of the current authentication."""
+        authenticator = self._context.authenticator
+        assert authenticator is not None
+        return (
             self._context.config.client_id,
             self.address.node_id,
             self._kind,
             authenticator.mechanism.name,
-            self._loop.time() - began_at,
+            self._loop.time() - self._began_at,
             self.stage is ConnectionStage.OPEN,
-            error,
         )
-        self._hooks.emit(event)
 
     def _begin_reauthentication(self) -> None:
         """Hold new requests, and authenticate again behind those in flight.
@@ -606,30 +594,28 @@ class Connection:
             self._end(error)
 
     async def _reauthenticate(self, authenticator: Authenticator) -> None:
-        began_at = self._loop.time()
-        ahead = max((each.connection_deadline for each in self._requests.queue), default=began_at)
-        timeout = max(ahead - began_at, 0.0) + self._request_timeout
+        now = self._loop.time()
+        ahead = max((each.connection_deadline for each in self._requests.queue), default=now)
+        timeout = max(ahead - now, 0.0) + self._request_timeout
         try:
             async with asyncio.timeout(timeout) as limit:
                 session = await self._run_authentication(authenticator, timeout, limit)
         except (OSError, KafkaError) as error:
             self._reauthentication = None
-            self._fail_reauthentication(authenticator, began_at, error)
+            self._fail_reauthentication(error)
             return
         self._reauthentication = None
-        self._begin_session(session, authenticator, began_at)
+        self._begin_session(session)
         self._release_held()
 
-    def _fail_reauthentication(
-        self, authenticator: Authenticator, began_at: float, error: OSError | KafkaError
-    ) -> None:
+    def _fail_reauthentication(self, error: OSError | KafkaError) -> None:
         if self._close_reason is not None:
             return
-        self._emit_authentication_failed(authenticator, began_at, error)
         text = self.diagnosis(error).text if isinstance(error, OSError) else error.message
         # Not an AuthenticationError: a new connection may succeed, and reports it if not.
         failure = KafkaConnectionError(f"{self}: authenticating again has failed: {text}")
         failure.__cause__ = error
+        self._emit_authentication_failed(failure)
         logger.info("lost: %s", failure)
         self._end(failure)
         self.abort()
