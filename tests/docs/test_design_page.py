@@ -38,7 +38,7 @@ def files(text: str) -> list[str]:
 
 
 def test_has_the_steps_of_all_paths() -> None:
-    assert len(STEPS) == 35
+    assert len(STEPS) == 46
 
 
 @pytest.mark.parametrize(("file", "function"), STEPS)

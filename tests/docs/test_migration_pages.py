@@ -26,8 +26,7 @@ CODE = re.compile(r"`([^`]+)`")
 CALL = re.compile(r"^(\w+)\(")
 OURS = re.compile(r"\b(producer|consumer|admin|client|transaction|record)\.(\w+)")
 OWNERS: Mapping[str, Any] = {
-    kind.__name__.lower(): kind
-    for kind in (Producer, Consumer, Admin, Client, Transaction, Record)
+    kind.__name__.lower(): kind for kind in (Producer, Consumer, Admin, Client, Transaction, Record)
 }
 PECULIAR = {
     "acks",

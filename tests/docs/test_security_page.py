@@ -1,0 +1,118 @@
+"""The recipes of the security page connect, and its tables agree with the code and the tests."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+
+from kafka_async import errors
+from tests.docs.markdown_blocks import ROOT
+from tools.generated_page import tracked_files
+
+PAGE = (ROOT / "docs" / "security.md").read_text("utf-8")
+NODE = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+CVE = re.compile(r"CVE-\d{4}-\d{4,}")
+KNOWN = [
+    "CVE-2016-9840",
+    "CVE-2021-3520",
+    "CVE-2021-38153",
+    "CVE-2022-34917",
+    "CVE-2022-37434",
+    "CVE-2023-25194",
+    "CVE-2023-29471",
+    "CVE-2023-34453",
+    "CVE-2023-34454",
+    "CVE-2023-34455",
+    "CVE-2023-43642",
+    "CVE-2023-45853",
+    "CVE-2024-31141",
+    "CVE-2024-36114",
+    "CVE-2024-36124",
+    "CVE-2024-56128",
+    "CVE-2025-12183",
+    "CVE-2025-27817",
+    "CVE-2025-27818",
+    "CVE-2025-27819",
+    "CVE-2025-66566",
+    "CVE-2026-10142",
+    "CVE-2026-10143",
+    "CVE-2026-27171",
+    "CVE-2026-33557",
+    "CVE-2026-33558",
+    "CVE-2026-35554",
+    "CVE-2026-41727",
+]
+"""Published vulnerabilities of Kafka, its clients and the libraries in their packages."""
+
+
+def section(title: str) -> str:
+    match = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert match is not None, title
+    return match[1]
+
+
+def rows(title: str) -> list[list[str]]:
+    """Return the cells of a section's table, without its head."""
+    lines = [line for line in section(title).splitlines() if line.startswith("| ")]
+    return [line.strip("| ").split(" | ") for line in lines[1:]]
+
+
+# -- vulnerabilities ------------------------------------------------------------------------------
+
+
+def test_table_has_every_known_vulnerability_once() -> None:
+    listed = CVE.findall(section("Known vulnerabilities"))
+    assert sorted(listed) == sorted(set(listed))
+    assert sorted(listed) == sorted(KNOWN)
+
+
+def test_every_named_test_exists() -> None:
+    named = NODE.findall(PAGE)
+    assert len(named) > 10
+    missing = [
+        f"{file}::{name}"
+        for file, name in named
+        if not re.search(rf"^(?:async )?def {name}\(", (ROOT / file).read_text("utf-8"), re.M)
+    ]
+    assert missing == []
+
+
+def test_every_rule_names_its_test() -> None:
+    for *_, here, tests in rows("Known vulnerabilities"):
+        assert here.startswith(("Rule: ", "Cannot occur: ", "Applies to ")), here
+        assert here.startswith("Cannot occur: ") or NODE.search(tests), here
+
+
+def test_package_contains_no_library() -> None:
+    suffixes = (".so", ".dll", ".dylib", ".a", ".lib", ".jar", ".whl", ".pyd")
+    assert [name for name in tracked_files("kafka_async") if name.endswith(suffixes)] == []
+    assert "libraries=" not in (ROOT / "setup.py").read_text("utf-8")
+
+
+def test_lowest_version_of_lz4_has_the_fix() -> None:
+    """Releases of the package lz4 contain liblz4 1.9.4, which has the fix, since 4.0.2."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (lowest,) = [each for each in project["dependencies"] if each.startswith("lz4>=")]
+    assert tuple(map(int, lowest.removeprefix("lz4>=").split("."))) >= (4, 1)
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", rows("Errors"), ids=lambda row: row[0])
+def test_errors_of_the_table_exist(row: list[str]) -> None:
+    assert issubclass(getattr(errors, row[1].strip("`")), errors.KafkaError)
+
+
+def test_messages_of_the_table_are_those_of_the_code() -> None:
+    code = [
+        re.sub(r'["\']\s+f?["\']', "", (ROOT / name).read_text("utf-8"))
+        for name in tracked_files("kafka_async")
+        if name.endswith(".py")
+    ]
+    reasons = re.compile(r" \(.*\)|, or: .*")  # OpenSSL's words, and a second form
+    for said, *_ in rows("Errors"):
+        text = reasons.sub("", said)
+        assert any(text in source for source in code), text
