@@ -12,7 +12,7 @@ from fuzz.oracle import MEMORY_FACTOR
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-NAMES: Final = ("batches", "responses", "frames", "compression")
+NAMES: Final = ("batches", "responses", "frames", "compression", "sasl")
 """Targets in plain Python, under atheris."""
 
 KERNEL_NAMES: Final = ("sections", "batches", "writing", "responses", "values")

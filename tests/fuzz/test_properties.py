@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fuzz import batches, captured, compression, frames, responses
+from fuzz import batches, captured, compression, frames, responses, sasl
 from fuzz.target import KERNEL_NAMES, NAMES, load
 from kafka_async.protocol import api
 from kafka_async.protocol.header import encode_request
@@ -33,6 +33,7 @@ MIN_SEEDS = {
     "compression": 45,
     "frames": 60,
     "responses": 600,
+    "sasl": 15,
     "sections": 20,
     "values": 6,
     "writing": 15,
@@ -93,6 +94,25 @@ def test_mutated_message_is_rejected_or_round_trips(
     kind: tuple[Any, int], seed: int, edits: list[tuple[float, int, bytes]]
 ) -> None:
     responses.check(*kind, edited(sample(*kind, seed).encode(kind[1]), edits))
+
+
+# -- sasl -----------------------------------------------------------------------------------------
+
+
+@given(data=ANY, mechanism=st.integers(0, 3))
+@settings(deadline=None)
+def test_any_messages_of_a_broker_are_rejected_by_an_authentication_error(
+    data: bytes, mechanism: int
+) -> None:
+    sasl.run(bytes([mechanism]) + data)
+
+
+@given(seed=st.sampled_from([data for _, data in sasl.seeds()]), edits=EDITS)
+@settings(max_examples=300, deadline=None)
+def test_mutated_messages_of_a_broker_are_rejected_or_right(
+    seed: bytes, edits: list[tuple[float, int, bytes]]
+) -> None:
+    sasl.run(edited(seed, edits))
 
 
 # -- frames ---------------------------------------------------------------------------------------
