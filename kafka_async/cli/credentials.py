@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from kafka_async.cli import terminal
 from kafka_async.cli.properties import parse_properties
-from kafka_async.secrets import Secret, SecretBytes
-
-MAX_FILE_BYTES: Final = 2**20
-"""Maximum bytes of a file with a password or with properties."""
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secret_files import decode, read_file, read_secret
+from kafka_async.secrets import Secret
 
 SASL_PASSWORD: Final = "KAFKA_ASYNC_SASL_PASSWORD"
 SSL_PASSWORD: Final = "KAFKA_ASYNC_SSL_PASSWORD"
@@ -54,11 +52,10 @@ def needed_variables(properties: Mapping[str, object]) -> frozenset[str]:
 
 def password_from_file(file: Path) -> Secret:
     """Return a file's text without the newline at its end; fail if other users can read it."""
-    text = _text_of(_read(file, private=True), file)
-    password = Secret(text.reveal().removesuffix("\n").removesuffix("\r"))
-    if not password:
-        terminal.fail(f"{file} is empty: write the password into it")
-    return password
+    try:
+        return read_secret(file)
+    except InvalidConfigurationError as error:
+        terminal.fail(error.message)
 
 
 def password_from_keyring(service: str, username: object) -> Secret:
@@ -87,9 +84,10 @@ def properties_from_file(file: Path) -> dict[str, object]:
 
     Like Kafka, strip whitespace around values.
     """
-    text = _text_of(_read(file, private=False), file)
     try:
-        entries = parse_properties(text)
+        entries = parse_properties(decode(read_file(file, private=False), file))
+    except InvalidConfigurationError as error:
+        terminal.fail(error.message)
     except ValueError as error:
         terminal.fail(f"{file}: {error}")
     return {
@@ -103,29 +101,3 @@ def _visible(key: str, value: Secret) -> object:
     from kafka_async.config import hide_secrets
 
     return value if isinstance(hide_secrets({key: ""})[key], Secret) else value.reveal()
-
-
-def _read(file: Path, *, private: bool) -> SecretBytes:
-    """Return a file's content; with `private`, fail if it is the user's and others can read it."""
-    terminal.check_readable([file])
-    with file.open("rb") as stream:
-        status = os.fstat(stream.fileno())
-        if private and status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
-            terminal.fail(
-                f"{file} can be read by other users (mode {stat.S_IMODE(status.st_mode):04o}): "
-                f"run chmod 600 {file}, and change the password if others may have read it"
-            )
-        data = SecretBytes(stream.read(MAX_FILE_BYTES + 1))
-    if len(data.reveal()) > MAX_FILE_BYTES:
-        terminal.fail(f"{file} is longer than {MAX_FILE_BYTES:,} bytes: name another file")
-    return data
-
-
-def _text_of(data: SecretBytes, file: Path) -> Secret:
-    try:
-        text, position = Secret(data.reveal().decode()), 0
-    except UnicodeDecodeError as error:
-        text, position = None, error.start
-    if text is None:  # Outside of the except block, since that error has the file's content.
-        terminal.fail(f"{file}: the byte at {position:,} is not UTF-8: save the file as UTF-8")
-    return text

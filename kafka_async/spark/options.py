@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kafka_async.config import ConsumerConfig, ProducerConfig
+from kafka_async.config import ConsumerConfig, ProducerConfig, hide_secret
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_offsets
+from kafka_async.spark.properties import Properties, option_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +45,7 @@ FORBIDDEN: Final = {
 class SourceOptions:
     """Holds a reader's options; exactly one of `topics`, `pattern` and `partitions` is set."""
 
-    config: ConsumerConfig
+    properties: Properties[ConsumerConfig]
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] | None = None
@@ -55,17 +56,26 @@ class SourceOptions:
     max_records: int | None = None
     fail_on_data_loss: bool = True
 
+    def config(self) -> ConsumerConfig:
+        """Return the configuration of a consumer, with secrets read in this process."""
+        return self.properties.config()
+
 
 @dataclass(frozen=True)
 class SinkOptions:
     """Holds a writer's options; `topic` overrides the column of that name."""
 
-    config: ProducerConfig
+    properties: Properties[ProducerConfig]
     topic: str | None = None
+
+    def config(self) -> ProducerConfig:
+        """Return the configuration of a producer, with secrets read in this process."""
+        return self.properties.config()
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
     """Parse and check a reader's options; InvalidConfigurationError names the option."""
+    options = _hidden(options)
     given = _given(options)
     named = [name for name in SOURCES if name in given]
     if len(named) != 1:
@@ -78,7 +88,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         raise InvalidConfigurationError("subscribe names no topic")
     properties = {**_properties(options), "auto_offset_reset": "none"}
     return SourceOptions(
-        config=ConsumerConfig.from_properties(properties),
+        properties=Properties(ConsumerConfig, properties),
         topics=topics or None,
         pattern=given.get("subscribePattern"),
         partitions=tuple(parse_assignment(given["assign"])) if "assign" in given else None,
@@ -93,35 +103,46 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Parse and check a writer's options; InvalidConfigurationError names the option."""
+    options = _hidden(options)
     given = _given(options)
-    config = ProducerConfig.from_properties(_properties(options))
-    return SinkOptions(config, topic=given.get("topic"))
+    properties = Properties(ProducerConfig, _properties(options))
+    return SinkOptions(properties, topic=given.get("topic"))
 
 
-def _given(options: Mapping[str, str]) -> dict[str, str]:
+def _hidden(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options with their secrets wrapped."""
+    return {
+        key: value if (name := option_name(key)) is None else hide_secret(name, value)
+        for key, value in options.items()
+    }
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, str]:
     """Return the source's own options with their canonical names; Spark passes any letter case."""
     spelling = {name.lower(): name for name in KNOWN}
     given: dict[str, str] = {}
     for key, value in options.items():
         if key.lower() in spelling:
             given[spelling[key.lower()]] = value
-        elif not key.lower().startswith("kafka.") and key.lower() != "path":
+        elif option_name(key) is None and key.lower() != "path":
             raise InvalidConfigurationError(
-                f"format kafka_async has no option {key} (yet): it takes kafka.* and "
-                + ", ".join(KNOWN)
+                f"format kafka_async has no option {key} (yet): it takes kafka.*, "
+                "security_protocol, ssl_*, sasl_*, " + ", ".join(KNOWN)
             )
     return given
 
 
-def _properties(options: Mapping[str, str]) -> dict[str, object]:
+def _properties(options: Mapping[str, Any]) -> dict[str, object]:
     properties: dict[str, object] = {}
     for key, value in options.items():
-        low = key.lower()
-        java = low.replace("_", ".").replace("-", ".")
+        java = key.lower().replace("_", ".").replace("-", ".")
         if java in FORBIDDEN:
             raise InvalidConfigurationError(f"option {key} is not allowed: {FORBIDDEN[java]}")
-        if low.startswith("kafka."):
-            properties[low.removeprefix("kafka.").replace(".", "_").replace("-", "_")] = value
+        name = option_name(key)
+        if name in properties:
+            raise InvalidConfigurationError(f"option {key} is given twice, under two names")
+        if name is not None:
+            properties[name] = value
     if "bootstrap_servers" not in properties:
         raise InvalidConfigurationError(
             'option kafka.bootstrap.servers is missing: name a broker, as "localhost:9092"'

@@ -54,7 +54,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Fetch partitions and offsets from the cluster and return the ranges to read."""
         options = self._options
-        with blocking.Consumer(config=options.config, partitions=()) as consumer:
+        with blocking.Consumer(config=options.config(), partitions=()) as consumer:
             chosen = self._select_partitions(consumer)
             available = {
                 tp: (earliest, latest)
@@ -78,7 +78,7 @@ class BatchReader(DataSourceReader):
         assert isinstance(partition, RangePartition)
         part = partition.range
         tp = TopicPartition(part.topic, part.partition)
-        with blocking.Consumer(config=self._options.config, partitions=[tp]) as consumer:
+        with blocking.Consumer(config=self._options.config(), partitions=[tp]) as consumer:
             consumer.seek(tp, part.start)
             without_data = 0.0
             while (before := consumer.position(tp)) < part.end:

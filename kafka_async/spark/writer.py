@@ -71,7 +71,7 @@ class ArrowWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskCommitMessage:
         """Send every row and wait until all are acknowledged; raise DeliveryError otherwise."""
         written = 0
-        with blocking.Producer(config=self._options.config) as producer:
+        with blocking.Producer(config=self._options.config()) as producer:
             for rows in iterator:
                 self._send(producer, rows)
                 written += rows.num_rows
