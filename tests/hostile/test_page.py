@@ -15,6 +15,7 @@ from tests.hostile import test_compression as compression
 from tests.hostile import test_control_records as control_records
 from tests.hostile import test_frames as frames
 from tests.hostile import test_primitives as primitives
+from tests.hostile import test_sasl as sasl
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "hostile-input.md").read_text(encoding="utf-8")
@@ -23,6 +24,7 @@ CODE = re.compile(r"`([^`]+)`")
 TESTED = {
     "Frames": [frames.CASES],
     "Primitives": [primitives.CASES, primitives.HEADERS, primitives.ALLOWED],
+    "Authentication": [sasl.CASES, sasl.LIFETIMES],
     "Record batches": [batches.CASES],
     "Compression": [compression.BOMBS, compression.CASES],
     "Markers and transactions": [control_records.CASES, control_records.MALFORMED_MARKERS],

@@ -1,92 +1,155 @@
-"""Hostile brokers during authentication, with the CVE numbers of other clients."""
+"""Tests of brokers that do not keep to SASL, or that want to learn the password."""
 
 from __future__ import annotations
 
-import hmac
+import asyncio
 from base64 import b64encode
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.cluster.sasl.mechanism import Compute, Exchange, SaslContext
-from kafka_async.cluster.sasl.scram import Scram, salted_password
-from kafka_async.config import ClientConfig
-from kafka_async.errors import SaslAuthenticationError
-from kafka_async.secrets import Secret, SecretBytes
-
-PASSWORD = Secret("planted-password")
-NONCE = "client"
-SALT = b64encode(b"salt").decode()
-
-
-def begin() -> Exchange:
-    """Start an exchange of SCRAM-SHA-256; the next step is the broker's first message."""
-    config = ClientConfig("localhost:9092")
-    context = SaslContext(config, "alice", PASSWORD, "broker1", 9093, None)
-    exchange = Scram("SHA-256", lambda: NONCE).authenticate(context)
-    assert isinstance(next(exchange), SecretBytes)
-    return exchange
-
-
-def first_message(nonce: str = f"{NONCE}broker", iterations: object = 4096) -> bytes:
-    return f"r={nonce},s={SALT},i={iterations}".encode()
-
-
-# -- CVE-2026-10143: a broker's number of iterations occupies the event loop ----------------------
-
-
-@pytest.mark.parametrize(
-    "iterations", [-1, 0, 1, 4095, 1_000_001, 10**9, 2**31 - 1, 10**30, "abc", "", "1e5", "+4096"]
+from kafka_async.cluster.client import services_of
+from kafka_async.errors import KafkaError, SaslAuthenticationError, UnsupportedSaslMechanismError
+from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
+from kafka_async.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
 )
-def test_scram_iterations_are_bounded(iterations: object) -> None:
-    with pytest.raises(SaslAuthenticationError, match="iterations"):
-        begin().send(first_message(iterations=iterations))
+from kafka_async.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from tests.cluster.scripted import Handler, Peer, always
+from tests.cluster.secure_world import (
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    UNSUPPORTED_MECHANISM,
+    SecureWorld,
+)
+from tests.embedded_client import now
+
+if TYPE_CHECKING:
+    from kafka_async.protocol.header import RequestHeader
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+SALT = b64encode(b"0123456789abcdef")
+GOOD = b"r=%s!server,s=" + SALT + b",i=4096"
+
+CASES: dict[str, tuple[bytes, ...]] = {
+    "empty first message": (b"",),
+    "first message that is not text": (b"\xff\xfe\0\0",),
+    "first message without attributes": (b"hello",),
+    "attributes out of order": (b"s=" + SALT + b",r=%s!,i=4096",),
+    "no iterations": (b"r=%s!,s=" + SALT,),
+    "4,095 iterations": (b"r=%s!,s=" + SALT + b",i=4095",),
+    "1,000,001 iterations": (b"r=%s!,s=" + SALT + b",i=1000001",),
+    "10^5000 iterations": (b"r=%s!,s=" + SALT + b",i=1" + b"0" * 5000,),
+    "iterations that are negative": (b"r=%s!,s=" + SALT + b",i=-4096",),
+    "iterations with digits of another script": (
+        b"r=%s!,s=" + SALT + ",i=\u0664\u0660\u0669\u0666".encode(),
+    ),
+    "nonce of another client": (b"r=AAAAAAAA,s=" + SALT + b",i=4096",),
+    "nonce that is not longer": (b"r=%s,s=" + SALT + b",i=4096",),
+    "nonce that is not printable": (b"r=%s\x01,s=" + SALT + b",i=4096",),
+    "empty salt": (b"r=%s!,s=,i=4096",),
+    "salt that is not base64": (b"r=%s!,s=###,i=4096",),
+    "mandatory extension": (b"m=ext,r=%s!,s=" + SALT + b",i=4096",),
+    "message of 512 KiB": (b"r=%s!,s=" + b"A" * 512 * 1024 + b",i=4096",),
+    "error in the first message": (b"e=unknown-user",),
+    "error with a long text": (b"e=" + b"x" * 5000,),
+    "wrong signature": (GOOD, b"v=" + b64encode(bytes(32))),
+    "signature cut off": (GOOD, b"v=" + b64encode(bytes(31))),
+    "empty signature": (GOOD, b"v="),
+    "empty last message": (GOOD, b""),
+    "last message without a signature": (GOOD, b"x=1"),
+    "first message twice": (GOOD, GOOD),
+    "error in the last message": (GOOD, b"e=invalid-proof"),
+}
+"""Messages of a broker with SCRAM; %s is the client's nonce."""
+
+LIFETIMES: dict[str, int] = {
+    "session of -1 ms": -1,
+    "session of 1 ms": 1,
+    "session of 2^63-1 ms": 2**63 - 1,
+}
 
 
-@pytest.mark.parametrize("iterations", [4096, 1_000_000])
-def test_scram_iterations_are_computed_in_a_thread(iterations: int) -> None:
-    step = begin().send(first_message(iterations=iterations))
-    assert isinstance(step, Compute)
-    assert step.function is salted_password
-    assert step.arguments == ("sha256", PASSWORD, b"salt", iterations)
+def scripted(messages: tuple[bytes, ...]) -> Handler:
+    """Return a handler that sends these messages, for every connection in turn."""
+    sent: dict[Peer, int] = {}
+
+    def respond(peer: Peer, header: RequestHeader, request: Any) -> SaslAuthenticateResponse:
+        assert isinstance(request, SaslAuthenticateRequest)
+        number = sent[peer] = sent.get(peer, -1) + 1
+        if number == 0:
+            nonces[peer] = bytes(request.auth_bytes).partition(b"r=")[2]
+        return SaslAuthenticateResponse(
+            auth_bytes=messages[number].replace(b"%s", nonces[peer]), error_message=None
+        )
+
+    nonces: dict[Peer, bytes] = {}
+    return respond
 
 
-# -- CVE-2024-56128: the nonce of the other side is not compared ----------------------------------
+@pytest.mark.parametrize("case", CASES)
+async def test_broker_that_breaks_scram_is_refused_at_once(case: str) -> None:
+    world = SecureWorld()
+    world.broker.handlers[SASL_AUTHENTICATE] = scripted(CASES[case])
+    client = world.client(sasl_mechanism="SCRAM-SHA-256")
+    began = now()
+    with pytest.raises(SaslAuthenticationError) as raised:
+        await client.start()
+    assert now() - began < 2
+    assert len(str(raised.value)) < 400
+    assert "wonderland" not in str(raised.value)
+    assert len(world.broker.peers) == 1
 
 
-@pytest.mark.parametrize("nonce", ["", "broker", NONCE, NONCE.upper() + "broker", f"x{NONCE}y"])
-def test_scram_nonce_must_continue_the_clients(nonce: str) -> None:
-    with pytest.raises(SaslAuthenticationError, match="does not continue the client's"):
-        begin().send(first_message(nonce))
+@pytest.mark.parametrize("case", LIFETIMES)
+async def test_odd_session_lifetimes_neither_stop_a_client_nor_keep_it_busy(case: str) -> None:
+    world = SecureWorld()
+
+    def respond(peer: Peer, header: RequestHeader, request: object) -> SaslAuthenticateResponse:
+        world.attempts += 1
+        world.broker.states[peer].user = "alice"
+        world.broker.states[peer].exchange = None
+        return SaslAuthenticateResponse(error_message=None, session_lifetime_ms=LIFETIMES[case])
+
+    world.broker.handlers[SASL_AUTHENTICATE] = respond
+    async with world.client() as client:
+        connection = services_of(client).brokers.general(1)
+        for _ in range(5):
+            await connection.send(HeartbeatRequest(group_id="g"), timeout=2)
+            await asyncio.sleep(1)
+    assert world.attempts < 15
 
 
-# -- CVE-2021-38153: secrets are compared byte by byte --------------------------------------------
+async def test_mechanisms_that_a_broker_lists_are_cut_off_in_the_error() -> None:
+    world = SecureWorld()
+    names = [f"MECHANISM-{number}" for number in range(10_000)]
+    world.broker.handlers[SASL_HANDSHAKE] = always(
+        SaslHandshakeResponse(error_code=UNSUPPORTED_MECHANISM, mechanisms=names)
+    )
+    with pytest.raises(UnsupportedSaslMechanismError) as raised:
+        await world.client().start()
+    assert len(str(raised.value)) < 700
 
 
-def test_scram_signature_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[int] = []
-    compare = hmac.compare_digest
-
-    def spy(one: bytes, other: bytes) -> bool:
-        compared.append(len(one))
-        return compare(one, other)
-
-    exchange = begin()
-    step = exchange.send(first_message())
-    assert isinstance(step, Compute)
-    assert isinstance(exchange.send(step.function(*step.arguments)), SecretBytes)
-    monkeypatch.setattr(hmac, "compare_digest", spy)
-    with pytest.raises(SaslAuthenticationError, match="signature is wrong"):
-        exchange.send(b"v=" + b64encode(bytes(32)))
-    assert compared == [32]
+async def test_challenges_to_plain_are_not_answered() -> None:
+    world = SecureWorld()
+    world.broker.handlers[SASL_AUTHENTICATE] = always(
+        SaslAuthenticateResponse(auth_bytes=b"more", error_message=None)
+    )
+    with pytest.raises(KafkaError):
+        await world.client(default_api_timeout_ms=3_000).start()
+    for peer in world.broker.peers:
+        apis = [header.api_key for header, _ in peer.seen]
+        assert apis.count(SASL_AUTHENTICATE) <= 1
 
 
-def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[tuple[bytes, bytes]] = []
-
-    def spy(one: bytes, other: bytes) -> bool:
-        compared.append((one, other))
-        return False
-
-    monkeypatch.setattr(hmac, "compare_digest", spy)
-    assert Secret("one") != Secret("other")
-    assert compared == [(b"one", b"other")]
+async def test_password_is_not_sent_by_plain_to_a_broker_that_offers_only_that() -> None:
+    """The broker chooses nothing: a client does not fall back to another mechanism."""
+    world = SecureWorld()
+    world.mechanisms = ["PLAIN"]
+    with pytest.raises(UnsupportedSaslMechanismError):
+        await world.client(sasl_mechanism="SCRAM-SHA-256").start()
+    sent = [request for _, request in world.broker.seen]
+    assert not any(isinstance(each, SaslAuthenticateRequest) for each in sent)
