@@ -87,13 +87,18 @@ def is_transactional(records: Buffer | None) -> bool:
     return header.magic == MAGIC and header.is_transactional
 
 
-def lacks_transactional_id(request: Any) -> bool:
-    """Return True if a Produce request has transactional batches but no transactional id."""
-    return request.transactional_id is None and any(
+def has_transactional_batches(request: Any) -> bool:
+    """Return True if a Produce request has transactional batches."""
+    return any(
         is_transactional(data.records)
         for topic in request.topic_data
         for data in topic.partition_data
     )
+
+
+def lacks_transactional_id(request: Any) -> bool:
+    """Return True if a Produce request has transactional batches but no transactional id."""
+    return request.transactional_id is None and has_transactional_batches(request)
 
 
 # -- requests -------------------------------------------------------------------------------------

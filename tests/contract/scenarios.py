@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.contract.cases import admin, groups, log, order, transactions
+from tests.contract.cases import acls, admin, groups, log, order, transactions
 
 SCENARIOS: Final = [
     *log.SCENARIOS,
     *groups.SCENARIOS,
     *transactions.SCENARIOS,
     *admin.SCENARIOS,
+    *acls.SCENARIOS,
     *order.SCENARIOS,
 ]

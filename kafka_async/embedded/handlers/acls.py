@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.error_codes import ErrorCode, error_code_of
 from kafka_async.embedded.requests.context import Disconnect
-from kafka_async.embedded.requests.error_responses import error_response_to_whole
 from kafka_async.embedded.state.acls import (
     CLUSTER_NAME,
     Acl,
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.state.acls import AclAuthorizer
 
+NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
+
 
 async def describe_acls(
     authorization: Authorization, context: RequestContext, request: DescribeAclsRequest
@@ -57,7 +58,7 @@ async def describe_acls(
     if authorizer is None:
         return DescribeAclsResponse(
             error_code=ErrorCode.SECURITY_DISABLED,
-            error_message="No Authorizer is configured on the broker",
+            error_message=NO_AUTHORIZER,
         )
     selected = _filter(request)
     by_pattern: dict[tuple[ResourceType, str, PatternType], list[AclDescription]] = {}
@@ -95,8 +96,11 @@ async def create_acls(
         )
     authorizer = authorization.authorizer
     if authorizer is None:
-        code = ErrorCode.SECURITY_DISABLED
-        return error_response_to_whole(context, code, request) or CreateAclsResponse()
+        results = [
+            AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+            for _ in request.creations
+        ]
+        return CreateAclsResponse(results=results)
     return CreateAclsResponse(
         results=[_create_acl(authorizer, creation) for creation in request.creations]
     )
@@ -152,8 +156,13 @@ async def delete_acls(
         )
     authorizer = authorization.authorizer
     if authorizer is None:
-        code = ErrorCode.SECURITY_DISABLED
-        return error_response_to_whole(context, code, request) or DeleteAclsResponse()
+        disabled = [
+            DeleteAclsFilterResult(
+                error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
+            )
+            for _ in request.filters
+        ]
+        return DeleteAclsResponse(filter_results=disabled)
     results: list[DeleteAclsFilterResult] = []
     deleted: list[Acl] = []
     for requested in request.filters:

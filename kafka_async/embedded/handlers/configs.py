@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.error_codes import error_code_of
+from kafka_async.embedded.state.acls import CLUSTER_NAME, Operation, ResourceType
 from kafka_async.embedded.state.configs import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -44,12 +45,24 @@ from kafka_async.protocol.messages.incremental_alter_configs import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.settings import Settings
     from kafka_async.embedded.state.topics import TopicTable
 
 TOPIC: Final = 2
 BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+PROTECTED_RESOURCES: Final = {
+    TOPIC: ResourceType.TOPIC,
+    BROKER: ResourceType.CLUSTER,
+    BROKER_LOGGER: ResourceType.CLUSTER,
+    CLIENT_METRICS: ResourceType.CLUSTER,
+    GROUP: ResourceType.GROUP,
+}
+"""Types of resources in ACLs that protect configurations, by the type in requests."""
 SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
@@ -57,12 +70,16 @@ SUBTRACT: Final = 3
 
 
 async def describe_configs(
-    topics: TopicTable, settings: Settings, context: RequestContext, request: DescribeConfigsRequest
+    topics: TopicTable,
+    settings: Settings,
+    authorization: Authorization,
+    context: RequestContext,
+    request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse:
     """Return the configurations of each resource with their sources."""
     return DescribeConfigsResponse(
         results=[
-            _describe_resource(context, request, requested, topics, settings)
+            _describe_resource(context, request, requested, topics, settings, authorization)
             for requested in request.resources
         ]
     )
@@ -74,6 +91,7 @@ def _describe_resource(
     requested: DescribeConfigsResource,
     topics: TopicTable,
     settings: Settings,
+    authorization: Authorization,
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         resource_type=requested.resource_type,
@@ -81,6 +99,7 @@ def _describe_resource(
         error_message=None,
     )
     try:
+        _require(authorization, context, Operation.DESCRIBE_CONFIGS, requested)
         described = _described(context, requested, topics, settings)
     except KafkaError as error:
         result.error_code = error_code_of(error)
@@ -165,16 +184,33 @@ def _describe_config(
     )
 
 
+def _require(
+    authorization: Authorization,
+    context: RequestContext,
+    operation: Operation,
+    resource: DescribeConfigsResource | AlterConfigsResource,
+) -> None:
+    kind = PROTECTED_RESOURCES.get(resource.resource_type)
+    if kind is not None:
+        name = CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.resource_name
+        authorization.require(context, operation, kind, name)
+
+
 async def incremental_alter_configs(
-    topics: TopicTable, context: RequestContext, request: IncrementalAlterConfigsRequest
+    topics: TopicTable,
+    authorization: Authorization,
+    context: RequestContext,
+    request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse:
     """Change each resource completely or not at all; errors are per resource."""
     counts = Counter((it.resource_type, it.resource_name) for it in request.resources)
     return IncrementalAlterConfigsResponse(
         responses=[
             _alter_resource(
+                context,
                 resource,
                 topics,
+                authorization,
                 dry_run=request.validate_only,
                 duplicate=counts[resource.resource_type, resource.resource_name] > 1,
             )
@@ -184,7 +220,13 @@ async def incremental_alter_configs(
 
 
 def _alter_resource(
-    resource: AlterConfigsResource, topics: TopicTable, *, dry_run: bool, duplicate: bool
+    context: RequestContext,
+    resource: AlterConfigsResource,
+    topics: TopicTable,
+    authorization: Authorization,
+    *,
+    dry_run: bool,
+    duplicate: bool,
 ) -> AlterConfigsResourceResponse:
     response = AlterConfigsResourceResponse(
         resource_type=resource.resource_type,
@@ -194,6 +236,8 @@ def _alter_resource(
     try:
         if duplicate:
             raise InvalidRequestError("Each resource must appear at most once.")
+        _check_changes(resource)
+        _require(authorization, context, Operation.ALTER_CONFIGS, resource)
         _alter_configs(resource, topics, dry_run=dry_run)
     except KafkaError as error:
         response.error_code = error_code_of(error)
@@ -202,12 +246,19 @@ def _alter_resource(
     return response
 
 
+def _check_changes(resource: AlterConfigsResource) -> None:
+    """Raise for what a broker rejects before it asks the authorizer."""
+    if len({change.name for change in resource.configs}) < len(resource.configs):
+        raise InvalidRequestError("Error due to duplicate config keys")
+    for change in resource.configs:
+        if change.value is None and change.config_operation != DELETE:
+            raise InvalidRequestError(f"Null value not supported for : {change.name}")
+
+
 def _alter_configs(resource: AlterConfigsResource, topics: TopicTable, *, dry_run: bool) -> None:
     if resource.resource_type != TOPIC:
         raise InvalidRequestError("only topic configurations can be changed here")
     validate_topic_name(resource.resource_name)
-    if len({change.name for change in resource.configs}) < len(resource.configs):
-        raise InvalidRequestError("Error due to duplicate config keys")
     topic = topics.get(resource.resource_name)
     if topic is None:
         raise UnknownTopicOrPartitionError(f"Topic '{resource.resource_name}' does not exist.")
@@ -226,10 +277,8 @@ def _alter_configs(resource: AlterConfigsResource, topics: TopicTable, *, dry_ru
 def _new_value(change: AlterableConfig, current: str) -> str | None:
     """Return a configuration's new value; None for the default."""
     operation, value = change.config_operation, change.value
-    if operation == DELETE:
+    if operation == DELETE or value is None:
         return None
-    if value is None:
-        raise InvalidRequestError(f"Null value not supported for : {change.name}")
     if operation == SET:
         return value
     if operation not in (APPEND, SUBTRACT):

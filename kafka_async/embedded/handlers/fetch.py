@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafka_async.embedded.error_codes import ErrorCode, error_code_of
 from kafka_async.embedded.request_validation import ISOLATION_LEVELS
 from kafka_async.embedded.requests.error_responses import error_response
+from kafka_async.embedded.state.acls import Operation
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError, UnknownServerError
 from kafka_async.protocol.messages.fetch import (
     AbortedTransaction,
@@ -25,6 +26,7 @@ from kafka_async.types import TopicPartition
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.state.brokers import Brokers
     from kafka_async.embedded.state.fetch_sessions import CachedPartition, FetchSession
@@ -52,7 +54,11 @@ class FetchResult(NamedTuple):
 
 
 async def handle(
-    topics: TopicTable, brokers: Brokers, context: RequestContext, request: FetchRequest
+    topics: TopicTable,
+    brokers: Brokers,
+    authorization: Authorization,
+    context: RequestContext,
+    request: FetchRequest,
 ) -> FetchResponse:
     """Respond with at least `min_bytes`, after `max_wait_ms`, or at once with an error."""
     if request.isolation_level not in ISOLATION_LEVELS:  # Kafka cannot parse the request
@@ -64,7 +70,7 @@ async def handle(
         session = context.broker.fetch_sessions.session_for(request, context.version)
     except KafkaError as error:
         return FetchResponse(error_code=error_code_of(error))
-    result = await _Read(context, request, session, topics).wait_for_data()
+    result = await _Read(context, request, session, topics, authorization).wait_for_data()
     response = FetchResponse(responses=_by_topic(session, result))
     if context.version >= FETCH_SESSION_MIN_VERSION:
         response.session_id = session.id
@@ -82,6 +88,7 @@ class _Read:
     request: FetchRequest
     session: FetchSession
     topics: TopicTable
+    authorization: Authorization
 
     async def wait_for_data(self) -> FetchResult:
         """Read until there is enough data, an error, or the time is over."""
@@ -197,6 +204,7 @@ class _Read:
     def _topic_partition(self, entry: CachedPartition) -> TopicPartition:
         by_id = self.context.version >= TOPIC_ID_MIN_VERSION
         name = self.topics.resolve_name(entry.topic, entry.topic_id, by_id=by_id)
+        self.authorization.require_topic(self.context, Operation.READ, name)
         return TopicPartition(name, entry.requested.partition)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.groups.classic_group_state import ClassicGroupState
 from kafka_async.embedded.groups.members import GroupProtocol, JoinRequest, SyncRequest
+from kafka_async.embedded.state.acls import Operation, ResourceType
 from kafka_async.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -39,6 +40,7 @@ from kafka_async.protocol.messages.sync_group import SyncGroupRequest, SyncGroup
 if TYPE_CHECKING:
     from kafka_async.embedded.groups.classic_group import ClassicGroup
     from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
+    from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
 
 REBALANCE_TIMEOUT_MIN_VERSION: Final = 1
@@ -48,9 +50,6 @@ SKIP_ASSIGNMENT_MIN_VERSION: Final = 9
 SYNC_PROTOCOL_MIN_VERSION: Final = 5
 LEAVING_MEMBERS_MIN_VERSION: Final = 3
 DESCRIBE_GROUPS_NOT_FOUND_MIN_VERSION: Final = 6
-ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: there is no authorization."""
-NO_AUTHORIZED_OPERATIONS: Final = -(1 << 31)
 CLASSIC_GROUP_TYPE: Final = "classic"
 
 
@@ -167,14 +166,24 @@ async def leave_group(
 
 
 async def describe_groups(
-    groups: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest
+    groups: GroupCoordinator,
+    authorization: Authorization,
+    context: RequestContext,
+    request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse:
     """Describe each group; one that does not exist is Dead, from version 6 on with an error."""
-    described = [_describe_group(context, group_id, groups) for group_id in request.groups]
-    for group in described:
-        requested = request.include_authorized_operations and group.error_code == ErrorCode.NONE
-        group.authorized_operations = ALL_OPERATIONS if requested else NO_AUTHORIZED_OPERATIONS
-    return DescribeGroupsResponse(groups=described)
+    described: list[DescribedGroup] = []
+    denied: list[DescribedGroup] = []
+    for group_id in request.groups:
+        resource = (ResourceType.GROUP, group_id)
+        if code := authorization.code(context, Operation.DESCRIBE, *resource):
+            denied.append(DescribedGroup(group_id=group_id, error_code=code))
+            continue
+        group = _describe_group(context, group_id, groups)
+        if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
+            group.authorized_operations = authorization.operations(context, *resource)
+        described.append(group)
+    return DescribeGroupsResponse(groups=[*denied, *described])
 
 
 def _describe_group(
@@ -220,9 +229,13 @@ def _described_members(group: ClassicGroup) -> list[DescribedGroupMember]:
 
 
 async def list_groups(
-    groups: GroupCoordinator, context: RequestContext, request: ListGroupsRequest
+    groups: GroupCoordinator,
+    authorization: Authorization,
+    context: RequestContext,
+    request: ListGroupsRequest,
 ) -> ListGroupsResponse:
-    """Return the groups; state and type filters ignore case."""
+    """Return the groups that the client may describe; state and type filters ignore case."""
+    sees_all = authorization.allows_cluster(context, Operation.DESCRIBE)
     states = {state.lower() for state in request.states_filter}
     types = {type_.lower() for type_ in request.types_filter}
     coordinated = list(groups.coordinated_by(context.broker.id))
@@ -240,18 +253,29 @@ async def list_groups(
             if not loading
             and (not states or group.state.value.lower() in states)
             and (not types or CLASSIC_GROUP_TYPE in types)
+            and (
+                sees_all
+                or authorization.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.id)
+            )
         ],
     )
 
 
 async def delete_groups(
-    groups: GroupCoordinator, context: RequestContext, request: DeleteGroupsRequest
+    groups: GroupCoordinator,
+    authorization: Authorization,
+    context: RequestContext,
+    request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse:
     """Delete each group; errors are per group."""
     results: list[DeletableGroupResult] = []
+    denied: list[DeletableGroupResult] = []
     for group_id in request.groups_names:
+        if code := authorization.code(context, Operation.DELETE, ResourceType.GROUP, group_id):
+            denied.append(DeletableGroupResult(group_id=group_id, error_code=code))
+            continue
         code = groups.check_coordinator(context.broker.id, group_id, allow_empty_group_id=True)
         if code is ErrorCode.NONE:
             code = groups.delete(group_id)
         results.append(DeletableGroupResult(group_id=group_id, error_code=code))
-    return DeleteGroupsResponse(results=results)
+    return DeleteGroupsResponse(results=[*results, *denied])

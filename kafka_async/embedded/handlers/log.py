@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.error_codes import error_code_of
 from kafka_async.embedded.request_validation import ISOLATION_LEVELS
+from kafka_async.embedded.state.acls import Operation
 from kafka_async.embedded.state.topics import is_internal, validate_topic_name
 from kafka_async.errors import (
     InvalidRequestError,
@@ -48,6 +49,7 @@ from kafka_async.protocol.messages.offset_for_leader_epoch import (
 from kafka_async.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
+    from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.state.log import PartitionLog
     from kafka_async.embedded.state.topics import TopicTable
@@ -87,7 +89,10 @@ SPECIAL_TIMESTAMPS: Final[
 
 
 async def list_offsets(
-    topics: TopicTable, context: RequestContext, request: ListOffsetsRequest
+    topics: TopicTable,
+    authorization: Authorization,
+    context: RequestContext,
+    request: ListOffsetsRequest,
 ) -> ListOffsetsResponse:
     """Return one offset per partition; a duplicate partition gets one error."""
     counts = Counter(
@@ -106,6 +111,7 @@ async def list_offsets(
                         TopicPartition(topic.name, index),
                         requested,
                         topics,
+                        authorization,
                         duplicate=counts[topic.name, index] > 1,
                     )
                     for index, requested in {
@@ -124,15 +130,17 @@ def _list_offset(
     tp: TopicPartition,
     requested: ListOffsetsPartition,
     topics: TopicTable,
+    authorization: Authorization,
     *,
     duplicate: bool,
 ) -> ListOffsetsPartitionResponse:
     committed = request.isolation_level == READ_COMMITTED
     try:
-        if duplicate:
-            raise InvalidRequestError("a partition is listed twice")
         if request.isolation_level not in ISOLATION_LEVELS:
             raise UnknownServerError(f"there is no isolation level {request.isolation_level}")
+        authorization.require_topic(context, Operation.DESCRIBE, tp.topic)
+        if duplicate:
+            raise InvalidRequestError("a partition is listed twice")
         partition = topics.leader_partition(context.broker.id, tp, requested.current_leader_epoch)
         found = _find_offset(context.version, partition.log, requested.timestamp, committed)
     except KafkaError as error:
@@ -160,7 +168,10 @@ def _find_offset(
 
 
 async def offset_for_leader_epoch(
-    topics: TopicTable, context: RequestContext, request: OffsetForLeaderEpochRequest
+    topics: TopicTable,
+    authorization: Authorization,
+    context: RequestContext,
+    request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse:
     """Return the end offset of each requested epoch."""
     return OffsetForLeaderEpochResponse(
@@ -168,7 +179,7 @@ async def offset_for_leader_epoch(
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    _epoch_end_offset(context, topic.topic, requested, topics)
+                    _epoch_end_offset(context, topic.topic, requested, topics, authorization)
                     for requested in topic.partitions
                 ],
             )
@@ -178,9 +189,15 @@ async def offset_for_leader_epoch(
 
 
 def _epoch_end_offset(
-    context: RequestContext, topic: str, requested: OffsetForLeaderPartition, topics: TopicTable
+    context: RequestContext,
+    topic: str,
+    requested: OffsetForLeaderPartition,
+    topics: TopicTable,
+    authorization: Authorization,
 ) -> EpochEndOffset:
     try:
+        if not authorization.allows_cluster(context, Operation.CLUSTER_ACTION):
+            authorization.require_topic(context, Operation.DESCRIBE, topic)
         partition = topics.leader_partition(
             context.broker.id,
             TopicPartition(topic, requested.partition),
@@ -198,7 +215,10 @@ def _epoch_end_offset(
 
 
 async def delete_records(
-    topics: TopicTable, context: RequestContext, request: DeleteRecordsRequest
+    topics: TopicTable,
+    authorization: Authorization,
+    context: RequestContext,
+    request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse:
     """Return the log start offset of each partition."""
     return DeleteRecordsResponse(
@@ -206,7 +226,7 @@ async def delete_records(
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    _delete_records_of(context, topic.name, requested, topics)
+                    _delete_records_of(context, topic.name, requested, topics, authorization)
                     for requested in topic.partitions
                 ],
             )
@@ -216,9 +236,14 @@ async def delete_records(
 
 
 def _delete_records_of(
-    context: RequestContext, topic: str, requested: DeleteRecordsPartition, topics: TopicTable
+    context: RequestContext,
+    topic: str,
+    requested: DeleteRecordsPartition,
+    topics: TopicTable,
+    authorization: Authorization,
 ) -> DeleteRecordsPartitionResult:
     try:
+        authorization.require_topic(context, Operation.DELETE, topic)
         if is_internal(topic):
             raise InvalidTopicError(f"Cannot delete records of internal topic {topic}")
         tp = TopicPartition(topic, requested.partition_index)
@@ -238,7 +263,10 @@ def _delete_records_of(
 
 
 async def describe_producers(
-    topics: TopicTable, context: RequestContext, request: DescribeProducersRequest
+    topics: TopicTable,
+    authorization: Authorization,
+    context: RequestContext,
+    request: DescribeProducersRequest,
 ) -> DescribeProducersResponse:
     """Describe the producers of each partition; errors are per partition."""
     return DescribeProducersResponse(
@@ -246,7 +274,9 @@ async def describe_producers(
             TopicResponse(
                 name=topic.name,
                 partitions=[
-                    _describe_producers_of(context, TopicPartition(topic.name, index), topics)
+                    _describe_producers_of(
+                        context, TopicPartition(topic.name, index), topics, authorization
+                    )
                     for index in topic.partition_indexes
                 ],
             )
@@ -256,10 +286,11 @@ async def describe_producers(
 
 
 def _describe_producers_of(
-    context: RequestContext, tp: TopicPartition, topics: TopicTable
+    context: RequestContext, tp: TopicPartition, topics: TopicTable, authorization: Authorization
 ) -> PartitionResponse:
     try:
         validate_topic_name(tp.topic)
+        authorization.require_topic(context, Operation.READ, tp.topic)
         partition = topics.replica_partition(context.broker.id, tp)
     except KafkaError as error:
         return PartitionResponse(

@@ -12,6 +12,7 @@ from kafka_async.embedded.request_validation import (
     names_only_cluster_or_node,
 )
 from kafka_async.embedded.requests.error_responses import error_response
+from kafka_async.embedded.state.acls import Operation, ResourceType
 from kafka_async.embedded.state.partition import NO_LEADER
 from kafka_async.embedded.state.topics import (
     OFFSETS_TOPIC,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from uuid import UUID
 
+    from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.settings import Settings
     from kafka_async.embedded.state.brokers import Brokers
@@ -65,10 +67,6 @@ if TYPE_CHECKING:
 
 SUPPORTED_FEATURES: Final = {"group.version": (0, 1), "transaction.version": (0, 2)}
 """Supported features with their lowest and highest levels."""
-TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-"""All operations on a topic as bits (KIP-430): there is no authorization."""
-CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-"""All operations on a cluster as bits (KIP-430)."""
 _POSITIONS: Final[dict[int, int]] = {ErrorCode.UNKNOWN_TOPIC_ID: 0, ErrorCode.NONE: 1}
 MAX_PARTITIONS_PER_PAGE: Final = 2_000
 """Partitions per page, regardless of the request's limit."""
@@ -76,6 +74,8 @@ BROKERS, CONTROLLERS = 1, 2
 GROUP, TRANSACTION, SHARE_GROUP = 0, 1, 2
 TOPICS: Final = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 """Topics that the first request for a type of coordinator creates, as in Kafka."""
+COORDINATED: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+"""Types of resources that a client must be able to describe to find their coordinator."""
 FIND_COORDINATOR_BATCHED_MIN_VERSION: Final = 4
 
 
@@ -135,10 +135,11 @@ async def metadata(
     brokers: Brokers,
     topics: TopicTable,
     settings: Settings,
+    authorization: Authorization,
     context: RequestContext,
     request: MetadataRequest,
 ) -> MetadataResponse:
-    """Return the alive brokers and the requested topics, or all."""
+    """Return the alive brokers and the requested topics, or all that the client may describe."""
     if (code := _validate(context, request)) is not ErrorCode.NONE:
         response = error_response(context, code, request) or MetadataResponse()
         for topic in response.topics:
@@ -149,15 +150,15 @@ async def metadata(
         cluster_id=settings.cluster_id,
         controller_id=brokers.controller_id,
         topics=[
-            _describe_topic(found, request, alive)
+            _describe_topic(context, found, request, alive, authorization)
             if not isinstance(found, MetadataResponseTopic)
             else found
-            for found in _find_topics(context, request, topics, settings)
+            for found in _find_topics(context, request, topics, settings, authorization)
         ],
         brokers=[MetadataResponseBroker(**each) for each in brokers.endpoints(alive)],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = authorization.cluster_operations(context)
     return response
 
 
@@ -172,17 +173,44 @@ def _validate(context: RequestContext, request: MetadataRequest) -> ErrorCode:
 
 
 def _find_topics(
-    context: RequestContext, request: MetadataRequest, topics: TopicTable, settings: Settings
+    context: RequestContext,
+    request: MetadataRequest,
+    topics: TopicTable,
+    settings: Settings,
+    authorization: Authorization,
 ) -> list[Topic | MetadataResponseTopic]:
     """Return the requested topics, or the errors of those that do not exist."""
     requested = request.topics
     if requested is None or (context.version == 0 and not requested):
-        return list(topics)
+        return [
+            topic
+            for topic in topics
+            if authorization.allows_topic(context, Operation.DESCRIBE, topic.name)
+        ]
     found: list[Topic | MetadataResponseTopic] = []
     for name, topic_id in dict.fromkeys((topic.name or "", topic.topic_id) for topic in requested):
         topic = topics.by_id(topic_id) if topic_id != ZERO_UUID else topics.get(name)
-        found.append(topic or _missing_topic(context, request, name, topic_id, topics, settings))
+        if topic is not None or topic_id == ZERO_UUID:
+            known = name if topic is None else topic.name
+            code = authorization.code(context, Operation.DESCRIBE, ResourceType.TOPIC, known)
+            if code is not ErrorCode.NONE:
+                found.append(_denied_topic(context, code, name, topic_id))
+                continue
+        found.append(
+            topic
+            or _missing_topic(context, request, name, topic_id, topics, settings, authorization)
+        )
     return sorted(found, key=_position)
+
+
+def _denied_topic(
+    context: RequestContext, code: ErrorCode, name: str, topic_id: UUID
+) -> MetadataResponseTopic:
+    """Return the error of a topic that the client may not describe, whether it exists or not."""
+    by_id = topic_id != ZERO_UUID
+    return MetadataResponseTopic(
+        error_code=code, name=None if by_id and context.version >= 12 else name, topic_id=topic_id
+    )
 
 
 def _position(topic: Topic | MetadataResponseTopic) -> int:
@@ -198,6 +226,7 @@ def _missing_topic(
     topic_id: UUID,
     topics: TopicTable,
     settings: Settings,
+    authorization: Authorization,
 ) -> MetadataResponseTopic:
     if topic_id != ZERO_UUID:
         return MetadataResponseTopic(
@@ -206,8 +235,11 @@ def _missing_topic(
             topic_id=topic_id,
         )
     creates = settings.auto_create_topics and request.allow_auto_topic_creation
+    code = ErrorCode.NONE
+    if creates and not authorization.allows_cluster(context, Operation.CREATE):
+        code = authorization.code(context, Operation.CREATE, ResourceType.TOPIC, name)
     return MetadataResponseTopic(
-        error_code=_create_missing(name, topics, creates=creates),
+        error_code=code or _create_missing(name, topics, creates=creates),
         name=name,
         is_internal=is_internal(name),
     )
@@ -230,7 +262,11 @@ def _create_missing(name: str, topics: TopicTable, *, creates: bool) -> ErrorCod
 
 
 def _describe_topic(
-    topic: Topic, request: MetadataRequest, alive: set[int]
+    context: RequestContext,
+    topic: Topic,
+    request: MetadataRequest,
+    alive: set[int],
+    authorization: Authorization,
 ) -> MetadataResponseTopic:
     described = MetadataResponseTopic(
         name=topic.name,
@@ -242,13 +278,16 @@ def _describe_topic(
         ],
     )
     if request.include_topic_authorized_operations:
-        described.topic_authorized_operations = TOPIC_OPERATIONS
+        described.topic_authorized_operations = authorization.operations(
+            context, ResourceType.TOPIC, topic.name
+        )
     return described
 
 
 async def describe_topic_partitions(
     topics: TopicTable,
     brokers: Brokers,
+    authorization: Authorization,
     context: RequestContext,
     request: DescribeTopicPartitionsRequest,
 ) -> DescribeTopicPartitionsResponse:
@@ -264,21 +303,29 @@ async def describe_topic_partitions(
     remaining = min(max(request.response_partition_limit, 1), MAX_PARTITIONS_PER_PAGE)
     response = DescribeTopicPartitionsResponse()
     described: list[DescribeTopicPartitionsResponseTopic] = []
-    response.topics = described
+    denied: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if name < start_topic:
+            continue
+        if code := authorization.code(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if request.topics:
+                denied.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
             continue
         first = start_index if name == start_topic else 0
         if remaining == 0:
             response.next_cursor = _cursor(name, first)
             break
         topic = _describe_partitions(name, first, remaining, topics, brokers)
+        topic.topic_authorized_operations = authorization.operations(
+            context, ResourceType.TOPIC, name
+        )
         described.append(topic)
         remaining -= len(topic.partitions)
         known = topics.get(name)
         if known is not None and first + len(topic.partitions) < len(known.partitions):
             response.next_cursor = _cursor(name, first + len(topic.partitions))
             break
+    response.topics = [*described, *denied]
     return response
 
 
@@ -303,9 +350,7 @@ def _describe_partitions(
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
         else:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return DescribeTopicPartitionsResponseTopic(
-            error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
-        )
+        return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
     alive = set(brokers.alive_ids())
     return DescribeTopicPartitionsResponseTopic(
         name=name,
@@ -317,12 +362,15 @@ def _describe_partitions(
             )
             for partition in topic.partitions[first : first + limit]
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 async def describe_cluster(
-    brokers: Brokers, settings: Settings, context: RequestContext, request: DescribeClusterRequest
+    brokers: Brokers,
+    settings: Settings,
+    authorization: Authorization,
+    context: RequestContext,
+    request: DescribeClusterRequest,
 ) -> DescribeClusterResponse:
     """Return the alive brokers, and on request the stopped ones as fenced brokers."""
     if request.endpoint_type != BROKERS:
@@ -342,21 +390,25 @@ async def describe_cluster(
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = authorization.cluster_operations(context)
     return response
 
 
 async def find_coordinator(
-    brokers: Brokers, topics: TopicTable, context: RequestContext, request: FindCoordinatorRequest
+    brokers: Brokers,
+    topics: TopicTable,
+    authorization: Authorization,
+    context: RequestContext,
+    request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
     """Return the coordinators; share groups are not supported."""
     if context.version >= FIND_COORDINATOR_BATCHED_MIN_VERSION:
         found = [
-            _find_coordinator(request.key_type, key, brokers, topics)
+            _find_coordinator(context, request.key_type, key, brokers, topics, authorization)
             for key in request.coordinator_keys
         ]
         return FindCoordinatorResponse(coordinators=found)
-    one = _find_coordinator(request.key_type, request.key, brokers, topics)
+    one = _find_coordinator(context, request.key_type, request.key, brokers, topics, authorization)
     # As in Kafka, these versions have an error message without an error.
     message = one.error_message if one.error_code else "NONE"
     return FindCoordinatorResponse(
@@ -368,13 +420,22 @@ async def find_coordinator(
     )
 
 
-def _find_coordinator(key_type: int, key: str, brokers: Brokers, topics: TopicTable) -> Coordinator:
+def _find_coordinator(
+    context: RequestContext,
+    key_type: int,
+    key: str,
+    brokers: Brokers,
+    topics: TopicTable,
+    authorization: Authorization,
+) -> Coordinator:
     if key_type == SHARE_GROUP:
         return _missing_coordinator(key, ErrorCode.INVALID_REQUEST, "")
     if key_type not in (GROUP, TRANSACTION):
         return _missing_coordinator(
             key, ErrorCode.INVALID_REQUEST, f"there is no coordinator for {key!r}"
         )
+    if code := authorization.code(context, Operation.DESCRIBE, COORDINATED[key_type], key):
+        return _missing_coordinator(key, code, "")
     broker_id = brokers.coordinator_for(key)
     if broker_id is None:
         return _missing_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker is alive")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.groups.classic_group_state import ClassicGroupState
+from kafka_async.embedded.state.acls import Operation, ResourceType
 from kafka_async.embedded.state.offset_metadata_manager import CommittedOffset
 from kafka_async.embedded.transactions.transaction_metadata import ProducerIdAndEpoch
 from kafka_async.errors import UnknownTopicIdError
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
+    from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.settings import Settings
     from kafka_async.embedded.state.offset_metadata_manager import OffsetMetadataManager
@@ -83,6 +85,8 @@ class _OffsetCommit:
 
     topics: TopicTable
     settings: Settings
+    authorization: Authorization
+    context: RequestContext
     code: ErrorCode
     by_id: bool
     offsets: dict[TopicPartition, CommittedOffset] = field(
@@ -112,12 +116,13 @@ class _OffsetCommit:
         ]
 
     def _add(self, topic: _CommittedTopic, partition: Any) -> ErrorCode:
-        if self.code is not ErrorCode.NONE:
-            return self.code
         try:
             name = self.topics.resolve_name(topic.name, topic.topic_id, by_id=self.by_id)
         except UnknownTopicIdError:
-            return ErrorCode.UNKNOWN_TOPIC_ID
+            return self.code or ErrorCode.UNKNOWN_TOPIC_ID
+        denied = self.authorization.code(self.context, Operation.READ, ResourceType.TOPIC, name)
+        if code := denied or self.code:
+            return code
         tp = TopicPartition(name, partition.partition_index)
         metadata = partition.committed_metadata or ""
         if self.topics.partition(tp) is None:
@@ -134,6 +139,7 @@ async def offset_commit(
     groups: GroupCoordinator,
     topics: TopicTable,
     settings: Settings,
+    authorization: Authorization,
     context: RequestContext,
     request: OffsetCommitRequest,
 ) -> OffsetCommitResponse:
@@ -151,7 +157,7 @@ async def offset_commit(
             else ErrorCode.ILLEGAL_GENERATION,
         )
     by_id = context.version >= COMMIT_TOPIC_ID_MIN_VERSION
-    commit = _OffsetCommit(topics, settings, code, by_id=by_id)
+    commit = _OffsetCommit(topics, settings, authorization, context, code, by_id=by_id)
     rows = commit.collect(request.topics, OffsetCommitResponseTopic, OffsetCommitResponsePartition)
     groups.offsets.commit(request.group_id, commit.offsets)
     return OffsetCommitResponse(topics=rows)
@@ -162,13 +168,14 @@ async def txn_offset_commit(
     transactions: TransactionCoordinator,
     topics: TopicTable,
     settings: Settings,
+    authorization: Authorization,
     context: RequestContext,
     request: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse:
     """Store pending offsets; from version 5 on this adds the group to the transaction."""
     code = _check_txn_offset_commit(context, request, groups, transactions)
     by_id = context.version >= TXN_COMMIT_TOPIC_ID_MIN_VERSION
-    commit = _OffsetCommit(topics, settings, code, by_id=by_id)
+    commit = _OffsetCommit(topics, settings, authorization, context, code, by_id=by_id)
     rows = commit.collect(
         request.topics, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
     )
@@ -208,6 +215,7 @@ def _check_txn_offset_commit(
 async def offset_fetch(
     groups: GroupCoordinator,
     topics: TopicTable,
+    authorization: Authorization,
     context: RequestContext,
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse:
@@ -217,10 +225,12 @@ async def offset_fetch(
         by_id = context.version >= OFFSET_FETCH_TOPIC_ID_MIN_VERSION
         results: list[OffsetFetchResponseGroup] = []
         for group in request.groups:
-            code = _check_offset_fetch(context, group.group_id, groups)
+            code = _check_offset_fetch(context, group.group_id, groups, authorization)
             result = OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
             if code is ErrorCode.NONE:
-                read = _Offsets(group.group_id, offsets, topics, stable, by_id)
+                read = _Offsets(
+                    group.group_id, offsets, topics, authorization, context, stable, by_id
+                )
                 result.topics = [
                     OffsetFetchResponseTopics(
                         name=topic.name,
@@ -234,10 +244,10 @@ async def offset_fetch(
                 ]
             results.append(result)
         return OffsetFetchResponse(groups=results)
-    code = _check_offset_fetch(context, request.group_id, groups)
+    code = _check_offset_fetch(context, request.group_id, groups, authorization)
     if code is not ErrorCode.NONE and context.version >= OFFSET_FETCH_TOP_LEVEL_ERROR_MIN_VERSION:
         return OffsetFetchResponse(error_code=code)
-    read = _Offsets(request.group_id, offsets, topics, stable, code=code)
+    read = _Offsets(request.group_id, offsets, topics, authorization, context, stable, code=code)
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
@@ -253,8 +263,10 @@ async def offset_fetch(
 
 
 def _check_offset_fetch(
-    context: RequestContext, group_id: str, groups: GroupCoordinator
+    context: RequestContext, group_id: str, groups: GroupCoordinator, authorization: Authorization
 ) -> ErrorCode:
+    if code := authorization.code(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return code
     code = groups.check_coordinator(context.broker.id, group_id, allow_empty_group_id=True)
     group = groups.get(group_id)
     if code is ErrorCode.NONE and group is not None and group.state is ClassicGroupState.LOADING:
@@ -278,14 +290,33 @@ class _Offsets:
     group_id: str
     offsets: OffsetMetadataManager
     topics: TopicTable
+    authorization: Authorization
+    context: RequestContext
     stable: bool
     by_id: bool = False
     code: ErrorCode = ErrorCode.NONE
 
     def requested(
         self, topics: Iterable[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None
+    ) -> list[_RequestedTopic]:
+        """Return the requested topics, those that the client may not describe last.
+
+        None requests all with committed offsets that the client may describe.
+        """
+        requested = list(self._requested(topics))
+        denied = [topic for topic in requested if self._denied(topic.resolved_name)]
+        allowed = [topic for topic in requested if topic not in denied]
+        return allowed if topics is None else [*allowed, *denied]
+
+    def _denied(self, topic: str | None) -> ErrorCode:
+        """Return the error code of a topic that the client may not describe, else NONE."""
+        if topic is None:
+            return ErrorCode.NONE
+        return self.authorization.code(self.context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+    def _requested(
+        self, topics: Iterable[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None
     ) -> Iterator[_RequestedTopic]:
-        """Yield the requested topics; None requests all with committed offsets."""
         if topics is None:
             committed: dict[str, list[int]] = {}
             for tp in sorted(self.offsets.committed(self.group_id)):
@@ -319,6 +350,8 @@ class _Offsets:
             return self.code, NO_COMMITTED_OFFSET
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID, NO_COMMITTED_OFFSET
+        if denied := self._denied(topic):
+            return denied, NO_COMMITTED_OFFSET
         tp = TopicPartition(topic, index)
         if self.stable and self.offsets.is_pending(self.group_id, tp):
             return ErrorCode.UNSTABLE_OFFSET_COMMIT, NO_COMMITTED_OFFSET
@@ -328,6 +361,7 @@ class _Offsets:
 async def offset_delete(
     groups: GroupCoordinator,
     topics: TopicTable,
+    authorization: Authorization,
     context: RequestContext,
     request: OffsetDeleteRequest,
 ) -> OffsetDeleteResponse:
@@ -337,23 +371,36 @@ async def offset_delete(
         code = groups.validate_offset_delete(request.group_id)
     if code is not ErrorCode.NONE:
         return OffsetDeleteResponse(error_code=code)
-    unknown_first = sorted(request.topics, key=lambda topic: topics.get(topic.name) is not None)
+
+    def denied(topic: OffsetDeleteRequestTopic) -> ErrorCode:
+        return authorization.code(context, Operation.READ, ResourceType.TOPIC, topic.name)
+
+    failed_first = sorted(
+        request.topics, key=lambda topic: topics.get(topic.name) is not None and not denied(topic)
+    )
     return OffsetDeleteResponse(
         topics=[
-            _delete_offsets_of(request.group_id, topic, groups, topics) for topic in unknown_first
+            _delete_offsets_of(request.group_id, topic, groups, topics, denied(topic))
+            for topic in failed_first
         ]
     )
 
 
 def _delete_offsets_of(
-    group_id: str, topic: OffsetDeleteRequestTopic, groups: GroupCoordinator, topics: TopicTable
+    group_id: str,
+    topic: OffsetDeleteRequestTopic,
+    groups: GroupCoordinator,
+    topics: TopicTable,
+    denied: ErrorCode,
 ) -> OffsetDeleteResponseTopic:
     in_use = groups.is_subscribed(group_id, topic.name)
     partitions: list[OffsetDeleteResponsePartition] = []
     for partition in topic.partitions:
         tp = TopicPartition(topic.name, partition.partition_index)
         code = ErrorCode.NONE
-        if in_use:
+        if denied:
+            code = denied
+        elif in_use:
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         elif topics.partition(tp) is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

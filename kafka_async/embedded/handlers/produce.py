@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 from kafka_async.embedded.error_codes import ErrorCode, error_code_of
 from kafka_async.embedded.request_validation import (
     VALID_ACKS,
-    lacks_transactional_id,
+    has_transactional_batches,
     require_single_batch,
     validate_batch,
 )
 from kafka_async.embedded.requests.context import Disconnect
 from kafka_async.embedded.requests.error_responses import error_response
+from kafka_async.embedded.state.acls import Operation, ResourceType
 from kafka_async.embedded.state.topics import is_internal
 from kafka_async.embedded.transactions.transaction_coordinator import IMPLICIT_ADD_MIN_VERSION
 from kafka_async.errors import (
@@ -44,6 +45,7 @@ from kafka_async.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.state.brokers import Brokers
     from kafka_async.embedded.state.partition import Partition
@@ -63,15 +65,16 @@ async def handle(
     transactions: TransactionCoordinator,
     brokers: Brokers,
     now_ms: Callable[[], int],
+    authorization: Authorization,
     context: RequestContext,
     request: ProduceRequest,
 ) -> ProduceResponse | None:
     """Append each batch. With acks=0 there is no response, and an error resets the connection."""
-    if lacks_transactional_id(request):
+    if not _allows_transaction(authorization, context, request):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         response = error_response(context, code, request) or ProduceResponse()
     else:
-        append = _Append(context, request, topics, transactions, now_ms)
+        append = _Append(context, request, topics, transactions, now_ms, authorization)
         response = ProduceResponse(responses=[append.topic(topic) for topic in request.topic_data])
     if request.acks == 0:
         _disconnect_on_error(response)
@@ -86,6 +89,18 @@ async def handle(
     return response
 
 
+def _allows_transaction(
+    authorization: Authorization, context: RequestContext, request: ProduceRequest
+) -> bool:
+    """Return whether a client may write the transactional batches of a request."""
+    id_ = request.transactional_id
+    if id_ is None:
+        return not has_transactional_batches(request)
+    return authorization.allows(
+        context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, id_
+    ) or not has_transactional_batches(request)
+
+
 @dataclass(frozen=True, slots=True)
 class _Append:
     """Appends the batches of one request."""
@@ -95,6 +110,7 @@ class _Append:
     topics: TopicTable
     transactions: TransactionCoordinator
     now_ms: Callable[[], int]
+    authorization: Authorization
 
     def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
         """Append the batches of a topic."""
@@ -104,6 +120,7 @@ class _Append:
         by_id = self.context.version >= TOPIC_ID_MIN_VERSION
         try:
             name = self.topics.resolve_name(topic.name, topic.topic_id, by_id=by_id)
+            self.authorization.require_topic(self.context, Operation.WRITE, name)
         except KafkaError as error:
             response.partition_responses = [
                 self._error_response(TopicPartition("", data.index), error) for data in partitions

@@ -96,30 +96,63 @@ ROUTES: Final[tuple[Route, ...]] = (
         0,
         3,
         13,
-        lambda it: partial(produce.handle, it.topics, it.transactions, it.brokers, it.now_ms),
+        lambda it: partial(
+            produce.handle, it.topics, it.transactions, it.brokers, it.now_ms, it.authorization
+        ),
         # Otherwise librdkafka before 2.11 would not compress batches (KIP-896).
         advertised=0,
     ),
-    Route(1, 4, 18, lambda it: partial(fetch.handle, it.topics, it.brokers)),
-    Route(2, 1, 11, lambda it: partial(log.list_offsets, it.topics)),
-    Route(3, 0, 13, lambda it: partial(metadata.metadata, it.brokers, it.topics, it.settings)),
-    Route(8, 2, 10, lambda it: partial(offsets.offset_commit, it.groups, it.topics, it.settings)),
-    Route(9, 1, 10, lambda it: partial(offsets.offset_fetch, it.groups, it.topics)),
-    Route(10, 0, 6, lambda it: partial(metadata.find_coordinator, it.brokers, it.topics)),
+    Route(1, 4, 18, lambda it: partial(fetch.handle, it.topics, it.brokers, it.authorization)),
+    Route(2, 1, 11, lambda it: partial(log.list_offsets, it.topics, it.authorization)),
+    Route(
+        3,
+        0,
+        13,
+        lambda it: partial(metadata.metadata, it.brokers, it.topics, it.settings, it.authorization),
+    ),
+    Route(
+        8,
+        2,
+        10,
+        lambda it: partial(
+            offsets.offset_commit, it.groups, it.topics, it.settings, it.authorization
+        ),
+    ),
+    Route(
+        9, 1, 10, lambda it: partial(offsets.offset_fetch, it.groups, it.topics, it.authorization)
+    ),
+    Route(
+        10,
+        0,
+        6,
+        lambda it: partial(metadata.find_coordinator, it.brokers, it.topics, it.authorization),
+    ),
     Route(11, 0, 9, lambda it: partial(groups.join_group, it.groups)),
     Route(12, 0, 4, lambda it: partial(groups.heartbeat, it.groups)),
     Route(13, 0, 5, lambda it: partial(groups.leave_group, it.groups)),
     Route(14, 0, 5, lambda it: partial(groups.sync_group, it.groups)),
-    Route(15, 0, 6, lambda it: partial(groups.describe_groups, it.groups)),
-    Route(16, 0, 5, lambda it: partial(groups.list_groups, it.groups)),
+    Route(15, 0, 6, lambda it: partial(groups.describe_groups, it.groups, it.authorization)),
+    Route(16, 0, 5, lambda it: partial(groups.list_groups, it.groups, it.authorization)),
     Route(18, 0, 5, lambda it: partial(metadata.api_versions, it.settings, it.supported)),
-    Route(19, 2, 7, lambda it: partial(topics.create_topics, it.topics, it.settings)),
-    Route(20, 1, 6, lambda it: partial(topics.delete_topics, it.topics)),
-    Route(21, 0, 2, lambda it: partial(log.delete_records, it.topics)),
-    Route(22, 0, 5, lambda it: partial(transactions.init_producer_id, it.transactions)),
-    Route(23, 2, 4, lambda it: partial(log.offset_for_leader_epoch, it.topics)),
     Route(
-        24, 0, 5, lambda it: partial(transactions.add_partitions_to_txn, it.transactions, it.topics)
+        19, 2, 7, lambda it: partial(topics.create_topics, it.topics, it.settings, it.authorization)
+    ),
+    Route(20, 1, 6, lambda it: partial(topics.delete_topics, it.topics, it.authorization)),
+    Route(21, 0, 2, lambda it: partial(log.delete_records, it.topics, it.authorization)),
+    Route(
+        22,
+        0,
+        5,
+        lambda it: partial(transactions.init_producer_id, it.transactions, it.authorization),
+    ),
+    Route(23, 2, 4, lambda it: partial(log.offset_for_leader_epoch, it.topics, it.authorization)),
+    Route(
+        24,
+        0,
+        5,
+        lambda it: partial(
+            transactions.add_partitions_to_txn, it.transactions, it.topics, it.authorization
+        ),
     ),
     Route(
         25, 0, 4, lambda it: partial(transactions.add_offsets_to_txn, it.transactions, it.groups)
@@ -130,22 +163,60 @@ ROUTES: Final[tuple[Route, ...]] = (
         0,
         6,
         lambda it: partial(
-            offsets.txn_offset_commit, it.groups, it.transactions, it.topics, it.settings
+            offsets.txn_offset_commit,
+            it.groups,
+            it.transactions,
+            it.topics,
+            it.settings,
+            it.authorization,
         ),
     ),
     Route(29, 1, 3, lambda it: partial(acls.describe_acls, it.authorization)),
     Route(30, 1, 3, lambda it: partial(acls.create_acls, it.authorization)),
     Route(31, 1, 3, lambda it: partial(acls.delete_acls, it.authorization)),
-    Route(32, 1, 4, lambda it: partial(configs.describe_configs, it.topics, it.settings)),
-    Route(37, 0, 3, lambda it: partial(topics.create_partitions, it.topics)),
-    Route(42, 0, 3, lambda it: partial(groups.delete_groups, it.groups)),
-    Route(44, 0, 1, lambda it: partial(configs.incremental_alter_configs, it.topics)),
-    Route(47, 0, 0, lambda it: partial(offsets.offset_delete, it.groups, it.topics)),
-    Route(60, 0, 2, lambda it: partial(metadata.describe_cluster, it.brokers, it.settings)),
-    Route(61, 0, 0, lambda it: partial(log.describe_producers, it.topics)),
-    Route(65, 0, 0, lambda it: partial(transactions.describe_transactions, it.transactions)),
-    Route(66, 0, 2, lambda it: partial(transactions.list_transactions, it.transactions, it.now_ms)),
-    Route(75, 0, 0, lambda it: partial(metadata.describe_topic_partitions, it.topics, it.brokers)),
+    Route(
+        32,
+        1,
+        4,
+        lambda it: partial(configs.describe_configs, it.topics, it.settings, it.authorization),
+    ),
+    Route(37, 0, 3, lambda it: partial(topics.create_partitions, it.topics, it.authorization)),
+    Route(42, 0, 3, lambda it: partial(groups.delete_groups, it.groups, it.authorization)),
+    Route(
+        44, 0, 1, lambda it: partial(configs.incremental_alter_configs, it.topics, it.authorization)
+    ),
+    Route(
+        47, 0, 0, lambda it: partial(offsets.offset_delete, it.groups, it.topics, it.authorization)
+    ),
+    Route(
+        60,
+        0,
+        2,
+        lambda it: partial(metadata.describe_cluster, it.brokers, it.settings, it.authorization),
+    ),
+    Route(61, 0, 0, lambda it: partial(log.describe_producers, it.topics, it.authorization)),
+    Route(
+        65,
+        0,
+        0,
+        lambda it: partial(transactions.describe_transactions, it.transactions, it.authorization),
+    ),
+    Route(
+        66,
+        0,
+        2,
+        lambda it: partial(
+            transactions.list_transactions, it.transactions, it.now_ms, it.authorization
+        ),
+    ),
+    Route(
+        75,
+        0,
+        0,
+        lambda it: partial(
+            metadata.describe_topic_partitions, it.topics, it.brokers, it.authorization
+        ),
+    ),
 )
 
 

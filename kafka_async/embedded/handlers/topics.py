@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafka_async.embedded.error_codes import ErrorCode, error_code_of
+from kafka_async.embedded.state.acls import Operation, ResourceType
 from kafka_async.embedded.state.configs import TOPIC_CONFIGS, ConfigSource, synonyms
 from kafka_async.errors import (
     InvalidConfigError,
@@ -38,42 +39,68 @@ from kafka_async.protocol.wire import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.settings import Settings
     from kafka_async.embedded.state.topics import TopicTable
 
 
 async def create_topics(
-    topics: TopicTable, settings: Settings, context: RequestContext, request: CreateTopicsRequest
+    topics: TopicTable,
+    settings: Settings,
+    authorization: Authorization,
+    context: RequestContext,
+    request: CreateTopicsRequest,
 ) -> CreateTopicsResponse:
     """Create each topic; errors are per topic."""
     counts = Counter(topic.name for topic in request.topics)
     return CreateTopicsResponse(
         topics=[
-            _create_topic(request, topic, topics, settings, duplicate=counts[topic.name] > 1)
+            _create_topic(
+                context,
+                request,
+                topic,
+                topics,
+                settings,
+                authorization,
+                duplicate=counts[topic.name] > 1,
+            )
             for topic in {topic.name: topic for topic in request.topics}.values()
         ]
     )
 
 
 def _create_topic(
+    context: RequestContext,
     request: CreateTopicsRequest,
     topic: CreatableTopic,
     topics: TopicTable,
     settings: Settings,
+    authorization: Authorization,
     *,
     duplicate: bool,
 ) -> CreatableTopicResult:
     try:
         if duplicate:
             raise InvalidRequestError("Duplicate topic name.")
-        return _create(request, topic, topics, settings)
+        if not authorization.allows_cluster(context, Operation.CREATE):
+            authorization.require_topic(context, Operation.CREATE, topic.name)
+        created = _create(request, topic, topics, settings)
     except KafkaError as error:
         return CreatableTopicResult(
             name=topic.name,
             error_code=error_code_of(error),
             error_message=error.message,
         )
+    resource = (ResourceType.TOPIC, topic.name)
+    if code := authorization.code(context, Operation.DESCRIBE_CONFIGS, *resource):
+        return CreatableTopicResult(
+            name=created.name,
+            topic_id=created.topic_id,
+            error_message=None,
+            topic_config_error_code=code,
+        )
+    return created
 
 
 def _create(
@@ -131,7 +158,10 @@ def _created_config(settings: Settings, own: Mapping[str, str], name: str) -> Cr
 
 
 async def create_partitions(
-    topics: TopicTable, context: RequestContext, request: CreatePartitionsRequest
+    topics: TopicTable,
+    authorization: Authorization,
+    context: RequestContext,
+    request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse:
     """Add partitions to each topic; errors are per topic."""
     counts = Counter(topic.name for topic in request.topics)
@@ -143,19 +173,27 @@ async def create_partitions(
                 error_message="Duplicate topic name.",
             )
             if counts[name] > 1
-            else _create_partitions_of(topic, topics, dry_run=request.validate_only)
+            else _create_partitions_of(
+                context, topic, topics, authorization, dry_run=request.validate_only
+            )
             for name, topic in {topic.name: topic for topic in request.topics}.items()
         ]
     )
 
 
 def _create_partitions_of(
-    topic: CreatePartitionsTopic, topics: TopicTable, *, dry_run: bool
+    context: RequestContext,
+    topic: CreatePartitionsTopic,
+    topics: TopicTable,
+    authorization: Authorization,
+    *,
+    dry_run: bool,
 ) -> CreatePartitionsTopicResult:
     assignments = (
         None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
     )
     try:
+        authorization.require_topic(context, Operation.ALTER, topic.name)
         topics.add_partitions(topic.name, topic.count, assignments, dry_run=dry_run)
     except KafkaError as error:
         return CreatePartitionsTopicResult(
@@ -169,7 +207,10 @@ def _create_partitions_of(
 
 
 async def delete_topics(
-    topics: TopicTable, context: RequestContext, request: DeleteTopicsRequest
+    topics: TopicTable,
+    authorization: Authorization,
+    context: RequestContext,
+    request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse:
     """Delete each topic; errors are per topic."""
     requested = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
@@ -177,26 +218,38 @@ async def delete_topics(
     unique = {(topic.name, topic.topic_id): topic for topic in requested}
     return DeleteTopicsResponse(
         responses=[
-            _delete_topic(context, topic, topics, duplicate=counts[key] > 1)
+            _delete_topic(context, topic, topics, authorization, duplicate=counts[key] > 1)
             for key, topic in unique.items()
         ]
     )
 
 
 def _delete_topic(
-    context: RequestContext, requested: DeleteTopicState, topics: TopicTable, *, duplicate: bool
+    context: RequestContext,
+    requested: DeleteTopicState,
+    topics: TopicTable,
+    authorization: Authorization,
+    *,
+    duplicate: bool,
 ) -> DeletableTopicResult:
     by_id = requested.topic_id != ZERO_UUID
+    shown = requested.name
     try:
         if duplicate:
             raise InvalidRequestError("Duplicate topic name or id.")
         if by_id == (requested.name is not None):
             raise InvalidRequestError("Specify a topic's name or its id, not both.")
         name = topics.resolve_name(requested.name or "", requested.topic_id, by_id=by_id)
+        if not authorization.allows_cluster(context, Operation.DELETE):
+            if authorization.allows_topic(context, Operation.DESCRIBE, name):
+                shown = name
+                if not by_id and topics.get(name) is None:
+                    raise UnknownTopicOrPartitionError
+            authorization.require_topic(context, Operation.DELETE, name)
         topic = topics.delete(name)
     except KafkaError as error:
         return DeletableTopicResult(
-            name=requested.name if requested.name is not None or context.version >= 6 else "",
+            name=shown if shown is not None or context.version >= 6 else "",
             topic_id=requested.topic_id,
             error_code=error_code_of(error),
             error_message=error.message,

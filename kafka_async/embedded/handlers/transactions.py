@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.request_validation import has_only_id_or_epoch
+from kafka_async.embedded.state.acls import CLUSTER_NAME, Operation, ResourceType
+from kafka_async.embedded.state.topics import is_internal
 from kafka_async.embedded.transactions.transaction_coordinator import fencing_error_code
 from kafka_async.embedded.transactions.transaction_metadata import ProducerIdAndEpoch
 from kafka_async.embedded.transactions.transaction_state import TransactionState
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
+    from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.state.topics import TopicTable
     from kafka_async.embedded.transactions.transaction_coordinator import TransactionCoordinator
@@ -58,9 +61,14 @@ EPOCH_BUMP_MIN_VERSION: Final = 5
 
 
 async def init_producer_id(
-    transactions: TransactionCoordinator, context: RequestContext, request: InitProducerIdRequest
+    transactions: TransactionCoordinator,
+    authorization: Authorization,
+    context: RequestContext,
+    request: InitProducerIdRequest,
 ) -> InitProducerIdResponse:
     """Allocate an id on any broker, or on the coordinator for a transactional id."""
+    if code := _check_init(authorization, context, request.transactional_id):
+        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
     given = (request.producer_id, request.producer_epoch)
     if has_only_id_or_epoch(*given):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
@@ -80,20 +88,41 @@ async def init_producer_id(
     )
 
 
+def _check_init(
+    authorization: Authorization, context: RequestContext, transactional_id: str | None
+) -> ErrorCode:
+    """Return the error code of a client that may not get a producer id, else NONE.
+
+    Without transactions, WRITE on some topic is enough (KIP-679).
+    """
+    if transactional_id is not None:
+        resource = (ResourceType.TRANSACTIONAL_ID, transactional_id)
+        return authorization.code(context, Operation.WRITE, *resource)
+    if authorization.allows_some_topic(context, Operation.WRITE):
+        return ErrorCode.NONE
+    return authorization.code(
+        context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME
+    )
+
+
 async def add_partitions_to_txn(
     transactions: TransactionCoordinator,
     topics: TopicTable,
+    authorization: Authorization,
     context: RequestContext,
     request: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse:
     """Add all partitions of each transaction, or none; with `verify_only`, only check them."""
     if context.version >= ADD_PARTITIONS_BATCHED_MIN_VERSION:
+        cluster = (ResourceType.CLUSTER, CLUSTER_NAME)
+        if code := authorization.code(context, Operation.CLUSTER_ACTION, *cluster):
+            return AddPartitionsToTxnResponse(error_code=code)
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
                     transactional_id=transaction.transactional_id,
                     topic_results=_topic_results(
-                        _add_or_verify(context, transaction, transactions, topics)
+                        _add_or_verify(context, transaction, transactions, topics, authorization)
                     ),
                 )
                 for transaction in request.transactions
@@ -107,7 +136,7 @@ async def add_partitions_to_txn(
     )
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=_topic_results(
-            _add_or_verify(context, only, transactions, topics)
+            _add_or_verify(context, only, transactions, topics, authorization)
         )
     )
 
@@ -117,6 +146,7 @@ def _add_or_verify(
     transaction: AddPartitionsToTxnTransaction,
     transactions: TransactionCoordinator,
     topics: TopicTable,
+    authorization: Authorization,
 ) -> Mapping[TopicPartition, ErrorCode]:
     """Add or verify the partitions of a transaction; return their error codes."""
     partitions = [
@@ -124,15 +154,26 @@ def _add_or_verify(
         for topic in transaction.topics
         for index in topic.partitions
     ]
-    unknown = {tp for tp in partitions if topics.partition(tp) is None}
-    if unknown and not transaction.verify_only:
+    transactional_id = transaction.transactional_id
+    denied: dict[TopicPartition, ErrorCode] = {}
+    if context.version < ADD_PARTITIONS_BATCHED_MIN_VERSION:  # from a client, not from a broker
+        resource = (ResourceType.TRANSACTIONAL_ID, transactional_id)
+        if code := authorization.code(context, Operation.WRITE, *resource):
+            return dict.fromkeys(partitions, code)
+        denied = {
+            tp: ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            for tp in partitions
+            if is_internal(tp.topic)
+            or not authorization.allows_topic(context, Operation.WRITE, tp.topic)
+        }
+    unknown = {tp for tp in partitions if tp not in denied and topics.partition(tp) is None}
+    if denied or (unknown and not transaction.verify_only):
         return {
             tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if tp in unknown
-            else ErrorCode.OPERATION_NOT_ATTEMPTED
+            else denied.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED)
             for tp in partitions
         }
-    transactional_id = transaction.transactional_id
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     code = transactions.check_coordinator(context.broker.id, transactional_id)
     if code is ErrorCode.NONE and transaction.verify_only:
@@ -200,21 +241,29 @@ async def end_txn(
 
 async def describe_transactions(
     transactions: TransactionCoordinator,
+    authorization: Authorization,
     context: RequestContext,
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse:
     """Describe each transactional id; errors are per id."""
     return DescribeTransactionsResponse(
         transaction_states=[
-            _describe_transaction(context, id_, transactions) for id_ in request.transactional_ids
+            _describe_transaction(context, id_, transactions, authorization)
+            for id_ in request.transactional_ids
         ]
     )
 
 
 def _describe_transaction(
-    context: RequestContext, transactional_id: str, transactions: TransactionCoordinator
+    context: RequestContext,
+    transactional_id: str,
+    transactions: TransactionCoordinator,
+    authorization: Authorization,
 ) -> DescribedTransaction:
-    code = transactions.check_coordinator(context.broker.id, transactional_id)
+    resource = (ResourceType.TRANSACTIONAL_ID, transactional_id)
+    code = authorization.code(context, Operation.DESCRIBE, *resource)
+    if code is ErrorCode.NONE:
+        code = transactions.check_coordinator(context.broker.id, transactional_id)
     entry = transactions.get(transactional_id)
     if code is ErrorCode.NONE and entry is None:
         code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -222,6 +271,8 @@ def _describe_transaction(
         return DescribedTransaction(transactional_id=transactional_id, error_code=code)
     topics: dict[str, list[int]] = {}
     for tp in sorted(entry.partitions):
+        if not authorization.allows_topic(context, Operation.DESCRIBE, tp.topic):
+            continue
         topics.setdefault(tp.topic, []).append(tp.partition)
     return DescribedTransaction(
         transactional_id=transactional_id,
@@ -237,6 +288,7 @@ def _describe_transaction(
 async def list_transactions(
     transactions: TransactionCoordinator,
     now_ms: Callable[[], int],
+    authorization: Authorization,
     context: RequestContext,
     request: ListTransactionsRequest,
 ) -> ListTransactionsResponse:
@@ -255,6 +307,9 @@ async def list_transactions(
             and (not ids or entry.producer_id in ids)
             and (request.duration_filter < 0 or now - entry.start_time_ms > request.duration_filter)
             and (not request.transactional_id_pattern or bool(pattern.fullmatch(entry.id)))
+            and authorization.allows(
+                context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, entry.id
+            )
         )
 
     return ListTransactionsResponse(
