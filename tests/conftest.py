@@ -28,8 +28,8 @@ pytest_plugins = ["kafka_async_pytest"]
 
 ROOT = Path(__file__).parent
 INTEGRATION = ROOT / "integration"
-FOREIGN = {"contract", "foreign_clients", "kafka_tools"}
-"""Integration tests with other projects' clients and tools, or with raw requests."""
+FOREIGN = {"contract", "foreign_clients", "kafka_tools", "kerberos"}
+"""Integration tests with other projects' clients, tools and servers, or with raw requests."""
 ONE_KERNEL = {"benchmarks", "cli", "conformance", "docs", "spark", "testing", "tools"}
 """Directories whose unit tests do not depend on the kernel in use."""
 SEED = int(os.environ.get("KAFKA_ASYNC_TEST_SEED") or random.SystemRandom().randrange(2**32))

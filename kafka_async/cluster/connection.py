@@ -611,7 +611,10 @@ class Connection:
     def _fail_reauthentication(self, error: OSError | KafkaError) -> None:
         if self._close_reason is not None:
             return
-        text = self.diagnosis(error).text if isinstance(error, OSError) else error.message
+        if isinstance(error, KafkaError) and not isinstance(error, KafkaTimeoutError):
+            text = error.message
+        else:
+            text = self.diagnosis(error).text
         # Not an AuthenticationError: a new connection may succeed, and reports it if not.
         failure = KafkaConnectionError(f"{self}: authenticating again has failed: {text}")
         failure.__cause__ = error

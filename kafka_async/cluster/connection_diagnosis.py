@@ -151,7 +151,8 @@ def diagnose(error: BaseException, stage: ConnectionStage, facts: ConnectionFact
 
 def is_hang_up(error: BaseException) -> bool:
     """Return whether the broker has closed the connection without naming an error."""
-    if isinstance(error, ConnectionRefusedError):
+    # A KafkaConnectionError is not of the socket: a source of credentials may be unreachable.
+    if isinstance(error, ConnectionRefusedError | KafkaError):
         return False
     return isinstance(error, ConnectionError | ssl.SSLEOFError | ssl.SSLZeroReturnError)
 

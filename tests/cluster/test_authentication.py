@@ -283,18 +283,19 @@ async def test_exception_of_a_provider_becomes_an_authentication_error_without_i
     assert elapsed < 2
 
 
-async def test_retriable_error_of_a_provider_is_retried() -> None:
+@pytest.mark.parametrize("error", [NotCoordinatorError, KafkaConnectionError])
+async def test_retriable_error_of_a_provider_is_retried(error: type[KafkaError]) -> None:
     calls = 0
 
     async def get() -> str:
         nonlocal calls
         calls += 1
-        if calls < 3:
-            raise NotCoordinatorError("the vault is sealed")
+        if calls < 10:
+            raise error("the vault is sealed")
         return "wonderland"
 
     async with client_with(SecureWorld(), Custom(get)):
-        assert calls == 3
+        assert calls == 10
 
 
 async def test_provider_that_hangs_is_bounded_and_named() -> None:

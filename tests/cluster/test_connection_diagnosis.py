@@ -21,6 +21,7 @@ from kafka_async.errors import (
     CorrelationIdMismatchError,
     DecodeError,
     IllegalSaslStateError,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     SslAuthenticationError,
@@ -201,6 +202,7 @@ def test_does_not_take_a_restarting_broker_for_a_wrong_protocol(
         (TimeoutError(), False),
         (ssl.SSLError(), False),
         (DecodeError(), False),
+        (KafkaConnectionError(), False),
     ],
 )
 def test_tells_hang_ups_from_other_errors(error: BaseException, expected: bool) -> None:
