@@ -128,8 +128,6 @@ def test_check_requires_an_origin_of_tokens() -> None:
     with pytest.raises(InvalidConfigurationError, match="sasl_token_provider"):
         OAuthBearer().check(ClientConfig("localhost:9092"))
     OAuthBearer().check(ClientConfig("localhost:9092", sasl_token_provider=provider))
-    url = "https://issuer.example/token"
-    OAuthBearer().check(ClientConfig("localhost:9092", sasl_oauthbearer_token_endpoint_url=url))
 
 
 def test_reports_why_the_broker_rejected_the_token() -> None:
