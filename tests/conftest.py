@@ -28,7 +28,7 @@ pytest_plugins = ["kafka_async_pytest"]
 
 ROOT = Path(__file__).parent
 INTEGRATION = ROOT / "integration"
-FOREIGN = {"contract", "foreign_clients", "kafka_tools", "kerberos"}
+FOREIGN = {"contract", "foreign_clients", "kafka_tools", "kafka_tools_security", "kerberos"}
 """Integration tests with other projects' clients, tools and servers, or with raw requests."""
 ONE_KERNEL = {"benchmarks", "cli", "conformance", "docs", "spark", "testing", "tools"}
 """Directories whose unit tests do not depend on the kernel in use."""

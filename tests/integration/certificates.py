@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from cryptography.x509 import load_pem_x509_certificate
 
 
 class Certificate(NamedTuple):
@@ -26,6 +27,12 @@ class Certificate(NamedTuple):
     def pem(self) -> str:
         """Key and chain in one text."""
         return self.key + self.chain
+
+    @property
+    def subject(self) -> str:
+        """Distinguished name in Java's form, which principals have: it escapes every "#"."""
+        subject = load_pem_x509_certificate(self.chain.encode()).subject
+        return subject.rfc4514_string().replace("#", "\\#")
 
     def encrypted_key(self, password: str) -> str:
         """Return the key encrypted with a password."""

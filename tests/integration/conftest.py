@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 import pytest_asyncio
 
+from kafka_async.testing.backends.base import BackendUnavailableError
+from tests.integration.certificates import Certificates
+from tests.integration.kafka_tools import Tools
 from tests.integration.raw_cluster import RawCluster
+from tests.integration.secure_cluster import SecureCluster, SecureClusters
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from kafka_async.testing.fixtures import ClusterHandle
+    from tests.conftest import CannotRun
+
+SECURE_BACKENDS = ("apache",)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that uses `secure_cluster` once on each backend that has secure listeners."""
+    if "secure_cluster" in metafunc.fixturenames:
+        names = str(metafunc.config.getoption("--kafka-backend")).split(",")
+        chosen = [name for name in names if name.partition("-")[0] in SECURE_BACKENDS]
+        metafunc.parametrize("secure_cluster", chosen, indirect=True)
 
 
 @pytest_asyncio.fixture
@@ -19,3 +35,37 @@ async def raw_cluster(kafka_cluster: ClusterHandle) -> AsyncIterator[RawCluster]
     opened = await RawCluster.open(kafka_cluster.bootstrap_servers)
     yield opened
     await opened.close()
+
+
+@pytest.fixture(scope="session")
+def tools(cannot_run: CannotRun) -> Tools:
+    """Return Kafka's tools; where they cannot run, skip the test, or fail it if CI=true."""
+    try:
+        return Tools()
+    except BackendUnavailableError as error:
+        cannot_run("Kafka's tools", error)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def secure_clusters(
+    certificates: Certificates, record_testsuite_property: Callable[[str, object], None]
+) -> Iterator[SecureClusters]:
+    with SecureClusters(certificates, record_testsuite_property) as clusters:
+        yield clusters
+
+
+@pytest.fixture
+def secure_cluster(
+    request: pytest.FixtureRequest, secure_clusters: SecureClusters
+) -> Iterator[SecureCluster]:
+    """Provide a cluster with secure listeners, with names unique to this test."""
+    with secure_clusters.handle(request.param) as handle:
+        yield secure_clusters.secure(handle)
+    failures = handle.cluster.failures()
+    if failures:
+        pytest.fail(f"the cluster itself failed: {failures}")

@@ -4,74 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.testing.backends.apache import JAVA_OPTIONS
-from kafka_async.testing.backends.base import BackendUnavailableError
-from kafka_async.testing.backends.jars import LOGGER, Artifact, cache_directory, resolve
-from kafka_async.testing.backends.jvm import ClassArchive, find_java
 from tests.integration.helpers import create_topic_blocking, read_values
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
-    from tests.conftest import CannotRun
+    from tests.integration.kafka_tools import Tools
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-VERSION = "4.3.1"
-"""The newest version of which Maven resolves the tools and the command for configurations."""
-ARTIFACTS = (
-    Artifact("org.apache.kafka", "kafka_2.13", VERSION),
-    Artifact("org.apache.kafka", "kafka-tools", VERSION),
-    LOGGER,
-)
-TIMEOUT = 120.0
-"""Seconds."""
-
-
-class Tools:
-    """Runs Kafka's tools, each in a new JVM, as their shell scripts do."""
-
-    def __init__(self) -> None:
-        java = find_java()
-        self._jars = resolve(f"kafka-commands-{VERSION}", ARTIFACTS)
-        self._archive = ClassArchive(cache_directory() / "classes", f"commands-{VERSION}", java)
-        self._java = java.command
-
-    def run(self, cluster: ClusterHandle, tool: str, *arguments: str) -> str:
-        """Run a tool that must succeed, and return its output."""
-        name = tool if tool.startswith("kafka.") else f"org.apache.kafka.tools.{tool}"
-        servers = "--broker-list" if tool == "TransactionalMessageCopier" else "--bootstrap-server"
-        options = [*self._archive.options(writer=True), *JAVA_OPTIONS, "-Xmx256m"]
-        command = [self._java, *options, "-cp", f"{self._jars}/*", name]
-        finished = subprocess.run(
-            [*command, servers, cluster.bootstrap_servers, *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
-        self._archive.install()
-        assert finished.returncode == 0, f"{tool}: {finished.stdout}{finished.stderr}"
-        return finished.stdout
-
-    def rows(self, cluster: ClusterHandle, tool: str, *arguments: str) -> list[dict[str, Any]]:
-        """Run a tool that prints a JSON object per line."""
-        return [json.loads(line) for line in self.run(cluster, tool, *arguments).splitlines()]
-
-
-@pytest.fixture(scope="session")
-def tools(cannot_run: CannotRun) -> Tools:
-    """Return the tools; where they cannot run, skip the test, or fail it if CI=true."""
-    try:
-        return Tools()
-    except BackendUnavailableError as error:
-        cannot_run("Kafka's tools", error)
 
 
 def create_filled_topic(cluster: ClusterHandle, count: int, prefix: str = "tools") -> str:

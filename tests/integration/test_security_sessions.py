@@ -1,0 +1,339 @@
+"""Sessions that end, and credentials and certificates that are replaced, while clients run.
+
+The listener REAUTH ends a session after three seconds unless the client authenticates again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from kafka_async import Admin, Client, Consumer, Producer, TopicPartition
+from kafka_async.admin import (
+    AclBinding,
+    AclOperation,
+    AclResourceType,
+    UserScramCredentialUpsertion,
+)
+from kafka_async.cluster.request_router import AnyBroker
+from kafka_async.errors import (
+    SaslAuthenticationError,
+    TopicAuthorizationError,
+)
+from kafka_async.hooks import Connected, Disconnected, Hooks, RequestSent
+from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
+from tests.integration.helpers import create_topic, read_values
+from tests.integration.secure_cluster import ALICE, MECHANISMS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from ssl import SSLContext
+
+    from tests.integration.secure_cluster import SecureCluster
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(180)]
+
+SASL_AUTHENTICATE = 36
+"""The key of the API."""
+SCRAM = "SCRAM-SHA-256"
+CONNECTION_KINDS = {"general", "produce", "fetch", "coordinator"}
+
+
+class Watch:
+    """Counts what the hooks of clients report about connections and authentications."""
+
+    def __init__(self) -> None:
+        self.hooks = Hooks()
+        self.opened = Counter[str]()
+        self.lost: list[Disconnected] = []
+        self.authentications = 0
+        self._changed = asyncio.Event()
+        self.hooks.listen(Connected, self._on_connected)
+        self.hooks.listen(Disconnected, self._on_disconnected)
+        self.hooks.listen(RequestSent, self._on_request)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition is true; it is checked after each event."""
+        async with asyncio.timeout(60):
+            while not condition():
+                await self._changed.wait()
+                self._changed.clear()
+
+    async def until_authenticated(self, count: int) -> None:
+        """Wait until this number of messages of authentications were sent from now on."""
+        count += self.authentications
+        await self.until(lambda: self.authentications >= count)
+
+    def _on_connected(self, event: Connected) -> None:
+        self.opened[event.kind] += 1
+        self._changed.set()
+
+    def _on_disconnected(self, event: Disconnected) -> None:
+        if event.error is not None and event.node_id >= 0:  # not a bootstrap server's
+            self.lost.append(event)
+
+    def _on_request(self, event: RequestSent) -> None:
+        if event.api_key == SASL_AUTHENTICATE:
+            self.authentications += 1
+            self._changed.set()
+
+
+def messages_of(mechanism: str) -> int:
+    """Return the number of messages that a client sends to authenticate once."""
+    return 2 if mechanism.startswith("SCRAM") else 1
+
+
+async def allow(cluster: SecureCluster, principal: str, topic: str) -> None:
+    """Allow a principal to read and write a topic, and everything on groups and transactions."""
+    rows = [
+        (AclResourceType.TOPIC, topic, AclOperation.ALL),
+        (AclResourceType.GROUP, "*", AclOperation.ALL),
+        (AclResourceType.TRANSACTIONAL_ID, "*", AclOperation.ALL),
+    ]
+    async with Admin(cluster.servers("PLAINTEXT")) as admin:
+        await admin.create_acls(
+            [AclBinding(kind, name, principal, operation) for kind, name, operation in rows]
+        )
+
+
+async def set_password(cluster: SecureCluster, user: str, password: str) -> None:
+    """Create a user for SCRAM, or replace the user's password."""
+    async with Admin(cluster.servers("PLAINTEXT")) as admin:
+        await admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion(user, SCRAM, password, iterations=4096)]
+        )
+
+
+# -- sessions -------------------------------------------------------------------------------------
+
+
+async def send_numbers(producer: Producer, topic: str, stop: asyncio.Event) -> list[bytes]:
+    """Send numbers, some of them at a time, until `stop`; return them."""
+    sent: list[bytes] = []
+    while not stop.is_set():
+        values = [b"%d" % (len(sent) + number) for number in range(10)]
+        await producer.send_many(topic, values)
+        sent += values
+        await asyncio.sleep(0.005)
+    return sent
+
+
+async def send_transactions(producer: Producer, topic: str, stop: asyncio.Event) -> list[bytes]:
+    """Commit numbers in transactions until `stop`; return them."""
+    sent: list[bytes] = []
+    while not stop.is_set():
+        values = [b"%d" % (len(sent) + number) for number in range(5)]
+        async with producer.transaction() as transaction:
+            for value in values:
+                await transaction.enqueue(topic, value)
+        sent += values
+    return sent
+
+
+async def read_numbers(consumer: Consumer, stop: asyncio.Event) -> list[bytes | None]:
+    """Read and commit until `stop` and the end of the topic; return the values."""
+    values: list[bytes | None] = []
+    while True:
+        records = await consumer.poll(timeout=0.2)
+        values += [record.value for record in records]
+        if records:
+            await consumer.commit()
+        elif stop.is_set():
+            return values
+
+
+async def describe_clusters(client: Client, stop: asyncio.Event) -> int:
+    """Send requests that any broker serves until `stop`; return their number."""
+    count = 0
+    while not stop.is_set():
+        await client.request(DescribeClusterRequest(), to=AnyBroker())
+        count += 1
+        await asyncio.sleep(0.01)
+    return count
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sessions"),
+    [
+        pytest.param(SCRAM, 1),
+        *[pytest.param(name, 4, marks=pytest.mark.slow) for name in MECHANISMS],
+    ],
+)
+async def test_no_record_is_lost_or_duplicated_and_no_connection_closed_by_new_sessions(
+    secure_cluster: SecureCluster, mechanism: str, sessions: int
+) -> None:
+    topic = await create_topic(secure_cluster.handle, "numbers")
+    transactional = await create_topic(secure_cluster.handle, "transactions")
+    options, watch, stop = secure_cluster.options("REAUTH", mechanism), Watch(), asyncio.Event()
+    client = Client(**options, hooks=watch.hooks)
+    async with (
+        client,
+        Producer(client, linger_ms=1) as producer,
+        Producer(client, transactional_id=secure_cluster.handle.transactional_id()) as transactions,
+        Consumer(
+            client,
+            topics=[topic],
+            group_id=secure_cluster.handle.group(),
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer,
+        asyncio.TaskGroup() as group,
+    ):
+        sending = group.create_task(send_numbers(producer, topic, stop))
+        committing = group.create_task(send_transactions(transactions, transactional, stop))
+        reading = group.create_task(read_numbers(consumer, stop))
+        group.create_task(describe_clusters(client, stop))
+        await watch.until(lambda: set(watch.opened) >= CONNECTION_KINDS)
+        await watch.until_authenticated(sessions * watch.opened.total() * messages_of(mechanism))
+        assert watch.lost == []
+        stop.set()
+    assert reading.result() == sending.result()
+    assert await read_values(secure_cluster.handle, transactional) == committing.result()
+
+
+# -- credentials ----------------------------------------------------------------------------------
+
+
+class CountingDialer:
+    """Opens TCP and TLS connections, and remembers when."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    async def dial(
+        self,
+        protocol_factory: Callable[[], P],
+        host: str,
+        port: int,
+        *,
+        ssl: SSLContext | None = None,
+        server_hostname: str | None = None,
+    ) -> tuple[asyncio.Transport, P]:
+        loop = asyncio.get_running_loop()
+        self.times.append(loop.time())
+        name = (server_hostname or host) if ssl is not None else None
+        return await loop.create_connection(
+            protocol_factory, host, port, ssl=ssl, server_hostname=name
+        )
+
+
+async def test_a_client_goes_on_with_the_credentials_that_replace_its_own(
+    secure_cluster: SecureCluster,
+) -> None:
+    user = secure_cluster.handle.group("user")
+    topic = await create_topic(secure_cluster.handle)
+    await set_password(secure_cluster, user, "first")
+    await allow(secure_cluster, f"User:{user}", topic)
+    watch = Watch()
+    options = secure_cluster.options("REAUTH", SCRAM, sasl_username=user, sasl_password="first")
+    client = Client(**options, hooks=watch.hooks)
+    async with client, Producer(client) as producer:
+        await producer.send(topic, b"before")
+        await set_password(secure_cluster, user, "second")
+        await client.set_sasl_credentials(user, "second")
+        await watch.until_authenticated(2 * watch.opened.total())
+        await producer.send(topic, b"after")
+        assert watch.lost == []
+    assert await read_values(secure_cluster.handle, topic) == [b"before", b"after"]
+
+
+async def test_failed_authentications_keep_to_the_reconnect_backoff(
+    secure_cluster: SecureCluster,
+) -> None:
+    user, topic = secure_cluster.handle.group("user"), secure_cluster.handle.topic()
+    await set_password(secure_cluster, user, "first")
+    dialer, backoff, attempts = CountingDialer(), 0.5, 4
+    options = secure_cluster.options("SASL_SSL", SCRAM, sasl_username=user, sasl_password="first")
+    client = Client(
+        **options,
+        dialer=dialer,
+        reconnect_backoff_ms=1000 * backoff,
+        reconnect_backoff_max_ms=1000 * backoff,
+    )
+    async with client, Producer(client) as producer:
+        await set_password(secure_cluster, user, "second")
+        connected = len(dialer.times)
+        async with asyncio.timeout(60):
+            while len(dialer.times) < connected + attempts:
+                with pytest.raises(SaslAuthenticationError):
+                    await producer.send(topic, b"value")
+                await asyncio.sleep(0)
+    gaps = [later - earlier for earlier, later in pairwise(dialer.times[connected:])]
+    assert min(gaps) >= backoff * 0.8  # A back-off is up to a fifth shorter, at random.
+
+
+# -- certificates ---------------------------------------------------------------------------------
+
+
+async def test_new_connections_have_the_certificate_that_was_reloaded(
+    secure_cluster: SecureCluster,
+) -> None:
+    """Checks it by the principal of a new connection, which is the only one that may write."""
+    certificates = secure_cluster.certificates
+    topic = await create_topic(secure_cluster.handle)
+    other = certificates.authority.issue("client.test", name=secure_cluster.handle.group("tls"))
+    await allow(secure_cluster, f"User:{other.subject}", topic)
+    names = [secure_cluster.handle.group(name) for name in ("certificate", "key")]
+    files = [certificates.write(*row) for row in zip(names, certificates.client[:2], strict=True)]
+    options = secure_cluster.options("MTLS", ssl_certfile=files[0], ssl_keyfile=files[1])
+    async with Client(**options) as client:
+        for name, text in zip(names, other[:2], strict=True):
+            certificates.write(name, text)
+        assert await client.reload_certificates()
+        async with Producer(client) as producer:
+            await producer.send(topic, b"value")
+        for name in names:
+            certificates.write(name, "not a certificate")
+        assert not await client.reload_certificates()
+        async with Consumer(client, auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            [record] = await consumer.poll(timeout=30)
+    assert record.value == b"value"
+
+
+# -- delegation tokens ----------------------------------------------------------------------------
+
+
+async def until_described(admin: Admin, token_ids: list[str]) -> None:
+    """Wait until these are the tokens: brokers learn of a change after the response."""
+    found: list[str] | None = None
+    async with asyncio.timeout(30):
+        while found != token_ids:
+            await asyncio.sleep(0.01)
+            found = [token.token_id for token in await admin.describe_delegation_tokens()]
+
+
+async def test_clients_with_a_delegation_token_have_the_rights_of_its_owner(
+    secure_cluster: SecureCluster,
+) -> None:
+    topic = await create_topic(secure_cluster.handle)
+    forbidden = await create_topic(secure_cluster.handle, "forbidden")
+    await allow(secure_cluster, f"User:{ALICE}", topic)
+    owner = Admin(**secure_cluster.options("SASL_SSL", SCRAM, user=ALICE))
+    async with owner:
+        [token] = await owner.create_delegation_tokens(max_lifetime_ms=3_600_000)
+        assert token.owner == f"User:{ALICE}"
+        await until_described(owner, [token.token_id])
+        options = secure_cluster.options(
+            "SASL_SSL",
+            SCRAM,
+            sasl_username=token.token_id,
+            sasl_password=token.password,
+            sasl_delegation_token=True,
+        )
+        async with Producer(**options) as producer:
+            await producer.send(topic, b"value")
+            with pytest.raises(TopicAuthorizationError):
+                await producer.send(forbidden, b"value")
+        await owner.renew_delegation_tokens([token])
+        await owner.expire_delegation_tokens([token])
+        await until_described(owner, [])
+    with pytest.raises(SaslAuthenticationError):
+        await Client(**options).start()
+    assert await read_values(secure_cluster.handle, topic) == [b"value"]
