@@ -21,6 +21,9 @@ DEADLINE = 60.0
 SPARK_DEADLINE = 300.0
 """Seconds for one example with Spark, which starts a JVM, and Python workers for each job."""
 
+WITH_SECURE_CLUSTER = {"security.md"}
+"""Pages whose examples need secure listeners: see test_security_recipes.py."""
+
 COLUMNS = 96
 """Characters of a code line that fit beside both sidebars of the site."""
 
@@ -53,7 +56,7 @@ def page_parameters() -> list[object]:
     """Return README.md for every run, and the other pages for the slow suite."""
     parameters: list[object] = []
     for page in PAGES:
-        blocks = python_blocks(page)
+        blocks = [] if page.name in WITH_SECURE_CLUSTER else python_blocks(page)
         marks = [] if page.name == "README.md" else [pytest.mark.slow]
         if any("pyspark" in block.body for block in blocks):
             marks.append(pytest.mark.spark)

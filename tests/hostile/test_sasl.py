@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
+import threading
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafka_async.cluster.client import services_of
+from kafka_async.cluster.sasl import scram
+from kafka_async.cluster.sasl.scram import salted_password
 from kafka_async.errors import KafkaError, SaslAuthenticationError, UnsupportedSaslMechanismError
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
 from kafka_async.protocol.messages.sasl_authenticate import (
@@ -16,6 +20,7 @@ from kafka_async.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from kafka_async.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from kafka_async.secrets import Secret
 from tests.cluster.scripted import Handler, Peer, always
 from tests.cluster.secure_world import (
     SASL_AUTHENTICATE,
@@ -28,7 +33,8 @@ from tests.embedded_client import now
 if TYPE_CHECKING:
     from kafka_async.protocol.header import RequestHeader
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = pytest.mark.asyncio
+virtual_clock = pytest.mark.virtual_clock
 
 SALT = b64encode(b"0123456789abcdef")
 GOOD = b"r=%s!server,s=" + SALT + b",i=4096"
@@ -89,6 +95,7 @@ def scripted(messages: tuple[bytes, ...]) -> Handler:
     return respond
 
 
+@virtual_clock
 @pytest.mark.parametrize("case", CASES)
 async def test_broker_that_breaks_scram_is_refused_at_once(case: str) -> None:
     world = SecureWorld()
@@ -103,6 +110,7 @@ async def test_broker_that_breaks_scram_is_refused_at_once(case: str) -> None:
     assert len(world.broker.peers) == 1
 
 
+@virtual_clock
 @pytest.mark.parametrize("case", LIFETIMES)
 async def test_odd_session_lifetimes_neither_stop_a_client_nor_keep_it_busy(case: str) -> None:
     world = SecureWorld()
@@ -122,6 +130,7 @@ async def test_odd_session_lifetimes_neither_stop_a_client_nor_keep_it_busy(case
     assert world.attempts < 15
 
 
+@virtual_clock
 async def test_mechanisms_that_a_broker_lists_are_cut_off_in_the_error() -> None:
     world = SecureWorld()
     names = [f"MECHANISM-{number}" for number in range(10_000)]
@@ -133,6 +142,7 @@ async def test_mechanisms_that_a_broker_lists_are_cut_off_in_the_error() -> None
     assert len(str(raised.value)) < 700
 
 
+@virtual_clock
 async def test_challenges_to_plain_are_not_answered() -> None:
     world = SecureWorld()
     world.broker.handlers[SASL_AUTHENTICATE] = always(
@@ -145,6 +155,7 @@ async def test_challenges_to_plain_are_not_answered() -> None:
         assert apis.count(SASL_AUTHENTICATE) <= 1
 
 
+@virtual_clock
 async def test_password_is_not_sent_by_plain_to_a_broker_that_offers_only_that() -> None:
     """The broker chooses nothing: a client does not fall back to another mechanism."""
     world = SecureWorld()
@@ -153,3 +164,75 @@ async def test_password_is_not_sent_by_plain_to_a_broker_that_offers_only_that()
         await world.client(sasl_mechanism="SCRAM-SHA-256").start()
     sent = [request for _, request in world.broker.seen]
     assert not any(isinstance(each, SaslAuthenticateRequest) for each in sent)
+
+
+# -- what the CVEs of other clients are about ------------------------------------------------------
+
+
+@virtual_clock
+@pytest.mark.parametrize("iterations", [1, 4095, 1_000_001, 2**31 - 1])
+async def test_scram_iterations_are_bounded(
+    iterations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[object] = []
+    monkeypatch.setattr(scram, "salted_password", computed.append)
+    world = SecureWorld()
+    world.iterations = iterations
+    with pytest.raises(SaslAuthenticationError, match="4096 to 1000000 are accepted"):
+        await world.client(sasl_mechanism="SCRAM-SHA-512").start()
+    assert computed == []
+
+
+async def test_scram_iterations_are_computed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def compute(*given: Any) -> object:
+        threads.append(threading.current_thread().name)
+        return salted_password(*given)
+
+    monkeypatch.setattr(scram, "salted_password", compute)
+    async with SecureWorld().client(sasl_mechanism="SCRAM-SHA-256") as client:
+        assert client.health().state == "running"
+    assert len(threads) >= 1
+    assert threading.current_thread().name not in threads
+
+
+@virtual_clock
+async def test_scram_nonce_must_continue_the_clients() -> None:
+    world = SecureWorld()
+    world.broker.handlers[SASL_AUTHENTICATE] = scripted((b"r=of-another,s=" + SALT + b",i=4096",))
+    with pytest.raises(SaslAuthenticationError, match="nonce does not continue the client's"):
+        await world.client(sasl_mechanism="SCRAM-SHA-256").start()
+
+
+@virtual_clock
+async def test_scram_signature_is_compared_in_constant_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[tuple[Any, Any]] = []
+
+    def compare(one: Any, other: Any) -> bool:
+        compared.append((one, other))
+        return hmac.compare_digest(one, other)
+
+    monkeypatch.setattr(scram, "compare_digest", compare)
+    world = SecureWorld()
+    wrong = bytes(32)
+    world.broker.handlers[SASL_AUTHENTICATE] = scripted((GOOD, b"v=" + b64encode(wrong)))
+    with pytest.raises(SaslAuthenticationError, match="signature is wrong"):
+        await world.client(sasl_mechanism="SCRAM-SHA-256").start()
+    assert [other for _, other in compared] == [wrong]
+
+
+async def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[Any, Any]] = []
+    real = hmac.compare_digest
+
+    def compare(one: Any, other: Any) -> bool:
+        compared.append((one, other))
+        return real(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    assert Secret("wonderland") != Secret("wonderfull")
+    assert Secret("wonderland") == Secret("wonderland")
+    assert len(compared) == 2

@@ -13,6 +13,7 @@ import re
 import secrets
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
+from hmac import compare_digest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_async.cluster.sasl.credentials import check_username_and_password
@@ -149,7 +150,7 @@ class Scram:
         if attributes[0][0] != "v":
             raise self._malformed("its last message lacks the signature")
         signature = self._base64(attributes[0][1], "signature")
-        if not hmac.compare_digest(self._signature(salted, signed), signature):
+        if not compare_digest(self._signature(salted, signed), signature):
             raise SaslAuthenticationError(
                 f"{self.name}: the broker's signature is wrong: it does not know the password, so "
                 "it is not genuine; check bootstrap_servers and the network"
