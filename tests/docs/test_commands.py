@@ -9,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kafka_async.cli.app import app
+from kafka_async.cli.properties import parse_properties
+from kafka_async.secrets import Secret
 from tests.docs.markdown_blocks import PAGES, blocks_of
 
 
@@ -40,3 +42,15 @@ def test_shown_command_is_accepted(command: str) -> None:
 
 def test_unknown_option_is_found() -> None:
     assert "--port" in refusal(["topics", "list", "--port", "1"])
+
+
+def files_of_properties() -> Iterator[object]:
+    for page in PAGES:
+        for block in blocks_of(page):
+            if block.language == "properties":
+                yield pytest.param(block.body, id=block.place)
+
+
+@pytest.mark.parametrize("text", list(files_of_properties()))
+def test_shown_file_of_properties_is_read(text: str) -> None:
+    assert all(value for value in parse_properties(Secret(text)).values())
