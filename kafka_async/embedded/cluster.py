@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka_async.arguments import instance_of
@@ -18,12 +19,18 @@ from kafka_async.embedded.handlers.routes import Parts, routes_by_api_key
 from kafka_async.embedded.kafka_apis import KafkaApis
 from kafka_async.embedded.network import ClientConnection, listen
 from kafka_async.embedded.requests.authorization import Authorization
+from kafka_async.embedded.requests.session import ClientSession
 from kafka_async.embedded.scheduler import Scheduler
+from kafka_async.embedded.security.credentials import Credentials
+from kafka_async.embedded.security.delegation_tokens import DelegationTokens
+from kafka_async.embedded.security.listeners import exchanges_of, listeners_by_name
+from kafka_async.embedded.security.sasl_server_authenticator import SaslServerAuthenticator
 from kafka_async.embedded.settings import SettingOptions, Settings
 from kafka_async.embedded.state.acls import AclAuthorizer
 from kafka_async.embedded.state.brokers import Broker, Brokers
 from kafka_async.embedded.state.offset_metadata_manager import OffsetMetadataManager
 from kafka_async.embedded.state.topics import TopicTable
+from kafka_async.embedded.tls import TlsConnection
 from kafka_async.embedded.transactions.transaction_coordinator import TransactionCoordinator
 from kafka_async.errors import (
     ClientClosedError,
@@ -38,8 +45,10 @@ if TYPE_CHECKING:
     from typing import Literal, Self, Unpack
 
     from kafka_async.clock import Clock, MemoryNetwork
-    from kafka_async.embedded.network import Listener
+    from kafka_async.embedded.network import OpenPort
+    from kafka_async.embedded.security.listeners import Listener, Listeners
     from kafka_async.embedded.state.partition import Topic
+    from kafka_async.secrets import Secret
     from kafka_async.types import TopicPartition
 
 R = TypeVar("R")
@@ -55,12 +64,15 @@ class EmbeddedCluster:
 
     Args:
         brokers: Number of brokers; their ids are 1, 2, ...
-        ports: Ports of the brokers in the order of their ids, 0 for a free port. Default: free
-            ports.
+        ports: Ports of the brokers' first listener in the order of their ids, 0 for a free port.
+            Default: free ports. Other listeners have free ports.
         clock: Clock for timestamps such as LogAppendTime. Default: the event loop's.
         network: Listen in this in-memory network instead of on 127.0.0.1, for virtual time.
         authorizer: Decides by ACLs what clients may do; True is an `AclAuthorizer` without super
             users. Default: everything is allowed.
+        listeners: The listeners of each broker by name, the one of `bootstrap_servers` first; or
+            one security protocol, which is also the listener's name. Default: "PLAINTEXT".
+        users: Passwords by user name, for PLAIN and SCRAM. Default: no users.
         settings: Broker settings; see `Settings`.
 
     Attributes:
@@ -68,8 +80,8 @@ class EmbeddedCluster:
         faults: Rules that inject faults.
 
     Raises:
-        InvalidConfigurationError: There are no brokers, `ports` has another length, or a setting
-            is out of range.
+        InvalidConfigurationError: There are no brokers, `ports` has another length, a listener is
+            not valid, or a setting is out of range.
     """
 
     def __init__(
@@ -80,6 +92,8 @@ class EmbeddedCluster:
         clock: Clock | None = None,
         network: MemoryNetwork | None = None,
         authorizer: AclAuthorizer | Literal[True] | None = None,
+        listeners: Listeners | None = None,
+        users: Mapping[str, str | Secret] | None = None,
         **settings: Unpack[SettingOptions],
     ) -> None:
         self._supervisor = Supervisor("EmbeddedCluster")
@@ -88,10 +102,21 @@ class EmbeddedCluster:
             raise InvalidConfigurationError(f"{brokers} brokers with ports {ports}")
         self.settings = Settings(**settings)
         hosts = self.settings.advertised_hosts
+        self._listeners = listeners_by_name(listeners)
+        first = next(iter(self._listeners))
         self.brokers = Brokers(
-            (id_, Broker(id_, hosts.get(id_, HOST), ports[id_ - 1] if ports else 0))
+            (
+                id_,
+                Broker(
+                    id_,
+                    hosts.get(id_, HOST),
+                    {**dict.fromkeys(self._listeners, 0), first: ports[id_ - 1] if ports else 0},
+                ),
+            )
             for id_ in range(1, brokers + 1)
         )
+        self._credentials = Credentials(users or {})
+        self._tokens = DelegationTokens(self.settings)
         offsets = OffsetMetadataManager(self.settings.offsets_topic_num_partitions)
         self.topics = TopicTable(self.settings, self.brokers, offsets.delete_topic)
         rules, failures = FaultRules(self.topics), FailureList()
@@ -110,12 +135,14 @@ class EmbeddedCluster:
             self.groups,
             self.transactions,
             Authorization(AclAuthorizer() if authorizer is True else authorizer),
+            self._credentials,
+            self._tokens,
             self.scheduler.now_ms,
             {key: (route.lowest_advertised, route.highest) for key, route in routes.items()},
         )
         self._apis = KafkaApis(routes, parts, rules, failures)
         self._network = network
-        self._listeners: dict[int, Listener] = {}
+        self._open_ports: dict[int, list[OpenPort]] = {}
 
     # -- start and stop ---------------------------------------------------------------------------
 
@@ -146,6 +173,7 @@ class EmbeddedCluster:
             await self.stop()
             raise
         self._schedule_retention()
+        self._schedule_token_removal()
 
     async def stop(self) -> None:
         """Close every connection and cancel every timer and task; safe to call again."""
@@ -163,8 +191,25 @@ class EmbeddedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all brokers as `host:port,host:port`, stopped brokers included."""
+        """The addresses of all brokers as `host:port,host:port`, stopped brokers included.
+
+        They are those of the first listener.
+        """
         return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers.values())
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """Return the addresses of all brokers at a listener, stopped brokers included.
+
+        Args:
+            listener: Name of the listener.
+
+        Raises:
+            InvalidConfigurationError: There is no such listener.
+        """
+        if listener not in self._listeners:
+            names = ", ".join(self._listeners)
+            raise InvalidConfigurationError(f"no listener {listener!r}: there are {names}")
+        return ",".join(f"{HOST}:{broker.ports[listener]}" for broker in self.brokers.values())
 
     async def create_topic(
         self,
@@ -257,6 +302,15 @@ class EmbeddedCluster:
 
         return await self._call(move)
 
+    async def set_password(self, user: str, password: str | Secret | None) -> None:
+        """Replace a user's password, for PLAIN and SCRAM; open connections remain.
+
+        Args:
+            user: Name of the user, who is created if needed.
+            password: The new password; None removes the user.
+        """
+        await self._call(lambda: self._credentials.set_password(user, password))
+
     async def stop_broker(self, broker_id: int) -> None:
         """Stop a broker as a crash does: reset its connections, move leaders and coordinators.
 
@@ -315,6 +369,15 @@ class EmbeddedCluster:
 
         self.scheduler.call_later(interval, delete_old_segments)
 
+    def _schedule_token_removal(self) -> None:
+        interval = self.settings.delegation_token_expiry_check_interval_ms / 1000
+
+        def remove_expired() -> None:
+            self._tokens.remove_expired(self.scheduler.now_ms())
+            self._schedule_token_removal()
+
+        self.scheduler.call_later(interval, remove_expired)
+
     def _on_brokers_changed(self) -> None:
         self.topics.update_leaders()
         self.groups.on_brokers_changed()
@@ -322,21 +385,35 @@ class EmbeddedCluster:
 
     async def _open(self, broker_id: int) -> None:
         broker = self.brokers[broker_id]
-
-        def accept() -> ClientConnection:
-            return ClientConnection(
-                broker, self._apis, self._supervisor, self.settings.socket_request_max_bytes
-            )
-
-        listener = await listen(accept, HOST, broker.port, self._network)
-        self._listeners[broker_id] = listener
-        broker.port = listener.port
+        opened = self._open_ports[broker_id] = []
+        for name, listener in self._listeners.items():
+            accept = partial(self._accept, broker, name, listener)
+            port = await listen(accept, HOST, broker.ports[name], self._network)
+            opened.append(port)
+            broker.ports[name] = port.port
         broker.on_started()
+
+    def _accept(self, broker: Broker, name: str, listener: Listener) -> asyncio.BaseProtocol:
+        """Return the protocol of a new connection at a listener."""
+        session = ClientSession(
+            broker=broker, listener=name, security_protocol=listener.security_protocol
+        )
+        if listener.uses_sasl:
+            starts = exchanges_of(listener, self._credentials, self._tokens, self.scheduler.now_ms)
+            max_reauth_ms = listener.connections_max_reauth_ms
+            if max_reauth_ms is None:
+                max_reauth_ms = self.settings.connections_max_reauth_ms
+            session.authenticator = SaslServerAuthenticator(starts, max_reauth_ms)
+        connection = ClientConnection(session, self._apis, self._supervisor, self.settings)
+        if listener.ssl_context is None:
+            return connection
+        return TlsConnection(listener.ssl_context, broker, connection)
 
     async def _close(self, broker_id: int) -> None:
         broker = self.brokers[broker_id]
         broker.alive = False
-        self._listeners.pop(broker_id).close()
+        for port in self._open_ports.pop(broker_id):
+            port.close()
         connections = tuple(broker.connections)
         for connection in connections:
             connection.abort()

@@ -9,9 +9,11 @@ from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.network import ResponseFrame
 from kafka_async.embedded.requests.context import Disconnect, RequestContext
 from kafka_async.embedded.requests.error_responses import ErrorResponseBuilder, error_response
+from kafka_async.embedded.security.sasl_server_authenticator import Action
 from kafka_async.errors import DecodeError, EncodeError, UnsupportedVersionError
 from kafka_async.protocol.header import decode_request, decode_request_header, encode_response
 from kafka_async.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from kafka_async.secrets import SecretBytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,11 +21,20 @@ if TYPE_CHECKING:
     from kafka_async.embedded.failures import FailureList
     from kafka_async.embedded.faults import FaultRule, FaultRules
     from kafka_async.embedded.handlers.routes import Handler, Parts, Route
-    from kafka_async.embedded.state.brokers import Broker
+    from kafka_async.embedded.requests.session import ClientSession
+    from kafka_async.embedded.security.sasl_server_authenticator import SaslServerAuthenticator
     from kafka_async.embedded.state.topics import TopicTable
     from kafka_async.protocol.wire import BytesLike
 
 API_VERSIONS = 18
+
+
+def _api_key(frame: BytesLike) -> int | None:
+    """Return the API key of a request; None if its header cannot be read."""
+    try:
+        return decode_request_header(frame)[0].api_key
+    except (DecodeError, UnsupportedVersionError):
+        return None
 
 
 class KafkaApis:
@@ -39,24 +50,32 @@ class KafkaApis:
         self._topics: TopicTable = parts.topics
         self._faults = faults
         self._failures = failures
+        self._now_ms = parts.now_ms
+        self._failure_delay = parts.settings.connection_failed_authentication_delay_ms / 1000
 
-    async def handle_request(
-        self, broker: Broker, frame: BytesLike, client_host: str
-    ) -> ResponseFrame:
+    async def handle_request(self, session: ClientSession, frame: BytesLike) -> ResponseFrame:
         """Return the response; raise Disconnect to reset the connection."""
         try:
-            return await self._handle_request(broker, frame, client_host)
+            return await self._handle_request(session, frame)
         except (DecodeError, UnsupportedVersionError) as error:
             raise Disconnect(str(error)) from error
         except Disconnect:
             raise
         except Exception as error:
-            self._failures.record(f"a request at broker {broker.id}", error)
+            self._failures.record(f"a request at broker {session.broker.id}", error)
             raise Disconnect("the cluster failed") from error
 
-    async def _handle_request(
-        self, broker: Broker, frame: BytesLike, client_host: str
-    ) -> ResponseFrame:
+    async def _handle_request(self, session: ClientSession, frame: BytesLike) -> ResponseFrame:
+        authenticator, now = session.authenticator, asyncio.get_running_loop().time()
+        if authenticator is not None and authenticator.expects_bare_message:
+            return self._authenticate_bare(authenticator, frame, now)
+        action = Action.SERVE
+        if authenticator is not None:
+            action = authenticator.admit(_api_key(frame), now)
+        if action is Action.CLOSE:
+            raise Disconnect("the client is not authenticated")
+        if action is Action.FAIL:
+            return self._last_response(None)
         header, _ = decode_request_header(frame)
         route = self._routes.get(header.api_key)
         if route is None or not route.lowest <= header.api_version <= route.highest:
@@ -65,13 +84,21 @@ class KafkaApis:
             )
         header, request = decode_request(frame)
         context = RequestContext(
-            broker=broker,
+            broker=session.broker,
             api_key=header.api_key,
             version=header.api_version,
             client_id=header.client_id,
-            client_host=client_host,
-            received=asyncio.get_running_loop().time(),
+            client_host=session.client_host,
+            received=now,
+            principal=session.principal,
+            listener=session.listener,
+            security_protocol=session.security_protocol,
+            by_token=session.by_token,
+            authenticator=authenticator if action is Action.AUTHENTICATE else None,
         )
+        if action is Action.FAIL_WITH_RESPONSE:
+            response = error_response(context, ErrorCode.ILLEGAL_SASL_STATE, request)
+            return self._last_response(self._encode(context, response, header.correlation_id))
         fault = self._faults.match(context, request)
         if fault is None:
             response = await self._call_handler(context, request)
@@ -80,14 +107,36 @@ class KafkaApis:
         throttle = 0.0 if fault is None else fault.effect.throttle
         if response is None:
             return ResponseFrame(None, throttle)
-        if throttle:
+        if throttle and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = round(throttle * 1000)
+        parts = self._encode(context, response, header.correlation_id)
+        if authenticator is not None and authenticator.failed:
+            return self._last_response(parts)
+        return ResponseFrame(parts, throttle)
+
+    def _encode(
+        self, context: RequestContext, response: Any, correlation_id: int
+    ) -> Sequence[BytesLike] | None:
+        if response is None:
+            return None
         try:
-            parts = encode_response(response, header.api_version, header.correlation_id)
-            return ResponseFrame(parts, throttle)
+            return encode_response(response, context.version, correlation_id)
         except (EncodeError, UnsupportedVersionError) as error:
             self._failures.record(f"the response to {context.describe()}", error)
             raise Disconnect("the response cannot be encoded") from error
+
+    def _last_response(self, parts: Sequence[BytesLike] | None) -> ResponseFrame:
+        """Return the end of a connection whose authentication failed, after the delay."""
+        return ResponseFrame(parts, closes=True, delay_seconds=self._failure_delay)
+
+    def _authenticate_bare(
+        self, authenticator: SaslServerAuthenticator, frame: BytesLike, now: float
+    ) -> ResponseFrame:
+        """Return the response to a message after SaslHandshake v0: it has no header."""
+        result = authenticator.authenticate(SecretBytes(bytes(frame)), now, self._now_ms())
+        if authenticator.failed:
+            return self._last_response(None)
+        return ResponseFrame([len(result.message).to_bytes(4), result.message])
 
     def _unsupported_version(
         self, key: int, version: int, correlation_id: int

@@ -1,4 +1,4 @@
-"""Listeners and client connections of brokers."""
+"""Open ports and client connections of brokers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from kafka_async.embedded.requests.context import Disconnect
+from kafka_async.embedded.security.principals import certificate_principal
 from kafka_async.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafka_async.clock import MemoryNetwork
-    from kafka_async.embedded.state.brokers import Broker
+    from kafka_async.embedded.requests.session import ClientSession
+    from kafka_async.embedded.settings import Settings
     from kafka_async.protocol.wire import BytesLike
     from kafka_async.supervisor import SupervisedTask, Supervisor
 
@@ -30,19 +32,22 @@ _SIZE: Final = struct.Struct(">i")
 
 
 class ResponseFrame(NamedTuple):
-    """Holds an encoded response and the seconds to mute the connection after it (KIP-219)."""
+    """Holds an encoded response, and what follows it."""
 
     parts: Sequence[BytesLike] | None
     """Parts of the response's frame; None if no response is sent."""
     mute_seconds: float = 0.0
+    """Time after the response for which the broker reads no further request (KIP-219)."""
+    closes: bool = False
+    """True if the connection is closed after the response."""
+    delay_seconds: float = 0.0
+    """Time before the response and the end of a connection that is closed (KIP-306)."""
 
 
 class RequestHandler(Protocol):
     """Defines the handler of request frames."""
 
-    async def handle_request(
-        self, broker: Broker, frame: BytesLike, client_host: str
-    ) -> ResponseFrame:
+    async def handle_request(self, session: ClientSession, frame: BytesLike) -> ResponseFrame:
         """Return the response; raise Disconnect to reset the connection."""
         ...
 
@@ -52,11 +57,11 @@ class RequestFrameReader:
 
     The frames that it returns never change. Small frames are copied from a shared buffer. A large
     frame is read into a separate buffer, which grows with the bytes received, not with the size
-    that the client announced.
+    that the client announced. `limit` is the maximum size of the frames that begin from now on.
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._buffer = memoryview(bytearray(SMALL_FRAME_BUFFER_BYTES))
         self._buffered = 0
         self._large: bytearray | None = None
@@ -87,8 +92,8 @@ class RequestFrameReader:
         buffer, at, end = self._buffer, 0, self._buffered
         while end - at >= _SIZE.size:
             (size,) = _SIZE.unpack_from(buffer, at)
-            if not 0 <= size <= self._limit:
-                raise DecodeError(f"a frame of {size} bytes; 0 to {self._limit} are allowed")
+            if not 0 <= size <= self.limit:
+                raise DecodeError(f"a frame of {size} bytes; 0 to {self.limit} are allowed")
             start = at + _SIZE.size
             if size > SMALL_FRAME_BUFFER_BYTES - _SIZE.size:
                 self._start_large_frame(size, buffer[start:end])
@@ -114,15 +119,18 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        broker: Broker,
+        session: ClientSession,
         handler: RequestHandler,
         supervisor: Supervisor,
-        max_request_bytes: int,
+        settings: Settings,
     ) -> None:
-        self._broker = broker
+        self._session = session
+        self._broker = session.broker
         self._handler = handler
         self._supervisor = supervisor
-        self._reader = RequestFrameReader(max_request_bytes)
+        self._settings = settings
+        self._reader = RequestFrameReader(0)
+        self._update_frame_limit()
         self._requests: deque[BytesLike] = deque()
         self._request_available = asyncio.Event()
         self._writable = asyncio.Event()
@@ -131,7 +139,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._transport: asyncio.Transport | None = None
         self._task: SupervisedTask | None = None
-        self.client_host = ""
 
     # -- asyncio.BufferedProtocol -----------------------------------------------------------------
 
@@ -139,13 +146,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Start the task that handles requests."""
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's is its own class
         peer = transport.get_extra_info("peername")
-        self.client_host = str(peer[0]) if peer else ""
+        self._session.client_host = str(peer[0]) if peer else ""
+        self._session.tls_principal = certificate_principal(transport.get_extra_info("peercert"))
         if not (self._broker.alive and self._supervisor.running):
             stream.abort()
             return
         self._broker.connections.add(self)
         self._task = self._supervisor.spawn(
-            self._serve, name=f"broker {self._broker.id} connection from {self.client_host}"
+            self._serve,
+            name=f"broker {self._broker.id} connection from {self._session.client_host}",
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -157,7 +166,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         try:
             frames = self._reader.received(nbytes)
         except DecodeError as error:
-            logger.info("broker %d closes %s: %s", self._broker.id, self.client_host, error)
+            logger.info(
+                "broker %d closes %s: %s", self._broker.id, self._session.client_host, error
+            )
             self.abort()
             return
         if frames:
@@ -210,19 +221,35 @@ class ClientConnection(asyncio.BufferedProtocol):
     async def _serve(self) -> None:
         try:
             while (frame := await self._next_request()) is not None:
-                response = await self._handler.handle_request(self._broker, frame, self.client_host)
+                response = await self._handler.handle_request(self._session, frame)
+                self._update_frame_limit()
+                if response.delay_seconds:
+                    await self._mute(response.delay_seconds)
                 if response.parts is not None and not self._open_transport.is_closing():
                     # Not writelines: in Python 3.12 and 3.13.0 it neither pauses the protocol nor
                     # notices an aborted connection.
                     self._open_transport.write(b"".join(response.parts))
                     await self._writable.wait()
+                if response.closes:
+                    self._open_transport.close()
+                    await self._disconnected.wait()
                 if response.mute_seconds:
                     await self._mute(response.mute_seconds)
         except Disconnect as reason:
-            logger.info("broker %d resets %s: %s", self._broker.id, self.client_host, reason)
+            logger.info(
+                "broker %d resets %s: %s", self._broker.id, self._session.client_host, reason
+            )
         finally:
             self.abort()
             self._broker.connections.discard(self)
+
+    def _update_frame_limit(self) -> None:
+        """Limit frames to less while the client has not authenticated."""
+        self._reader.limit = (
+            self._settings.sasl_server_max_receive_size
+            if self._session.authenticating
+            else self._settings.socket_request_max_bytes
+        )
 
     async def _mute(self, seconds: float) -> None:
         """Handle no request for this time; end early if the connection is lost."""
@@ -241,7 +268,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         return None if self._disconnected.is_set() else self._requests.popleft()
 
 
-class Listener(NamedTuple):
+class OpenPort(NamedTuple):
     """Represents a listening port; `close` stops accepting connections."""
 
     port: int
@@ -249,14 +276,14 @@ class Listener(NamedTuple):
 
 
 async def listen(
-    protocol_factory: Callable[[], ClientConnection],
+    protocol_factory: Callable[[], asyncio.BaseProtocol],
     host: str,
     port: int,
     network: MemoryNetwork | None,
-) -> Listener:
+) -> OpenPort:
     """Listen at an address, on a socket or in memory; port 0 is a free port."""
     if network is not None:
         host, port = network.listen(protocol_factory, host, port)
-        return Listener(port, partial(network.close, host, port))
+        return OpenPort(port, partial(network.close, host, port))
     server = await asyncio.get_running_loop().create_server(protocol_factory, host, port)
-    return Listener(server.sockets[0].getsockname()[1], server.close)
+    return OpenPort(server.sockets[0].getsockname()[1], server.close)

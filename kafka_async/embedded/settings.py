@@ -35,6 +35,13 @@ class SettingOptions(TypedDict, total=False):
     log_retention_check_interval_ms: int
     coordinator_load_time_ms: int
     transaction_marker_delay_ms: int
+    connections_max_reauth_ms: int
+    connection_failed_authentication_delay_ms: int
+    sasl_server_max_receive_size: int
+    delegation_token_auth_enabled: bool
+    delegation_token_max_lifetime_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_expiry_check_interval_ms: int
     api_versions: Mapping[int, tuple[int, int]]
 
 
@@ -60,6 +67,8 @@ class Settings:
         coordinator_load_time_ms: Time for which a coordinator that has moved responds with
             COORDINATOR_LOAD_IN_PROGRESS.
         transaction_marker_delay_ms: Time between the response to EndTxn and the markers.
+        delegation_token_auth_enabled: Issue delegation tokens (KIP-48), with HMACs of a random key.
+            In Kafka, tokens are enabled by a key in the configuration.
         api_versions: Version ranges by API key that narrow the supported versions: `{1: (4, 11)}`
             is a broker without Fetch above version 11, `{68: (0, -1)}` one without that API.
     """
@@ -87,6 +96,13 @@ class Settings:
     log_retention_check_interval_ms: int = 300_000
     coordinator_load_time_ms: int = 0
     transaction_marker_delay_ms: int = 0
+    connections_max_reauth_ms: int = 0
+    connection_failed_authentication_delay_ms: int = 100
+    sasl_server_max_receive_size: int = 524_288
+    delegation_token_auth_enabled: bool = True
+    delegation_token_max_lifetime_ms: int = 604_800_000
+    delegation_token_expiry_time_ms: int = 86_400_000
+    delegation_token_expiry_check_interval_ms: int = 3_600_000
     api_versions: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
 
     def __post_init__(self) -> None:
@@ -125,4 +141,10 @@ _MINIMUMS = {
     "log_retention_check_interval_ms": 1,
     "coordinator_load_time_ms": 0,
     "transaction_marker_delay_ms": 0,
+    "connections_max_reauth_ms": 0,
+    "connection_failed_authentication_delay_ms": 0,
+    "sasl_server_max_receive_size": 0,
+    "delegation_token_max_lifetime_ms": 1,
+    "delegation_token_expiry_time_ms": 1,
+    "delegation_token_expiry_check_interval_ms": 1,
 }

@@ -14,13 +14,17 @@ from kafka_async.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from typing import Literal
 
     from typing_extensions import Unpack
 
     from kafka_async.embedded.failures import Failure
     from kafka_async.embedded.faults import Faults
+    from kafka_async.embedded.security.listeners import Listeners
     from kafka_async.embedded.settings import SettingOptions
+    from kafka_async.embedded.state.acls import AclAuthorizer
     from kafka_async.embedded.state.partition import Topic
+    from kafka_async.secrets import Secret
     from kafka_async.types import TopicPartition
 
 R = TypeVar("R")
@@ -50,6 +54,10 @@ class BlockingCluster:
     def bootstrap_servers(self) -> str:
         """The addresses of all brokers as `host:port,host:port`."""
         return self.cluster.bootstrap_servers
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """Return the addresses at a listener; see `EmbeddedCluster.bootstrap_servers_of`."""
+        return self.cluster.bootstrap_servers_of(listener)
 
     @property
     def faults(self) -> Faults:
@@ -89,6 +97,10 @@ class BlockingCluster:
         """Elect a leader; see `EmbeddedCluster.move_leader`."""
         return self.cluster.wait_for(self.cluster.move_leader(tp, broker_id))
 
+    def set_password(self, user: str, password: str | Secret | None) -> None:
+        """Replace a user's password; see `EmbeddedCluster.set_password`."""
+        self.cluster.wait_for(self.cluster.set_password(user, password))
+
     def stop_broker(self, broker_id: int) -> None:
         """Stop a broker; see `EmbeddedCluster.stop_broker`."""
         self.cluster.wait_for(self.cluster.stop_broker(broker_id))
@@ -108,6 +120,9 @@ def run_in_thread(
     *,
     ports: Sequence[int] | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    listeners: Listeners | None = None,
+    users: Mapping[str, str | Secret] | None = None,
+    authorizer: AclAuthorizer | Literal[True] | None = None,
     **settings: Unpack[SettingOptions],
 ) -> Generator[BlockingCluster]:
     """Run a cluster in a thread with an event loop until the block ends.
@@ -116,6 +131,9 @@ def run_in_thread(
         brokers: Number of brokers.
         ports: Ports of the brokers, 0 for a free port. Default: free ports.
         loop_factory: Creates the event loop. Default: asyncio's.
+        listeners: The listeners of each broker; see `EmbeddedCluster`.
+        users: Passwords by user name; see `EmbeddedCluster`.
+        authorizer: Checks what clients may do; see `EmbeddedCluster`.
         settings: Broker settings; see `Settings`.
 
     Yields:
@@ -125,7 +143,9 @@ def run_in_thread(
         InvalidConfigurationError: The arguments are not valid.
         OSError: A port cannot be opened.
     """
-    cluster = _ClusterOfThread(brokers, ports=ports, **settings)
+    cluster = _ClusterOfThread(
+        brokers, ports=ports, listeners=listeners, users=users, authorizer=authorizer, **settings
+    )
     started: Future[Callable[[], None]] = Future()
     thread = threading.Thread(
         target=_run, args=(cluster, started, loop_factory), name="kafka_async embedded cluster"

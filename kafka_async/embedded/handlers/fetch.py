@@ -76,7 +76,8 @@ async def handle(
         response.session_id = session.id
     if context.version >= LEADER_HINTS_MIN_VERSION:
         leaders = {partition.current_leader.leader_id for _, partition in result.partitions}
-        response.node_endpoints = [NodeEndpoint(**each) for each in brokers.endpoints(leaders)]
+        endpoints = brokers.endpoints(leaders, context.listener)
+        response.node_endpoints = [NodeEndpoint(**each) for each in endpoints]
     return response
 
 

@@ -94,6 +94,8 @@ async def api_versions(
         return ApiVersionsResponse(
             error_code=ErrorCode.INVALID_REQUEST if partial else ErrorCode.REBOOTSTRAP_REQUIRED
         )
+    if context.authenticator is not None:
+        context.authenticator.on_versions_sent()
     levels = {
         "group.version": settings.group_version,
         "transaction.version": settings.transaction_version,
@@ -155,7 +157,9 @@ async def metadata(
             else found
             for found in _find_topics(context, request, topics, settings, authorization)
         ],
-        brokers=[MetadataResponseBroker(**each) for each in brokers.endpoints(alive)],
+        brokers=[
+            MetadataResponseBroker(**each) for each in brokers.endpoints(alive, context.listener)
+        ],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = authorization.cluster_operations(context)
@@ -384,7 +388,9 @@ async def describe_cluster(
         cluster_id=settings.cluster_id,
         controller_id=brokers.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=broker.id, is_fenced=not broker.alive, **broker.address)
+            DescribeClusterBroker(
+                broker_id=broker.id, is_fenced=not broker.alive, **broker.address(context.listener)
+            )
             for broker in brokers.values()
             if broker.alive or request.include_fenced_brokers
         ],
@@ -441,7 +447,8 @@ def _find_coordinator(
         return _missing_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker is alive")
     topics.create_internal_topic(TOPICS[key_type])
     broker = brokers[broker_id]
-    return Coordinator(key=key, node_id=broker.id, host=broker.host, port=broker.port)
+    port = broker.ports[context.listener]
+    return Coordinator(key=key, node_id=broker.id, host=broker.host, port=port)
 
 
 def _missing_coordinator(key: str, code: ErrorCode, reason: str) -> Coordinator:

@@ -85,7 +85,8 @@ async def handle(
             for topic in response.responses
             for partition in topic.partition_responses
         }
-        response.node_endpoints = [NodeEndpoint(**each) for each in brokers.endpoints(leaders)]
+        endpoints = brokers.endpoints(leaders, context.listener)
+        response.node_endpoints = [NodeEndpoint(**each) for each in endpoints]
     return response
 
 

@@ -23,12 +23,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kafka_async.embedded.handlers import (
     acls,
     configs,
+    delegation_tokens,
     fetch,
     groups,
     log,
     metadata,
     offsets,
     produce,
+    sasl,
+    scram_credentials,
     topics,
     transactions,
 )
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
     from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
+    from kafka_async.embedded.security.credentials import Credentials
+    from kafka_async.embedded.security.delegation_tokens import DelegationTokens
     from kafka_async.embedded.settings import Settings
     from kafka_async.embedded.state.brokers import Brokers
     from kafka_async.embedded.state.topics import TopicTable
@@ -58,6 +63,8 @@ class Parts:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     authorization: Authorization
+    credentials: Credentials
+    tokens: DelegationTokens
     now_ms: Callable[[], int]
     supported: ApiVersionRanges
     """Lowest and highest versions in ApiVersions, by API key."""
@@ -133,6 +140,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(14, 0, 5, lambda it: partial(groups.sync_group, it.groups)),
     Route(15, 0, 6, lambda it: partial(groups.describe_groups, it.groups, it.authorization)),
     Route(16, 0, 5, lambda it: partial(groups.list_groups, it.groups, it.authorization)),
+    Route(17, 0, 1, lambda _: sasl.sasl_handshake),
     Route(18, 0, 5, lambda it: partial(metadata.api_versions, it.settings, it.supported)),
     Route(
         19, 2, 7, lambda it: partial(topics.create_topics, it.topics, it.settings, it.authorization)
@@ -180,7 +188,17 @@ ROUTES: Final[tuple[Route, ...]] = (
         4,
         lambda it: partial(configs.describe_configs, it.topics, it.settings, it.authorization),
     ),
+    Route(36, 0, 2, lambda it: partial(sasl.sasl_authenticate, it.now_ms)),
     Route(37, 0, 3, lambda it: partial(topics.create_partitions, it.topics, it.authorization)),
+    Route(
+        38,
+        1,
+        3,
+        lambda it: partial(delegation_tokens.create, it.tokens, it.authorization, it.now_ms),
+    ),
+    Route(39, 1, 2, lambda it: partial(delegation_tokens.renew, it.tokens, it.now_ms)),
+    Route(40, 1, 2, lambda it: partial(delegation_tokens.expire, it.tokens, it.now_ms)),
+    Route(41, 1, 3, lambda it: partial(delegation_tokens.describe, it.tokens, it.authorization)),
     Route(42, 0, 3, lambda it: partial(groups.delete_groups, it.groups, it.authorization)),
     Route(
         44, 0, 1, lambda it: partial(configs.incremental_alter_configs, it.topics, it.authorization)
@@ -188,6 +206,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(
         47, 0, 0, lambda it: partial(offsets.offset_delete, it.groups, it.topics, it.authorization)
     ),
+    Route(50, 0, 0, lambda it: partial(scram_credentials.describe, it.credentials)),
+    Route(51, 0, 0, lambda it: partial(scram_credentials.alter, it.credentials)),
     Route(
         60,
         0,

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from kafka_async.embedded.security.listeners import DEFAULT_LISTENER
+from kafka_async.embedded.security.principals import ANONYMOUS
 from kafka_async.protocol import api
 
 if TYPE_CHECKING:
+    from kafka_async.embedded.security.listeners import SecurityProtocol
+    from kafka_async.embedded.security.sasl_server_authenticator import SaslServerAuthenticator
     from kafka_async.embedded.state.brokers import Broker
-
-
-ANONYMOUS: Final = "User:ANONYMOUS"
-"""Principal of a client that has not authenticated."""
-DEFAULT_LISTENER: Final = "PLAINTEXT"
 
 
 class Disconnect(Exception):
@@ -26,6 +25,8 @@ class RequestContext:
 
     `received` is the event loop's time in seconds. `principal` is the authenticated client as
     `type:name`, and `listener` the name of the listener that the client has connected to.
+    `by_token` is True if a delegation token authenticated it. `authenticator` is None unless the
+    request is a part of an authentication with SASL.
     """
 
     broker: Broker
@@ -36,6 +37,9 @@ class RequestContext:
     received: float
     principal: str = ANONYMOUS
     listener: str = DEFAULT_LISTENER
+    security_protocol: SecurityProtocol = "PLAINTEXT"
+    by_token: bool = False
+    authenticator: SaslServerAuthenticator | None = None
 
     def describe(self) -> str:
         """Return the request's API, version and broker for a log message."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypedDict
 from kafka_async.embedded.state.fetch_sessions import FetchSessionCache
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 
 class OpenConnection(Protocol):
@@ -38,12 +38,17 @@ class Endpoint(Address):
 
 
 class Broker:
-    """Holds a broker's address, connections and fetch sessions; it is `alive` while it listens."""
+    """Holds a broker's addresses, connections and fetch sessions; it is `alive` while it listens.
 
-    def __init__(self, node_id: int, host: str, port: int, rack: str | None = None) -> None:
+    `ports` are by listener; the first listener is that of `bootstrap_servers`.
+    """
+
+    def __init__(
+        self, node_id: int, host: str, ports: Mapping[str, int], rack: str | None = None
+    ) -> None:
         self.id = node_id
         self.host = host
-        self.port = port
+        self.ports = dict(ports)
         self.rack = rack
         self.alive = False
         self.epoch = 0
@@ -51,9 +56,13 @@ class Broker:
         self.fetch_sessions = FetchSessionCache()
 
     @property
-    def address(self) -> Address:
-        """The broker's address in responses."""
-        return {"host": self.host, "port": self.port, "rack": self.rack}
+    def port(self) -> int:
+        """The port of the first listener."""
+        return next(iter(self.ports.values()))
+
+    def address(self, listener: str) -> Address:
+        """Return the broker's address in responses to clients of a listener."""
+        return {"host": self.host, "port": self.ports[listener], "rack": self.rack}
 
     def on_started(self) -> None:
         """Mark the broker as alive, in a new epoch and without fetch sessions."""
@@ -77,9 +86,9 @@ class Brokers(dict[int, Broker]):
         """Return the ids of the brokers that are alive."""
         return [broker.id for broker in self.alive()]
 
-    def endpoints(self, ids: Collection[int]) -> list[Endpoint]:
-        """Return the endpoints of the brokers in `ids` that are alive."""
-        return [{"node_id": it.id, **it.address} for it in self.alive() if it.id in ids]
+    def endpoints(self, ids: Collection[int], listener: str) -> list[Endpoint]:
+        """Return the endpoints of the brokers in `ids` that are alive, at a listener."""
+        return [{"node_id": it.id, **it.address(listener)} for it in self.alive() if it.id in ids]
 
     @property
     def controller_id(self) -> int:

@@ -1,0 +1,1 @@
+"""Security of the embedded cluster: listeners, TLS, SASL, principals, credentials and tokens."""
