@@ -15,6 +15,7 @@ from kafka_async.types import ProducerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from ssl import SSLContext
 
     from kafka_async.clock import MemoryNetwork
     from kafka_async.embedded import EmbeddedCluster
@@ -55,6 +56,7 @@ class RawConnection(asyncio.Protocol):
     def __init__(self, client_id: str | None = CLIENT_ID) -> None:
         self.client_id = client_id
         self.closed = asyncio.Event()
+        self.error: Exception | None = None
         self.transport: asyncio.Transport | None = None
         self._ids = itertools.count(1)
         self._last_response = 0
@@ -63,12 +65,17 @@ class RawConnection(asyncio.Protocol):
 
     @classmethod
     async def dial(
-        cls, host: str, port: int, network: MemoryNetwork | None = None, client_id: str = CLIENT_ID
+        cls,
+        host: str,
+        port: int,
+        network: MemoryNetwork | None = None,
+        client_id: str = CLIENT_ID,
+        ssl: SSLContext | None = None,
     ) -> RawConnection:
         """Connect to a broker, in memory or with a socket."""
         loop = asyncio.get_running_loop()
         dial = loop.create_connection if network is None else network.dial
-        return (await dial(lambda: cls(client_id), host, port))[1]
+        return (await dial(lambda: cls(client_id), host, port, ssl=ssl))[1]
 
     @classmethod
     async def open(
@@ -150,6 +157,7 @@ class RawConnection(asyncio.Protocol):
                     future.set_exception(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.error = exc
         self.closed.set()
         self._fail_pending()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.security.principals import ANONYMOUS, USER, split_principal
+from kafka_async.embedded.state.acls import Operation, ResourceType
 from kafka_async.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
 from kafka_async.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -19,6 +20,7 @@ from kafka_async.secrets import SecretBytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.security.delegation_tokens import DelegationToken, DelegationTokens
     from kafka_async.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
@@ -34,6 +36,7 @@ NO_TIMESTAMP: Final = -1
 
 async def create(
     tokens: DelegationTokens,
+    authorization: Authorization,
     now_ms: Callable[[], int],
     context: RequestContext,
     request: CreateDelegationTokenRequest,
@@ -50,6 +53,11 @@ async def create(
             response.token_requester_principal_name,
         ) = split_principal(context.principal)
     code = _check(tokens, context)
+    if code is not ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED and not (
+        owner == context.principal
+        or authorization.allows(context, Operation.CREATE_TOKENS, ResourceType.USER, owner)
+    ):
+        code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
     if not code and any(renewer.principal_type != USER for renewer in request.renewers):
         code = ErrorCode.INVALID_PRINCIPAL_TYPE
     if code:
@@ -103,7 +111,10 @@ async def expire(
 
 
 async def describe(
-    tokens: DelegationTokens, context: RequestContext, request: DescribeDelegationTokenRequest
+    tokens: DelegationTokens,
+    authorization: Authorization,
+    context: RequestContext,
+    request: DescribeDelegationTokenRequest,
 ) -> DescribeDelegationTokenResponse:
     """Return the tokens of some owners, or all; an empty list of owners selects none."""
     code = _check(tokens, context)
@@ -115,12 +126,16 @@ async def describe(
     found = [
         _described(context, token)
         for token in tokens.all()
-        if owners is None or any(token.concerns(owner) for owner in owners)
+        if (owners is None or any(token.concerns(owner) for owner in owners))
+        and _may_describe(authorization, context, token)
     ]
     return DescribeDelegationTokenResponse(tokens=found)
 
 
-_CHECKED_BY_BROKER: Final = (ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,)
+_CHECKED_BY_BROKER: Final = (
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+)
 """Errors that Kafka finds before the controller does, and responds to without times."""
 
 
@@ -130,6 +145,19 @@ def _check(tokens: DelegationTokens, context: RequestContext) -> ErrorCode:
     if context.by_token or context.security_protocol == "PLAINTEXT" or without_certificate:
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     return ErrorCode.NONE if tokens.enabled else ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+def _may_describe(
+    authorization: Authorization, context: RequestContext, token: DelegationToken
+) -> bool:
+    """Return True for a token of the client, or with an ACL for the token or its owner."""
+    return (
+        token.concerns(context.principal)
+        or authorization.allows(
+            context, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.id
+        )
+        or authorization.allows(context, Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+    )
 
 
 def _described(context: RequestContext, token: DelegationToken) -> DescribedDelegationToken:

@@ -110,7 +110,7 @@ _ACTIONS: Final[dict[SaslState, dict[RequestKind, Action]]] = {
     SaslState.REAUTH_BAD_MECHANISM: dict.fromkeys(RequestKind, Action.FAIL),
     SaslState.FAILED: dict.fromkeys(RequestKind, Action.CLOSE),
 }
-"""What happens to a request before its API's handler, by the state of the connection."""
+"""Action for a request, by the state of the connection and the kind of the request."""
 
 _KINDS: Final = {
     API_VERSIONS: RequestKind.VERSIONS,
