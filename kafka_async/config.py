@@ -17,6 +17,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, TypeVar, cast
 
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.java_security import (
+    TLS_VERSIONS,
+    is_reference,
+    read_security_properties,
+    refuse_reference,
+)
 from kafka_async.secrets import HIDDEN, Secret
 from kafka_async.types import Headers, Token
 
@@ -62,7 +68,6 @@ logger = logging.getLogger("kafka_async.config")
 
 MAX_INT32 = 2**31 - 1
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 SASL_MECHANISMS: Final = (
     "PLAIN",
     "SCRAM-SHA-256",
@@ -433,10 +438,7 @@ class ClientConfig:
         """Raise for options that contradict each other."""
         _at_most(self, "retry_backoff_ms", "retry_backoff_max_ms")
         _at_most(self, "reconnect_backoff_ms", "reconnect_backoff_max_ms")
-        if self.ssl_context is not None and self.security_protocol == "PLAINTEXT":
-            raise InvalidConfigurationError(
-                'ssl_context is given but security_protocol is "PLAINTEXT": set it to "SSL"'
-            )
+        _check_security(self)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
@@ -453,8 +455,8 @@ class ClientConfig:
         """
         if not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidConfigurationError(
-                f"from_properties takes a dict of Java's names, not {properties!r:.60}: pass "
-                "keyword options to the client's constructor"
+                "from_properties takes a dict of Java's names, not "
+                f"{type(properties).__name__}: pass keyword options to the client's constructor"
             )
         properties = hide_secrets(properties)
         given: dict[str, object] = {}
@@ -462,7 +464,10 @@ class ClientConfig:
             name = str(key).replace(".", "_").replace("-", "_")
             if name in given:
                 raise InvalidConfigurationError(f"{key} is given twice, under two spellings")
+            if is_reference(value):
+                refuse_reference(str(key))
             given[name] = value
+        read_security_properties(given)
         cls._read_java(given)
         rows = {row.name: row for row in dataclasses.fields(cls)}
         options: dict[str, Any] = {
@@ -769,6 +774,8 @@ _PUBLIC_IN_JAVA: Final = frozenset(
     }
 )
 """Properties of Java's client that are no options here and hold no secret."""
+_PRIVATE_KEY: Final = "PRIVATE KEY-----"
+"""A part of PEM texts with a private key, which may be given as an option that is not secret."""
 _WRONG_TYPES: Final = frozenset({bytes, bytearray, int, float, list, tuple, dict, set, frozenset})
 
 
@@ -788,6 +795,8 @@ def hide_secret(name: str, value: object) -> Any:
     """Return the value of an option or argument, wrapped if it is a secret."""
     name = name.replace(".", "_").replace("-", "_")
     row = _ROWS.get(name)
+    if isinstance(value, str) and _PRIVATE_KEY in value:
+        return Secret(value)
     if name in _PUBLIC_IN_JAVA or (row is not None and "Secret" not in str(row.type)):
         return value
     if isinstance(value, str):
@@ -894,13 +903,20 @@ def split_server(server: str) -> tuple[str, int]:
     if match is None and "://" in server:
         raise InvalidConfigurationError(
             f'"{server}" in bootstrap_servers names a protocol, which an address does not choose: '
-            'write host:port, and security_protocol="SSL" for TLS'
+            f"write host:port, and {_protocol_advice(server)}"
         )
     if match is None or not 0 < int(match[2]) < 65536:
         raise InvalidConfigurationError(
             f'"{server}" in bootstrap_servers is no address: write host:port, as "localhost:9092"'
         )
     return match[1], int(match[2])
+
+
+def _protocol_advice(server: str) -> str:
+    named = server.partition("://")[0].upper()
+    if named in ("SASL_SSL", "SASL_PLAINTEXT"):
+        return f'security_protocol="{named}"'
+    return 'security_protocol="SSL" for TLS, or "SASL_SSL" for TLS with SASL'
 
 
 def _split(text: str) -> list[str]:
@@ -971,6 +987,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "str": (_is_text, "a str"),
     "Serializer": (_serializes, "a function or an object of kafka_async.serde"),
     "Deserializer": (_deserializes, "a function or an object of kafka_async.serde"),
+    "Mapping[str, str]": (lambda value: isinstance(value, Mapping), "a dict"),
     "Partitioner": (callable, "a function"),
     "TokenProvider": (callable, "a coroutine function"),
     "Secret": (lambda value: isinstance(value, Secret), "a str or a Secret"),
@@ -986,6 +1003,8 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
     kind = str(row.type)
     if value is None and kind.endswith(" | None"):
         return
+    if isinstance(value, Secret):
+        _check_secret(row, value)
     choices, low, high = row.metadata["choices"], row.metadata["low"], row.metadata["high"]
     if choices is not None and (type(value), value) not in [(type(one), one) for one in choices]:
         allowed = ", ".join(map(repr, choices))
@@ -998,10 +1017,114 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
         )
     if row.name == "ssl_context" and value is not None:
         _check_ssl_context(value)
+    if row.name == "sasl_mechanism" and value is not None:
+        _check_mechanism(value)
     number = cast("float", value)
     if (low is not None and number < low) or (high is not None and number > high):
         bounds = f"at least {low}" if high is None else f"from {low} to {high}"
         raise InvalidConfigurationError(f"{row.name}={value!r} must be {bounds}")
+
+
+def _check_secret(row: dataclasses.Field[Any], value: Secret) -> None:
+    if is_reference(value):
+        refuse_reference(row.name)
+    if "Secret" not in str(row.type) and _PRIVATE_KEY in value.reveal():
+        raise InvalidConfigurationError(
+            f"{row.name} contains a private key: give the key's text as ssl_keyfile, and only the "
+            "certificates as ssl_certfile"
+        )
+
+
+def _check_mechanism(value: object) -> None:
+    """Raise unless this is a mechanism's name or an object with the methods of SaslMechanism."""
+    if isinstance(value, str):
+        if value in SASL_MECHANISMS:
+            return
+        meant = value.upper().replace("_", "-")
+        hint = f": did you mean {meant}?" if meant in SASL_MECHANISMS else ""
+        raise InvalidConfigurationError(
+            f"sasl_mechanism={value!r:.100} is not one of {', '.join(SASL_MECHANISMS)}{hint}"
+        )
+    named = isinstance(getattr(value, "name", None), str)
+    if isinstance(value, type) or not named or not callable(getattr(value, "authenticate", None)):
+        raise InvalidConfigurationError(
+            f"sasl_mechanism={value!r:.100} must be one of {', '.join(SASL_MECHANISMS)}, or an "
+            "object with the attributes of kafka_async.cluster.sasl.mechanism.SaslMechanism"
+        )
+
+
+def _check_security(config: ClientConfig) -> None:
+    """Raise for options of TLS and SASL that contradict each other."""
+    protocol = config.security_protocol
+    tls, sasl = protocol.endswith("SSL"), protocol.startswith("SASL_")
+    given = [
+        row.name
+        for row in dataclasses.fields(ClientConfig)
+        if row.name.startswith(("ssl_", "sasl_")) and getattr(config, row.name) != row.default
+    ]
+    of_tls = [name for name in given if name.startswith("ssl_")]
+    if config.sasl_oauthbearer_token_endpoint_url is not None and "ssl_cafile" in of_tls:
+        of_tls.remove("ssl_cafile")  # which is for the issuer of tokens too
+    of_sasl = [name for name in given if name.startswith("sasl_")]
+    if of_tls and not tls:
+        raise InvalidConfigurationError(
+            f'{of_tls[0]} is given but security_protocol is "{protocol}", which does not use TLS: '
+            f'set it to "{"SASL_SSL" if sasl or of_sasl else "SSL"}"'
+        )
+    if of_sasl and not sasl:
+        raise InvalidConfigurationError(
+            f'{of_sasl[0]} is given but security_protocol is "{protocol}", which does not '
+            'authenticate by SASL: set it to "SASL_SSL", or to "SASL_PLAINTEXT" for listeners '
+            "without TLS"
+        )
+    if sasl and config.sasl_mechanism is None:
+        raise InvalidConfigurationError(
+            f'security_protocol="{protocol}" needs sasl_mechanism: name the one that the brokers '
+            f"offer, of {', '.join(SASL_MECHANISMS)}"
+        )
+    if config.ssl_context is not None and len(of_tls) > 1:
+        other = next(name for name in of_tls if name != "ssl_context")
+        raise InvalidConfigurationError(
+            f"{other} is given besides ssl_context, which takes its place: load certificates and "
+            "keys into the context, or leave ssl_context out"
+        )
+    if config.ssl_certfile is None:
+        for name in ("ssl_keyfile", "ssl_password"):
+            if name in of_tls:
+                raise InvalidConfigurationError(
+                    f"{name} is given without ssl_certfile: give the client's certificate too, or "
+                    f"leave {name} out"
+                )
+    for version in config.ssl_enabled_protocols:
+        if version not in TLS_VERSIONS:
+            raise InvalidConfigurationError(
+                f"ssl_enabled_protocols has {version!r:.40}: only {' and '.join(TLS_VERSIONS)} are "
+                "used, since older versions are broken"
+            )
+    _check_unused(config, of_sasl)
+
+
+_EVERY_MECHANISM: Final = ("sasl_mechanism", "sasl_allow_plaintext")
+_MECHANISM_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "PLAIN": ("sasl_username", "sasl_password", "sasl_delegation_token"),
+    "SCRAM-SHA-256": ("sasl_username", "sasl_password", "sasl_delegation_token"),
+    "SCRAM-SHA-512": ("sasl_username", "sasl_password", "sasl_delegation_token"),
+    "OAUTHBEARER": ("sasl_token_provider", "sasl_oauthbearer_"),
+    "GSSAPI": ("sasl_kerberos_",),
+}
+"""By mechanism: its options, or how they begin. An object as sasl_mechanism may use any."""
+
+
+def _check_unused(config: ClientConfig, given: Iterable[str]) -> None:
+    """Raise for an option that the mechanism does not use."""
+    mechanism = config.sasl_mechanism
+    used = _MECHANISM_OPTIONS.get(mechanism) if isinstance(mechanism, str) else None
+    for name in given:
+        if used is not None and not name.startswith((*_EVERY_MECHANISM, *used)):
+            raise InvalidConfigurationError(
+                f'{name} is given but sasl_mechanism="{mechanism}" does not use it: leave it out, '
+                "or change sasl_mechanism"
+            )
 
 
 def _check_ssl_context(value: object) -> None:
@@ -1039,9 +1162,20 @@ _RENAMED: Final[Mapping[str, str]] = {
     "receive_message_max_bytes": "receive_buffer_memory",
     "request_required_acks": "acks",
     "socket_timeout_ms": "request_timeout_ms",
-    "ssl_ca_location": "ssl_context",
-    "ssl_certificate_location": "ssl_context",
-    "ssl_key_location": "ssl_context",
+    "enable_ssl_certificate_verification": "ssl_cafile",
+    "oauth_cb": "sasl_token_provider",
+    "oauthbearer_token_refresh_cb": "sasl_token_provider",
+    "sasl_mechanisms": "sasl_mechanism",
+    "sasl_oauthbearer_client_id": "sasl_oauthbearer_client_credentials_client_id",
+    "sasl_oauthbearer_client_secret": "sasl_oauthbearer_client_credentials_client_secret",
+    "sasl_oauthbearer_config": "sasl_token_provider",
+    "sasl_oauthbearer_method": "sasl_oauthbearer_token_endpoint_url",
+    "ssl_ca_location": "ssl_cafile",
+    "ssl_ca_pem": "ssl_cafile",
+    "ssl_certificate_location": "ssl_certfile",
+    "ssl_certificate_pem": "ssl_certfile",
+    "ssl_key_location": "ssl_keyfile",
+    "ssl_key_pem": "ssl_keyfile",
     "topic_metadata_refresh_interval_ms": "metadata_max_age_ms",
     # aiokafka and kafka-python
     "auto_commit_interval": "auto_commit_interval_ms",
@@ -1049,8 +1183,23 @@ _RENAMED: Final[Mapping[str, str]] = {
     "metadata_max_age": "metadata_max_age_ms",
     "rebalance_timeout_ms": "max_poll_interval_ms",
     "request_timeout": "request_timeout_ms",
+    "sasl_kerberos_name": "sasl_kerberos_principal",
+    "sasl_oauth_token_provider": "sasl_token_provider",
+    "sasl_plain_password": "sasl_password",
+    "sasl_plain_username": "sasl_username",
     "transaction_timeout": "transaction_timeout_ms",
     # Kafka
+    "sasl_jaas_config": "sasl_username",
+    "sasl_oauthbearer_jwt_retriever_class": "sasl_oauthbearer_jwt_retriever",
+    "ssl_endpoint_identification_algorithm": "ssl_check_hostname",
+    "ssl_key_password": "ssl_password",
+    "ssl_keystore_certificate_chain": "ssl_certfile",
+    "ssl_keystore_key": "ssl_keyfile",
+    "ssl_keystore_location": "ssl_certfile",
+    "ssl_keystore_password": "ssl_password",
+    "ssl_protocol": "ssl_enabled_protocols",
+    "ssl_truststore_certificates": "ssl_cafile",
+    "ssl_truststore_location": "ssl_cafile",
     "partitioner_class": "partitioner",
     "retries": "delivery_timeout_ms",
 }
@@ -1096,6 +1245,7 @@ _UNNEEDED: Final[Mapping[str, str]] = {
     "enable_auto_offset_store": "a record counts as done when the next one is requested",
     "enable_partition_eof": "compare the position with the end offset",
     "error_cb": "errors are raised by the calls they concern",
+    "sasl_kerberos_domain_name": "it is the host name of each broker",
     "exclude_internal_topics": "subscriptions name their topics",
     "internal_throw_on_fetch_stable_offset_unsupported": "it is internal to Java's client",
     "log_level": "configure the logger kafka_async",
@@ -1119,7 +1269,10 @@ def _unknown(name: str, names: set[str]) -> str:
     text = f"there is no option {name}"
     if flat in _UNNEEDED:
         return f"{text}, and no need for it: {_UNNEEDED[flat]}"
-    if flat in _UNSUPPORTED or flat.startswith(("sasl_", "oauth")):
+    foreign = flat.startswith(("sasl_", "oauth")) and flat not in _RENAMED
+    if foreign and (near := difflib.get_close_matches(flat, names, 1, 0.9)):
+        return f"{text}: did you mean {near[0]}?"
+    if flat in _UNSUPPORTED or foreign:
         return f"{name} is not supported yet: leave it out"
     meant = _RENAMED.get(flat, "ssl_context" if flat.startswith("ssl_") else flat)
     if meant in names:

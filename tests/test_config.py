@@ -32,7 +32,7 @@ def test_keyword_arguments_match_the_fields(role: type[Any], options: type[Any])
 def test_every_option_is_documented_and_has_a_type_that_is_checked(
     role: type[Any], _options: type[Any]
 ) -> None:
-    own = {"ssl_context", "acks"}  # Typed Any, with checks of their own.
+    own = {"ssl_context", "acks", "sasl_mechanism"}  # Typed Any, with checks of their own.
     for row in dataclasses.fields(role):
         assert row.metadata["doc"].endswith(".")
         kind = str(row.type).removesuffix(" | None")
@@ -286,9 +286,24 @@ def test_every_java_property_is_an_option_or_refused_with_a_reason(
         (ProducerConfig, "on_delivery", "add_done_callback"),
         (ClientConfig, "metadata_max_age", "use metadata_max_age_ms"),
         (ClientConfig, "metadata.broker.list", "use bootstrap_servers"),
-        (ClientConfig, "sasl_mechanism", "not supported yet"),
+        (ClientConfig, "sasl.login.refresh.window.factor", "not supported yet"),
         (ClientConfig, "interceptor_classes", "not supported yet"),
-        (ClientConfig, "ssl_cafile", "use ssl_context"),
+        (ClientConfig, "ssl.ca.location", "use ssl_cafile"),
+        (ClientConfig, "ssl.ca.pem", "use ssl_cafile"),
+        (ClientConfig, "ssl_certificate_location", "use ssl_certfile"),
+        (ClientConfig, "ssl_key_location", "use ssl_keyfile"),
+        (ClientConfig, "ssl_key_pem", "use ssl_keyfile"),
+        (ClientConfig, "enable.ssl.certificate.verification", "use ssl_cafile"),
+        (ClientConfig, "ssl_crlfile", "use ssl_context"),
+        (ClientConfig, "ssl_ciphers", "use ssl_context"),
+        (ClientConfig, "sasl.mechanisms", "use sasl_mechanism"),
+        (ClientConfig, "sasl_plain_username", "use sasl_username"),
+        (ClientConfig, "sasl_plain_password", "use sasl_password"),
+        (ClientConfig, "sasl_oauth_token_provider", "use sasl_token_provider"),
+        (ClientConfig, "oauth_cb", "use sasl_token_provider"),
+        (ClientConfig, "sasl.oauthbearer.client.id", "use sasl_oauthbearer_client_credentials_cl"),
+        (ClientConfig, "sasl_kerberos_name", "use sasl_kerberos_principal"),
+        (ClientConfig, "sasl_kerberos_domain_name", "host name of each broker"),
         (ClientConfig, "loop", "event loop that it is started in"),
         (ClientConfig, "linger_ms", "an option of a producer"),
         (ConsumerConfig, "rebalance_timeout_ms", "use max_poll_interval_ms"),
@@ -390,9 +405,18 @@ def test_refuses_malformed_addresses(servers: Any) -> None:
         config.parse_servers(servers)
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "https", "kafka"])
-def test_refuses_a_protocol_in_an_address(protocol: str) -> None:
-    with pytest.raises(InvalidConfigurationError, match='security_protocol="SSL"'):
+@pytest.mark.parametrize(
+    ("protocol", "meant"),
+    [
+        ("SSL", "SSL"),
+        ("https", "SSL"),
+        ("kafka", "SSL"),
+        ("SASL_SSL", "SASL_SSL"),
+        ("SASL_PLAINTEXT", "SASL_PLAINTEXT"),
+    ],
+)
+def test_refuses_a_protocol_in_an_address(protocol: str, meant: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=f'security_protocol="{meant}"'):
         config.parse_servers(f"{protocol}://broker:9092")
 
 

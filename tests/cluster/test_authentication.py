@@ -14,7 +14,7 @@ from kafka_async.cluster.authentication import (
     LATEST_REAUTHENTICATION,
 )
 from kafka_async.cluster.broker_connection import BrokerConnection, ConnectionKind
-from kafka_async.cluster.client import services_of
+from kafka_async.cluster.client import Client, services_of
 from kafka_async.cluster.request_router import AnyBroker
 from kafka_async.cluster.sasl.mechanism import Await, Compute, Exchange, SaslContext
 from kafka_async.errors import (
@@ -47,7 +47,6 @@ from tests.cluster.secure_world import (
 from tests.embedded_client import now, settle, until
 
 if TYPE_CHECKING:
-    from kafka_async.cluster.client import Client
     from kafka_async.config import ClientConfig
     from kafka_async.protocol.header import RequestHeader
 
@@ -415,7 +414,7 @@ async def test_scram_over_plaintext_needs_an_explicit_option_too() -> None:
 
 async def test_credentials_cannot_be_set_without_sasl() -> None:
     world = SecureWorld()
-    client = world.client(security_protocol="PLAINTEXT", sasl_mechanism=None, sasl_password=None)
+    client = Client(world.servers, dialer=world.network)
     with pytest.raises(InvalidConfigurationError, match="does not authenticate"):
         await client.set_sasl_credentials("alice", "wonderland")
 

@@ -61,6 +61,16 @@ async def supervisor() -> AsyncIterator[Supervisor]:
     await started.stop()
 
 
+def config_with(**options: Any) -> ClientConfig:
+    """Return the options of a client that authenticates by OAUTHBEARER."""
+    given: dict[str, Any] = {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "OAUTHBEARER",
+        **options,
+    }
+    return ClientConfig("localhost:9092", **given)
+
+
 def client_credentials(url: str, **options: Any) -> ClientConfig:
     given: dict[str, Any] = {
         "sasl_oauthbearer_token_endpoint_url": url,
@@ -68,7 +78,7 @@ def client_credentials(url: str, **options: Any) -> ClientConfig:
         "sasl_oauthbearer_client_credentials_client_secret": SECRET,
         **options,
     }
-    config = ClientConfig("localhost:9092", **given)
+    config = config_with(**given)
     OAuthBearer().check(config)
     return config
 
@@ -326,7 +336,7 @@ def test_a_url_with_credentials_is_refused_and_not_shown(url: str) -> None:
 def test_names_the_options_that_the_grant_needs() -> None:
     url = "https://issuer.example/token"
     with pytest.raises(InvalidConfigurationError, match=r"_client_id and .*_client_secret"):
-        OAuthBearer().check(ClientConfig("a:1", sasl_oauthbearer_token_endpoint_url=url))
+        OAuthBearer().check(config_with(sasl_oauthbearer_token_endpoint_url=url))
     with pytest.raises(InvalidConfigurationError, match=r"_private_key_file and .*claim_iss"):
         client_credentials(url, sasl_oauthbearer_jwt_retriever="jwt_bearer")
 

@@ -412,7 +412,12 @@ async def test_closing_ends_calls_and_the_refresh(
 async def test_options_select_the_provider(supervisor: Supervisor, provider: Provider) -> None:
     clock = LoopClock(supervisor.loop)
     assert token_source(ClientConfig("localhost:9092"), supervisor, clock) is None
-    config = ClientConfig("localhost:9092", sasl_token_provider=provider)
+    config = ClientConfig(
+        "localhost:9092",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_token_provider=provider,
+    )
     source = token_source(config, supervisor, clock)
     assert source is not None
     assert await value_of(source) == "token-1"

@@ -40,7 +40,6 @@ def mechanism_for(config: ClientConfig) -> SaslMechanism | None:
             it would send credentials over plaintext without `sasl_allow_plaintext`.
     """
     if config.security_protocol not in ("SASL_PLAINTEXT", "SASL_SSL"):
-        _check_unused(config)
         return None
     mechanism = _mechanism(config)
     if (
@@ -83,13 +82,3 @@ def _mechanism(config: ClientConfig) -> SaslMechanism:
             f"{type(named).__name__}"
         )
     return named
-
-
-def _check_unused(config: ClientConfig) -> None:
-    """Raise for a mechanism or a password that the security protocol would ignore."""
-    for name in ("sasl_mechanism", "sasl_password", "sasl_token_provider"):
-        if getattr(config, name) is not None:
-            raise InvalidConfigurationError(
-                f'{name} is given but security_protocol is "{config.security_protocol}", which '
-                'does not authenticate: set it to "SASL_SSL"'
-            )

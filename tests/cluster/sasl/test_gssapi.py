@@ -109,7 +109,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeGssapi:
 
 def exchange(*responses: bytes, mechanism: Gssapi | None = None, **options: Any) -> list[bytes]:
     """Run an exchange in which the broker sends `responses`; return the client's messages."""
-    config = ClientConfig("localhost:9092", **options)
+    given: dict[str, Any] = {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI", **options}
+    config = ClientConfig("localhost:9092", **given)
     context = SaslContext(config, None, None, "broker1.example.com", 9093)
     running = (mechanism or Gssapi()).authenticate(context)
     sent: list[bytes] = []
@@ -247,7 +248,12 @@ def test_names_the_packages_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["", "a@b", "a/b", "a b", "a\n"])
 def test_check_refuses_a_service_name_that_is_none(name: str) -> None:
-    config = ClientConfig("localhost:9092", sasl_kerberos_service_name=name)
+    config = ClientConfig(
+        "localhost:9092",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="GSSAPI",
+        sasl_kerberos_service_name=name,
+    )
     with pytest.raises(InvalidConfigurationError, match="first part"):
         Gssapi().check(config)
     Gssapi().check(ClientConfig("localhost:9092"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -84,6 +85,13 @@ def test_sends_extensions_in_their_order() -> None:
     )
 
 
+def config_with(**options: Any) -> ClientConfig:
+    """Return the options of a client that authenticates by OAUTHBEARER."""
+    return ClientConfig(
+        "localhost:9092", security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", **options
+    )
+
+
 @pytest.mark.parametrize(
     ("extensions", "match"),
     [
@@ -101,9 +109,7 @@ def test_sends_extensions_in_their_order() -> None:
 def test_refuses_extensions_that_brokers_refuse(extensions: Mapping[str, str], match: str) -> None:
     with pytest.raises(SaslAuthenticationError, match=match):
         initial_response(Token("t", extensions=extensions), "p")
-    config = ClientConfig(
-        "localhost:9092", sasl_token_provider=provider, sasl_oauthbearer_extensions=extensions
-    )
+    config = config_with(sasl_token_provider=provider, sasl_oauthbearer_extensions=extensions)
     with pytest.raises(InvalidConfigurationError, match=match):
         OAuthBearer().check(config)
 
@@ -126,8 +132,8 @@ def test_a_message_has_one_token_whatever_the_provider_returns(value: str) -> No
 
 def test_check_requires_an_origin_of_tokens() -> None:
     with pytest.raises(InvalidConfigurationError, match="sasl_token_provider"):
-        OAuthBearer().check(ClientConfig("localhost:9092"))
-    OAuthBearer().check(ClientConfig("localhost:9092", sasl_token_provider=provider))
+        OAuthBearer().check(config_with())
+    OAuthBearer().check(config_with(sasl_token_provider=provider))
 
 
 def test_reports_why_the_broker_rejected_the_token() -> None:
