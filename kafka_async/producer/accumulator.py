@@ -613,6 +613,14 @@ class Accumulator:
         for queue in topic.partitions.values():
             self.fail_unsent(queue, error, now)
 
+    def fail_unsent_to(self, node: int, error: Exception, now: float) -> None:
+        """Fail the batches for partitions that a broker leads, unless they are in flight."""
+        for each in list(self._incomplete.values()):
+            if isinstance(each, TopicQueue) or each.state is BatchState.IN_FLIGHT:
+                continue
+            if each.queue.leader == node:
+                self.fail(each, error, now)
+
     def fail_oldest(self, error: Exception, now: float, limit: int) -> bool:
         """Fail up to `limit` batches and records, in flight or not; return True if any are left."""
         for each in list(islice(self._incomplete.values(), limit)):

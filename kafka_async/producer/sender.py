@@ -19,7 +19,7 @@ from kafka_async.backoff import Backoff
 from kafka_async.clock import time_function
 from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.config import seconds
-from kafka_async.errors import KafkaError, UnknownServerError
+from kafka_async.errors import AuthenticationError, KafkaError, UnknownServerError
 from kafka_async.fairness import MAX_BYTES_PER_ITERATION
 from kafka_async.producer.accumulator import MAX_BATCHES_PER_REQUEST
 from kafka_async.producer.batch_compressor import BatchCompressor
@@ -260,6 +260,9 @@ class Sender:
             if ended is not None:  # the client was stopped: no later attempt can succeed
                 self._accumulator.fail_all(ended, self.now())
                 return
+            # A second attempt, since brokers learn of a new password one after the other.
+            if broker.failures and isinstance(error, AuthenticationError):
+                self._accumulator.fail_unsent_to(node, error, self.now())
             self._services.metadata.request_update()
             await asyncio.sleep(
                 self._delay(broker.failures, floor=self._config.reconnect_backoff_ms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import pytest
 
@@ -30,11 +30,12 @@ from tests.integration.helpers import create_topic, read_values
 from tests.integration.secure_cluster import ALICE, MECHANISMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from ssl import SSLContext
 
     from tests.integration.secure_cluster import SecureCluster
 
+Call: TypeAlias = "Callable[[Clients, str], Awaitable[None]]"
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(180)]
@@ -241,6 +242,63 @@ async def test_a_client_goes_on_with_the_credentials_that_replace_its_own(
         await producer.send(topic, b"after")
         assert watch.lost == []
     assert await read_values(secure_cluster.handle, topic) == [b"before", b"after"]
+
+
+class Clients(NamedTuple):
+    """Clients that share connections."""
+
+    producer: Producer
+    consumer: Consumer
+    admin: Admin
+
+
+async def send(clients: Clients, topic: str) -> None:
+    await clients.producer.send(topic, b"value")
+
+
+async def poll(clients: Clients, topic: str) -> None:
+    await clients.consumer.poll(timeout=0.5)
+
+
+async def commit(clients: Clients, topic: str) -> None:
+    await clients.consumer.commit({TopicPartition(topic, 0): 0})
+
+
+async def describe(clients: Clients, topic: str) -> None:
+    await clients.admin.describe_topics([topic])
+
+
+async def repeat_until_an_error(call: Call, clients: Clients, topic: str) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            await call(clients, topic)
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("call", [send, poll, commit, describe])
+async def test_a_password_that_became_wrong_is_reported_and_can_be_replaced(
+    secure_cluster: SecureCluster, call: Call
+) -> None:
+    user, topic = secure_cluster.handle.group("user"), await create_topic(secure_cluster.handle)
+    await set_password(secure_cluster, user, "first")
+    await allow(secure_cluster, f"User:{user}", topic)
+    options = secure_cluster.options("REAUTH", SCRAM, sasl_username=user, sasl_password="first")
+    client, handle = Client(**options), secure_cluster.handle
+    async with (
+        client,
+        Producer(client) as producer,
+        Consumer(client, topics=[topic], group_id=handle.group()) as consumer,
+        Admin(client) as admin,
+    ):
+        clients = Clients(producer, consumer, admin)
+        await consumer.poll(timeout=5)
+        await call(clients, topic)
+        await set_password(secure_cluster, user, "second")
+        with pytest.raises(SaslAuthenticationError, match="sasl_password"):
+            await repeat_until_an_error(call, clients, topic)
+        await client.set_sasl_credentials(user, "second")
+        async with asyncio.timeout(20):
+            await call(clients, topic)
 
 
 async def test_failed_authentications_keep_to_the_reconnect_backoff(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.clock import MemoryTransport
+from kafka_async.cluster.broker_connection import BrokerConnection, ConnectionKind
 from kafka_async.cluster.client import services_of
 from kafka_async.errors import (
     DeliveryError,
@@ -21,6 +22,7 @@ from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
+    SaslAuthenticationError,
     TaskDiedError,
     UnknownTopicOrPartitionError,
     for_code,
@@ -179,6 +181,29 @@ async def test_timeout_has_the_last_connection_error() -> None:
         with pytest.raises(KafkaTimeoutError, match=reason) as caught:
             await bench.producer.send("clicks", b"v")
         assert isinstance(caught.value.__cause__, InvalidConfigurationError)
+
+
+@pytest.mark.parametrize(("rejections", "delivered"), [(1, True), (2, False)])
+async def test_fails_records_when_a_broker_rejects_the_credentials_twice(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, rejections: int, delivered: bool
+) -> None:
+    """Checks that a password that brokers learn of later loses no record, and a wrong one does."""
+    connect, left = BrokerConnection.connect, [SaslAuthenticationError("wrong")] * rejections
+
+    async def reject(connection: BrokerConnection, timeout: float) -> None:
+        if connection.kind is ConnectionKind.PRODUCE and left:
+            raise left.pop()
+        await connect(connection, timeout)
+
+    monkeypatch.setattr(BrokerConnection, "connect", reject)
+    delivery = await bench.producer.enqueue("clicks", b"first")
+    if delivered:
+        await delivery
+    else:
+        with pytest.raises(SaslAuthenticationError):
+            await delivery
+    assert now() < 2
+    await bench.producer.send("clicks", b"second")
 
 
 async def test_unreachable_broker_does_not_delay_others() -> None:
