@@ -213,6 +213,13 @@ class Brokers:
             return False
         return self._failing or any(broker.activity.overdue for broker in brokers)
 
+    def outage_error(self) -> KafkaError | None:
+        """Return the error for which no broker can be reached; None while one responds."""
+        if not self.degraded:
+            return None
+        failures = [self.failures.get(node_id) for node_id in self._candidates()]
+        return next((error for error in failures if error is not None), self.last_error)
+
     def unresponsive_error(self, now: float) -> KafkaError | None:
         """Return the error of the broker whose response is overdue the longest; None if none is."""
         found = [

@@ -85,8 +85,8 @@ class Accumulator:
         *("_awaited_batches", "_batch_limit", "_batch_size", "_first_await_callback", "_linger"),
         *("_buffer_pool", "_failures", "_metrics", "_ready", "_sequencer", "_unpartitioned"),
         *("_compression_enabled", "_compression_queue", "_connection_errors", "_flushes"),
-        *("_delivery_timeout", "_incomplete", "_max_request_size", "_new_future", "_wakeup"),
-        *("_metadata_updates", "_now", "_partitioner", "_rng", "_stale_topics"),
+        *("_delivery_timeout", "_incomplete", "_max_request_size", "_new_future", "_outage"),
+        *("_metadata_updates", "_now", "_partitioner", "_rng", "_stale_topics", "_wakeup"),
         *("closed_count", "topics"),
     )
 
@@ -110,6 +110,7 @@ class Accumulator:
         self._incomplete: dict[BatchOutcome, ProducerBatch | TopicQueue] = {}
         self._stale_topics: dict[TopicQueue, None] = {}
         self._connection_errors: dict[int, KafkaError] = {}
+        self._outage: Callable[[], KafkaError | None] = _do_nothing
         self._compression_enabled = config.compression_type != "none"
         self._flushes = 0
         self._translate_error: Callable[[Exception], Exception] | None = None
@@ -138,6 +139,10 @@ class Accumulator:
     def set_wakeup(self, wakeup: Callable[[], None]) -> None:
         """Set the callback for a batch that is due before the time that `next_due` returned."""
         self._wakeup = wakeup
+
+    def set_outage(self, outage: Callable[[], KafkaError | None]) -> None:
+        """Set a function that returns the last error while no broker can be reached."""
+        self._outage = outage
 
     # -- appending --------------------------------------------------------------------------------
 
@@ -694,8 +699,9 @@ class Accumulator:
         if not queue.exists:
             max_block = self._unpartitioned.max_block
             return missing_topic_error(queue.topic, queue.partition.partition, max_block)
-        connection_error = None
-        if queue.leader is not None:
+        if queue.leader is None:  # the client has dropped all brokers, or the cluster has none
+            connection_error = self._outage()
+        else:
             connection_error = self._connection_errors.get(queue.leader)
         return _timeout_error(batch, self._delivery_timeout, connection_error)
 
@@ -981,13 +987,15 @@ def _timeout_error(
 ) -> KafkaError:
     """Return the error of a batch that was not delivered within `timeout` seconds.
 
-    `connection_error` says why its leader could not be connected to, if it could not.
+    `connection_error` says why its leader, or any broker, could not be connected to.
     """
     text = f"not delivered within delivery_timeout_ms ({timeout:g} s)"
     if batch.error is not None:
         text += f"; the last of {batch.attempts} attempts: {batch.error}"
     elif batch.queue.leader is None:
         text += "; the partition has no leader"
+        if connection_error is not None:
+            text += f": {connection_error}"
     elif connection_error is not None:
         text += f"; its leader cannot be reached: {connection_error}"
     topic, partition = batch.partition

@@ -116,6 +116,7 @@ class Sender:
             seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms), rng=rng
         )
         accumulator.set_wakeup(self.wakeup)
+        accumulator.set_outage(services.brokers.outage_error)
         self._compressor = BatchCompressor(
             config, accumulator, supervisor, now=self.now, wakeup=self.wakeup
         )

@@ -1,0 +1,237 @@
+"""Tests of clients whose sessions end every few seconds, and whose credentials change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async.admin import Admin, NewTopic
+from kafka_async.errors import ClientClosedError, KafkaError, SaslAuthenticationError
+from kafka_async.hooks import Authenticated, Disconnected, Hooks
+from kafka_async.types import TopicPartition
+from tests.embedded_client import InMemory, now, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from kafka_async.consumer.consumer import Consumer
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+USERS = {"alice": "wonderland", "bob": "builder"}
+OPTIONS: dict[str, Any] = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_allow_plaintext": True,
+    "sasl_mechanism": "SCRAM-SHA-256",
+    "sasl_username": "alice",
+    "sasl_password": "wonderland",
+}
+
+
+class Watch:
+    """Counts authentications by kind of connection, and lost connections."""
+
+    def __init__(self) -> None:
+        self.hooks = Hooks()
+        self.again: Counter[str] = Counter()
+        self.lost: list[Disconnected] = []
+        self.hooks.listen(Authenticated, self._on_authenticated)
+        self.hooks.listen(Disconnected, self._on_disconnected)
+
+    def _on_authenticated(self, event: Authenticated) -> None:
+        self.again[event.kind] += event.reauthentication
+
+    def _on_disconnected(self, event: Disconnected) -> None:
+        closed = isinstance(event.error, ClientClosedError) or "has left" in str(event.error)
+        if event.error is not None and not closed:
+            self.lost.append(event)
+
+
+@asynccontextmanager
+async def secure(brokers: int = 1, **settings: Any) -> AsyncGenerator[InMemory]:
+    given = {"listeners": "SASL_PLAINTEXT", "users": USERS} | settings
+    async with InMemory(brokers, **given) as memory:
+        await memory.cluster.create_topic("t", partitions=4)
+        yield memory
+
+
+async def poll_until_it_raises(consumer: Consumer[Any, Any]) -> None:
+    while True:
+        await consumer.poll(timeout=5)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_producer_and_consumer_lose_no_record_while_sessions_end(mechanism: str) -> None:
+    watch = Watch()
+    options = OPTIONS | {"sasl_mechanism": mechanism, "hooks": watch.hooks}
+    async with (
+        secure(2, connections_max_reauth_ms=3_000) as memory,
+        memory.producer(linger_ms=0, **options) as producer,
+        memory.consumer("t", group_id="g", auto_offset_reset="earliest", **options) as consumer,
+    ):
+        read: list[bytes | None] = []
+
+        async def consume() -> None:
+            while len(read) < 600:
+                read.extend([record.value for record in await consumer.poll(timeout=1.0)])
+
+        consuming = asyncio.create_task(consume())
+        for number in range(600):
+            await producer.send("t", str(number).encode(), partition=number % 4)
+            await asyncio.sleep(0.05)
+        await consuming
+    assert Counter(read) == Counter(str(number).encode() for number in range(600))
+    assert watch.lost == []
+    for kind in ("general", "produce", "fetch", "coordinator"):
+        assert watch.again[kind] >= 5
+
+
+async def test_transactions_go_on_while_sessions_end() -> None:
+    watch = Watch()
+    async with (
+        secure(connections_max_reauth_ms=2_000) as memory,
+        memory.producer(transactional_id="tx", hooks=watch.hooks, **OPTIONS) as producer,
+    ):
+        for number in range(100):
+            async with producer.transaction() as transaction:
+                await transaction.send("t", str(number).encode(), partition=0)
+            await asyncio.sleep(0.2)
+        assert memory.values("t") == [str(number).encode() for number in range(100)]
+    assert watch.lost == []
+    assert watch.again["produce"] >= 5
+
+
+async def test_admin_requests_that_take_long_survive_the_end_of_their_session() -> None:
+    watch = Watch()
+    async with (
+        secure(connections_max_reauth_ms=2_000) as memory,
+        memory.client(hooks=watch.hooks, **OPTIONS) as client,
+        Admin(client) as admin,
+    ):
+        for number in range(10):
+            await admin.create_topics([NewTopic(f"new-{number}", 1)])
+            await asyncio.sleep(1)
+    assert watch.lost == []
+    assert watch.again["slow"] >= 3
+
+
+async def test_changed_password_of_a_running_producer_and_consumer_loses_no_record() -> None:
+    watch = Watch()
+    options = OPTIONS | {"hooks": watch.hooks}
+    async with (
+        secure(connections_max_reauth_ms=3_000) as memory,
+        memory.producer(linger_ms=0, **options) as producer,
+        memory.consumer("t", group_id="g", auto_offset_reset="earliest", **options) as consumer,
+    ):
+        read: list[bytes | None] = []
+
+        async def consume() -> None:
+            while len(read) < 300:
+                read.extend([record.value for record in await consumer.poll(timeout=1.0)])
+
+        consuming = asyncio.create_task(consume())
+        for number in range(300):
+            if number == 100:
+                for each in (producer, consumer):
+                    await each.set_sasl_credentials("bob", "builder")
+            await producer.send("t", str(number).encode(), partition=number % 4)
+            await asyncio.sleep(0.05)
+        await consuming
+    assert Counter(read) == Counter(str(number).encode() for number in range(300))
+    assert watch.lost == []
+
+
+@pytest.mark.parametrize("role", ["client", "producer", "consumer", "admin"])
+async def test_wrong_password_ends_start_at_once(role: str) -> None:
+    async with secure() as memory:
+        client: Any = getattr(memory, role)(**(OPTIONS | {"sasl_password": "guess"}))
+        began = now()
+        with pytest.raises(SaslAuthenticationError, match="check sasl_username"):
+            await client.start()
+        assert now() - began < 2
+        assert memory.attempts(1) == 1
+
+
+async def test_poll_raises_when_credentials_become_invalid_and_goes_on_after_new_ones() -> None:
+    async with (
+        secure() as memory,
+        memory.producer(**OPTIONS) as producer,
+        memory.consumer(
+            partitions=[TopicPartition("t", 0)], auto_offset_reset="earliest", **OPTIONS
+        ) as consumer,
+    ):
+        await producer.send("t", b"1", partition=0)
+        assert [each.value for each in await consumer.poll(timeout=5)] == [b"1"]
+        await consumer.set_sasl_credentials("alice", "guess")
+        await memory.cluster.disconnect(1)
+        with pytest.raises(SaslAuthenticationError):
+            await poll_until_it_raises(consumer)
+        await consumer.set_sasl_credentials("alice", "wonderland")
+        await producer.send("t", b"2", partition=0)
+        found: list[bytes | None] = []
+        began = now()
+        while not found and now() - began < 20:
+            with suppress(SaslAuthenticationError):
+                found = [each.value for each in await consumer.poll(timeout=5)]
+        assert found == [b"2"]
+
+
+async def test_group_member_raises_when_credentials_become_invalid() -> None:
+    async with (
+        secure() as memory,
+        memory.consumer("t", group_id="g", **OPTIONS) as consumer,
+    ):
+        await consumer.poll(timeout=5)
+        await consumer.set_sasl_credentials("alice", "guess")
+        await memory.cluster.disconnect(1)
+        began = now()
+        with pytest.raises(SaslAuthenticationError):
+            await poll_until_it_raises(consumer)
+        assert now() - began < 10
+        await consumer.set_sasl_credentials("alice", "wonderland")
+        while not consumer.assignment():  # after the session of the former member
+            with suppress(SaslAuthenticationError):
+                await consumer.poll(timeout=5)
+        assert now() - began < 90
+
+
+async def test_records_wait_for_valid_credentials_and_are_then_delivered() -> None:
+    """As in Java: the producer retries until delivery_timeout_ms is over."""
+    async with secure() as memory, memory.producer(**OPTIONS) as producer:
+        await producer.send("t", b"1", partition=0)
+        await producer.set_sasl_credentials("alice", "guess")
+        await memory.cluster.disconnect(1)
+        delivery = await producer.enqueue("t", b"2", partition=0)
+        await asyncio.sleep(10)
+        assert memory.attempts(1) < 60
+        await producer.set_sasl_credentials("alice", "wonderland")
+        await delivery
+        assert memory.values("t") == [b"1", b"2"]
+
+
+async def test_record_that_expires_with_invalid_credentials_names_them() -> None:
+    async with (
+        secure() as memory,
+        memory.producer(delivery_timeout_ms=20_000, request_timeout_ms=10_000, **OPTIONS) as sender,
+    ):
+        await sender.send("t", b"1", partition=0)
+        await sender.set_sasl_credentials("alice", "guess")
+        await memory.cluster.disconnect(1)
+        with pytest.raises(KafkaError, match="check sasl_username"):
+            await sender.send("t", b"2", partition=0)
+
+
+async def test_send_to_an_unknown_topic_raises_at_once_with_invalid_credentials() -> None:
+    async with secure() as memory, memory.producer(**OPTIONS) as producer:
+        await producer.send("t", b"1", partition=0)
+        await producer.set_sasl_credentials("alice", "guess")
+        await memory.cluster.disconnect(1)
+        await until(lambda: memory.connections() == 0)
+        began = now()
+        with pytest.raises(SaslAuthenticationError):
+            await producer.send("other", b"2")
+        assert now() - began < 3
