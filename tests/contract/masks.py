@@ -121,12 +121,15 @@ Topic ids and names are replaced in every field.
 _HASHED: Final = "Kafka collects them in a hash map"
 UNORDERED: Final[dict[str, str]] = {
     "AddPartitionsToTxnTopicResult.results_by_partition": _HASHED,
+    "AlterUserScramCredentialsResponse.results": _HASHED,
     "CreatePartitionsResponse.results": _HASHED,
     "DeleteGroupsResponse.results": "Kafka deletes by partition of the coordinator, in a hash map",
     "DeleteRecordsResponse.topics": _HASHED,
     "DeleteRecordsTopicResult.partitions": _HASHED,
     "DeleteTopicsResponse.responses": _HASHED,
     "DescribeConfigsResult.configs": _HASHED,
+    "DescribeUserScramCredentialsResponse.results": _HASHED,
+    "DescribeUserScramCredentialsResult.credential_infos": _HASHED,
     "DescribedGroup.members": _HASHED,
     "JoinGroupResponse.members": _HASHED,
     "ListOffsetsResponse.topics": _HASHED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.contract.cases import acls, admin, groups, log, order, transactions
+from tests.contract.cases import acls, admin, groups, log, order, security, transactions
 
 SCENARIOS: Final = [
     *log.SCENARIOS,
@@ -12,5 +12,6 @@ SCENARIOS: Final = [
     *transactions.SCENARIOS,
     *admin.SCENARIOS,
     *acls.SCENARIOS,
+    *security.SCENARIOS,
     *order.SCENARIOS,
 ]
