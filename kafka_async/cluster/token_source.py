@@ -14,6 +14,7 @@ import inspect
 import logging
 import math
 import random
+import sys
 from copy import copy
 from typing import TYPE_CHECKING, Final, cast
 
@@ -289,6 +290,11 @@ def _origin(
     config: ClientConfig, supervisor: Supervisor, clock: Clock
 ) -> tuple[TokenProvider, str] | None:
     """Return the provider that the options select, and its name in messages."""
+    if config.sasl_mechanism == "AWS_MSK_IAM":
+        from kafka_async.cluster.sasl.aws_msk_iam import MskIamTokens
+
+        provider = MskIamTokens(config, supervisor.offload, clock, _user_agent())
+        return provider, "AWS_MSK_IAM"
     if config.sasl_token_provider is not None:
         return config.sasl_token_provider, "sasl_token_provider"
     if config.sasl_oauthbearer_token_endpoint_url is not None:
@@ -297,6 +303,10 @@ def _origin(
         endpoint = TokenEndpoint(config, supervisor.offload, clock)
         return endpoint, "sasl_oauthbearer_token_endpoint_url"
     return None
+
+
+def _user_agent() -> str:
+    return f"kafka-async/{getattr(sys.modules['kafka_async'], '__version__', 'unknown')}"
 
 
 # A value that is no token may be a secret nevertheless, and so must not be a variable of a frame
