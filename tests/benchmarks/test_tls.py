@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from benchmarks import rounds
+from benchmarks import rounds, topics
 from benchmarks.cases import CASES
 from benchmarks.peers import java_peer
 from benchmarks.peers.aiokafka_peer import cluster_options as aiokafka_options
 from benchmarks.peers.confluent_peer import cluster_options as confluent_options
 from benchmarks.peers.java_peer import JavaPeer, Line
 from benchmarks.peers.task import Figures, Task
+from benchmarks.processes import launch
 from benchmarks.progress import Progress
 from benchmarks.rounds import CaseRunner, FailedError, remaining
 from benchmarks.runs import RunLog
 from benchmarks.tls import TlsListener, client_options, make_certificate, secure_cluster
-from kafka_async.embedded import run_in_thread
+from kafka_async.embedded import BlockingCluster, Listener, run_in_thread
 from kafka_async.testing.backends.base import BackendUnavailableError
+
+if TYPE_CHECKING:
+    from tests.conftest import CannotRun
 
 OVER_TLS = [case for case in CASES.values() if case.tls]
 
@@ -30,6 +36,27 @@ def cafile(tmp_path: Path) -> str:
     file = tmp_path / "ca.pem"
     file.write_text(make_certificate()[0])
     return str(file)
+
+
+class Listening(NamedTuple):
+    """Holds an embedded cluster with a listener for TLS, and the file of its authority."""
+
+    cluster: BlockingCluster
+    cafile: str
+
+
+@pytest.fixture(scope="module")
+def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listening]:
+    folder = tmp_path_factory.mktemp("certificates")
+    authority, certificate = make_certificate()
+    cafile, broker = folder / "ca.pem", folder / "broker.pem"
+    cafile.write_text(authority)
+    broker.write_text(certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(broker)
+    tls = Listener(security_protocol="SSL", ssl_context=context)
+    with run_in_thread(listeners={"PLAINTEXT": "PLAINTEXT", "TLS": tls}) as cluster:
+        yield Listening(cluster, str(cafile))
 
 
 def task(cafile: str = "", **options: Any) -> Task:
@@ -126,6 +153,49 @@ def test_clients_of_a_case_get_the_listener_with_tls(
         )
         runner.run(case.contenders[:1], 1)
     assert {(each.bootstrap, each.cafile) for each in tasks} == {("broker:9093", "ca.pem")}
+
+
+@pytest.fixture
+def peer(request: pytest.FixtureRequest, cannot_run: CannotRun) -> str:
+    """Return the name of a client that this machine can run."""
+    if request.param == "java":
+        try:
+            java_peer.prepare()
+        except BackendUnavailableError as error:
+            cannot_run("the benchmark's Java peer", error)
+    return request.param
+
+
+CLIENTS = ("kafka_async_python", "aiokafka", "confluent", "java")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("peer", CLIENTS, indirect=True)
+def test_client_produces_and_consumes_over_tls(peer: str, listening: Listening) -> None:
+    plaintext = listening.cluster.bootstrap_servers
+    tls = listening.cluster.bootstrap_servers_of("TLS")
+    topic = asyncio.run(topics.create(plaintext))
+    given: dict[str, Any] = {"records": 4_000, "cafile": listening.cafile}
+    produced = launch(peer, Task("produce", tls, topic, way="enqueue", **given))
+    assert asyncio.run(topics.tally(plaintext, topic)).records == 4_000
+    assert produced.records == (2_000 if peer == "java" else 4_000)  # without the warm-up
+    filled = asyncio.run(topics.create(plaintext))
+    asyncio.run(topics.fill(plaintext, filled, 4_000))
+    verify = peer != "java"
+    consumed = launch(peer, Task("consume", tls, filled, way="poll", verify=verify, **given))
+    assert consumed.records == 4_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("peer", CLIENTS, indirect=True)
+def test_client_does_not_trust_another_authority(
+    peer: str, listening: Listening, cafile: str
+) -> None:
+    """Shows that the connection of the test above is checked."""
+    tls = listening.cluster.bootstrap_servers_of("TLS")
+    task = Task("consume", tls, "topic", cafile=cafile, way="poll", records=1)
+    with pytest.raises(FailedError):
+        launch(peer, task, time_limit=10.0)
 
 
 def test_produce_and_consume_are_measured_over_tls_in_both_sizes() -> None:
