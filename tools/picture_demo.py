@@ -22,6 +22,7 @@ from rich.terminal_theme import MONOKAI
 
 from kafka_async import run
 from kafka_async.cli import terminal
+from kafka_async.cli.connection import Connection
 from kafka_async.cli.demo.report import Report
 from kafka_async.cli.demo.result import Plan, Result
 from kafka_async.cli.demo.run import Demo
@@ -39,7 +40,7 @@ def main() -> int:
     parser.add_argument("--no-spark", action="store_true", help="without the Spark part")
     with_spark = not parser.parse_args().no_spark
     out = Path("kafka-async-demo")
-    plan = Plan([], None, out, False, with_spark, secrets.randbelow(2**32), timeout=30)
+    plan = Plan([], Connection({}, 30), out, False, with_spark, secrets.randbelow(2**32))
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         result = run(demo(plan))
         files = result.written_files

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
     from kafka_async.config import ClientConfig
@@ -31,6 +34,25 @@ class Connection:
         """The brokers that were named, if any."""
         servers = self.properties.get("bootstrap_servers")
         return None if servers is None else str(servers)
+
+    @classmethod
+    def from_json(cls, text: Secret) -> Self:
+        """Return the connection that `to_json` has written."""
+        rows = json.loads(text.reveal())
+        secrets = {name: Secret(value) for name, value in rows["secrets"].items()}
+        return cls({**rows["options"], **secrets}, rows["timeout"])
+
+    def to_json(self) -> Secret:
+        """Return the connection in one line, with its secrets, for the input of a child process."""
+        secrets = self.secrets()
+        options = {name: value for name, value in self.properties.items() if name not in secrets}
+        revealed = {name: secret.reveal() for name, secret in secrets.items()}
+        rows = {"options": options, "secrets": revealed, "timeout": self.timeout}
+        return Secret(json.dumps(rows))
+
+    def secrets(self) -> dict[str, Secret]:
+        """Return the options that are secrets."""
+        return {name: value for name, value in self.properties.items() if isinstance(value, Secret)}
 
     def config(self, role: type[ConfigT], **options: object) -> ConfigT:
         """Return a configuration of these properties and of options that override them."""

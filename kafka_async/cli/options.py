@@ -67,15 +67,20 @@ def _option(*names: str, metavar: str, help: str) -> Any:
     return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=_PANEL)
 
 
+def _bootstrap(default: str) -> Any:
+    """Return the type of the option --bootstrap."""
+    option = typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help="A broker of the cluster.",
+        show_default=default,
+        rich_help_panel=_PANEL,
+    )
+    return Annotated[str | None, option]
+
+
 def _connection(  # noqa: PLR0913  # the options of the command line
-    bootstrap: Annotated[
-        str | None,
-        _option(
-            "--bootstrap",
-            metavar="HOST:PORT",
-            help=f"A broker of the cluster. Default: {DEFAULT_BOOTSTRAP}.",
-        ),
-    ] = None,
+    bootstrap: str | None = None,
     timeout: Timeout = DEFAULT_TIMEOUT,
     command_config: Annotated[
         Path | None,
@@ -175,12 +180,21 @@ def _check_file(option: str, file: Path) -> None:
 _SHARED: Final = inspect.signature(_connection, eval_str=True).parameters
 
 
-def connects(function: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's parameter `connection` with the options that all commands share."""
+def connects(
+    function: Callable[..., None], *, default: str = DEFAULT_BOOTSTRAP
+) -> Callable[..., None]:
+    """Replace a command's parameter `connection` with the options that all commands share.
+
+    `default` is the cluster without --bootstrap, which the help shows.
+    """
+    shared_parameters = [
+        parameter.replace(annotation=_bootstrap(default)) if name == "bootstrap" else parameter
+        for name, parameter in _SHARED.items()
+    ]
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         shared = parameter.name == "connection"
-        parameters.extend(_SHARED.values() if shared else [parameter])
+        parameters.extend(shared_parameters if shared else [parameter])
 
     @functools.wraps(function)
     def command(**arguments: Any) -> None:

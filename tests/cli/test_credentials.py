@@ -146,6 +146,18 @@ def test_error_names_a_missing_file(option: str) -> None:
     )
 
 
+def test_connection_of_a_child_process_is_one_line_with_its_secrets() -> None:
+    options = {"bootstrap_servers": "a:1", "sasl_allow_plaintext": True}
+    connection = Connection({**options, "sasl_password": Secret('"\n\u20ac')}, 3.5)
+    line = connection.to_json()
+    assert "\n" not in line.reveal()
+    assert Connection.from_json(line) == connection
+
+
+def test_demo_takes_a_secure_connection_only_with_servers() -> None:
+    assert "need --bootstrap" in call("demo", "--security-protocol", "SSL").error
+
+
 def test_private_key_is_not_taken_as_an_argument() -> None:
     key = f"-----BEGIN PRIVATE KEY-----\n{PASSWORD}\n-----END PRIVATE KEY-----"
     assert "--ssl-keyfile takes a file's path" in connect("--ssl-keyfile", key).error

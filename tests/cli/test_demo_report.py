@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from kafka_async.cli import terminal
+from kafka_async.cli.connection import Connection
 from kafka_async.cli.demo.report import Report
 from kafka_async.cli.demo.result import Plan, Result, Stage
 from kafka_async.cli.demo.words import compare
@@ -40,7 +41,8 @@ EQUAL_COUNTS = {"the": 4585, "äpfel": 12, "of": 1}
 
 
 def make_plan(bootstrap: str | None = None, *, keep: bool = False) -> Plan:
-    return Plan([], bootstrap, Path("out"), keep, with_spark=True, seed=7, timeout=15)
+    connection = Connection({} if bootstrap is None else {"bootstrap_servers": bootstrap}, 15)
+    return Plan([], connection, Path("out"), keep, with_spark=True, seed=7)
 
 
 def summary(

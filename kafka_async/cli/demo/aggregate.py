@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async import Consumer, Producer
 from kafka_async.cli.demo.resources import COUNTS, TOP
+from kafka_async.config import ConsumerConfig, ProducerConfig
 
 if TYPE_CHECKING:
     from kafka_async.cli.demo.resources import Resources
@@ -19,12 +20,10 @@ async def read_counts(resources: Resources) -> tuple[Counter[str], int]:
     counts: Counter[str] = Counter()
     record_count = 0
     partitions = resources.partitions(COUNTS)
-    async with Consumer(
-        resources.servers,
-        partitions=partitions,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-    ) as consumer:
+    config = resources.connection.config(
+        ConsumerConfig, isolation_level="read_committed", auto_offset_reset="earliest"
+    )
+    async with Consumer(config=config, partitions=partitions) as consumer:
         ends = await consumer.end_offsets(partitions)
         while any([await consumer.position(tp) < end for tp, end in ends.items()]):
             records = await consumer.poll(timeout=0.5)
@@ -38,7 +37,7 @@ async def write_top(resources: Resources, counts: Counter[str]) -> int:
     """Write the most frequent words and return their number."""
     top = counts.most_common(TOP_WORDS)
     topic = resources.topics[TOP]
-    async with Producer(resources.servers) as producer:
+    async with Producer(config=resources.connection.config(ProducerConfig)) as producer:
         for word, occurrences in top:
             await producer.enqueue(topic, str(occurrences).encode(), key=word.encode())
     return len(top)

@@ -14,6 +14,8 @@ import tempfile
 from contextlib import asynccontextmanager
 from typing import IO, TYPE_CHECKING, Final
 
+from kafka_async.secrets import Secret
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
     from pathlib import Path
@@ -40,10 +42,11 @@ class ChildProcess:
         """Process id, which is also the id of the process group."""
         return self._process.pid
 
-    def write(self, line: str) -> None:
+    def write(self, line: str | Secret) -> None:
         """Write a line to standard input; do nothing after the process has ended."""
         assert self._process.stdin is not None
-        self._process.stdin.write(line.encode() + b"\n")
+        text = line if isinstance(line, Secret) else Secret(line)
+        self._process.stdin.write(text.reveal().encode() + b"\n")
 
     async def lines(self) -> AsyncIterator[str]:
         """Yield the lines of standard output until it ends."""

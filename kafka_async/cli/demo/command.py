@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import json
 import secrets
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafka_async.cli import options, terminal
+from kafka_async.cli.connection import Connection
 
 if TYPE_CHECKING:
     from kafka_async.cli.demo.result import Result
 
 
+@partial(options.connects, default="three embedded brokers")
 def demo(
+    connection: Connection,
     files: Annotated[
         list[Path] | None,
         typer.Argument(metavar="FILES", help="Default: Python's language reference."),
-    ] = None,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option("--bootstrap", metavar="HOST:PORT", help="A real cluster; default: embedded."),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Do not delete topics and group.")] = False,
     spark: Annotated[bool, typer.Option(help="Aggregate in Spark (needs Java 17).")] = True,
@@ -35,7 +35,6 @@ def demo(
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Chooses when and where the worker is killed.")
     ] = None,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Count the words of a text in transactions, kill a worker, and check the count."""
     from kafka_async.cli.demo.report import Report
@@ -43,14 +42,16 @@ def demo(
     from kafka_async.cli.demo.run import Demo
 
     terminal.check_readable(files or [])
-    if keep and bootstrap is None:
+    if connection.bootstrap is None and connection.properties:
+        terminal.fail("the options of a secure connection need --bootstrap, or bootstrap.servers")
+    if keep and connection.bootstrap is None:
         terminal.fail("--keep needs --bootstrap: the embedded cluster ends with the demo")
     if json_file is not None:
         terminal.check_writable(json_file)
     if spark:
         terminal.check_writable(out, directory=True)
     used_seed = secrets.randbelow(2**32) if seed is None else seed
-    plan = Plan(files or [], bootstrap, out, keep, spark, used_seed, timeout)
+    plan = Plan(files or [], connection, out, keep, spark, used_seed)
 
     async def main() -> Result:
         with Report() as report:

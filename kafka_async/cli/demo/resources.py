@@ -38,10 +38,9 @@ DELETION_TIMEOUT: Final = 30.0
 class Resources:
     """Creates and deletes the topics and the group of a run."""
 
-    servers: str
+    connection: Connection
     topics: dict[str, str]
     group: str
-    timeout: float
 
     @staticmethod
     def topic_names(run_id: str, *, shared_cluster: bool) -> dict[str, str]:
@@ -55,8 +54,7 @@ class Resources:
     @asynccontextmanager
     async def created(self, *, keep: bool, show: Callable[[str], None]) -> AsyncGenerator[None]:
         """Create the topics; at the end of the block delete topics and group, unless `keep`."""
-        connection = Connection({"bootstrap_servers": self.servers}, self.timeout)
-        admin = Admin(config=connection.limited_config(ClientConfig))
+        admin = Admin(config=self.connection.limited_config(ClientConfig))
         async with admin:
             try:
                 await admin.create_topics(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafka_async.cli.connection import Connection
 from kafka_async.cli.demo.words import Comparison
 from kafka_async.kernel import IMPLEMENTATION
 
@@ -23,20 +24,23 @@ class Plan:
 
     Attributes:
         files: The text; empty: Python's language reference.
-        bootstrap: The cluster; None: an embedded one.
+        connection: The cluster; without servers, an embedded one.
         out: Directory of Spark's files.
         keep: Do not delete topics and group.
         seed: Chooses when the worker is killed.
-        timeout: Maximum time in seconds to wait for an unreachable cluster.
     """
 
     files: Sequence[Path]
-    bootstrap: str | None
+    connection: Connection
     out: Path
     keep: bool
     with_spark: bool
     seed: int
-    timeout: float
+
+    @property
+    def bootstrap(self) -> str | None:
+        """The brokers; None: embedded ones."""
+        return self.connection.bootstrap
 
 
 @dataclass

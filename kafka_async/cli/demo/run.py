@@ -13,11 +13,13 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from kafka_async import Producer
+from kafka_async.cli.connection import Connection
 from kafka_async.cli.demo import aggregate, spark, words
 from kafka_async.cli.demo.cluster import embedded_cluster
 from kafka_async.cli.demo.resources import COUNTS, LINES, TOP, Resources
 from kafka_async.cli.demo.result import Result, Stage
 from kafka_async.cli.demo.word_count import WordCount
+from kafka_async.config import ProducerConfig
 from kafka_async.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -50,21 +52,21 @@ class Demo:
 
     async def run(self) -> Result:
         """Run all stages; raise KafkaError if one fails."""
-        servers = self._plan.bootstrap
-        if servers is not None:
-            await self._run_stages(servers)
+        if self._plan.bootstrap is not None:
+            await self._run_stages(self._plan.connection)
             return self.result
         self._report.start_stage(f"start {BROKERS} embedded brokers", None)
         async with AsyncExitStack() as stack:
             with self.result.timed(f"start {BROKERS} embedded brokers"):
                 cluster = await stack.enter_async_context(embedded_cluster(BROKERS))
-            await cluster.run(self._run_stages(cluster.servers))
+            own = Connection({"bootstrap_servers": cluster.servers}, self._plan.connection.timeout)
+            await cluster.run(self._run_stages(own))
         return self.result
 
-    async def _run_stages(self, servers: str) -> None:
+    async def _run_stages(self, connection: Connection) -> None:
         result, plan = self.result, self._plan
         group = f"word-count-{result.run_id}"
-        resources = Resources(servers, result.topics, group, plan.timeout)
+        resources = Resources(connection, result.topics, group)
         keep = plan.keep or plan.bootstrap is None
         async with (
             resources.created(keep=keep, show=self._report.show),
@@ -85,11 +87,12 @@ class Demo:
     def _spark_process(self, resources: Resources) -> spark.SparkProcess:
         out = str((self._plan.out / self.result.run_id).absolute())
         counts, top = self.result.topics[COUNTS], self.result.topics[TOP]
-        return spark.SparkProcess(spark.SparkJob(resources.servers, counts, top, out))
+        return spark.SparkProcess(spark.SparkJob(counts, top, out), resources.connection)
 
     async def _produce(self, resources: Resources) -> None:
         topic = resources.topics[LINES]
-        async with Producer(resources.servers, client_id="demo-lines") as producer:
+        config = resources.connection.config(ProducerConfig, client_id="demo-lines")
+        async with Producer(config=config) as producer:
             for number, line in enumerate(self._lines):
                 await producer.enqueue(topic, line.encode(), key=str(number).encode())
                 if number % 100 == 0:

@@ -1,7 +1,8 @@
 """The Spark job of the demo: its requirements, its process and its result.
 
 Spark runs in a child process: its log goes to a file, and its standard output carries JSON lines.
-It takes some seconds to start, so it is started early and waits for a line on standard input.
+It takes some seconds to start, so it is started early and waits for a line on standard input. The
+line before that is its connection, which may have secrets and so is no argument.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from kafka_async.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafka_async.cli.connection import Connection
     from kafka_async.cli.demo.child_process import ChildProcess
     from kafka_async.cli.demo.report import Report
     from kafka_async.cli.demo.result import Result
@@ -44,7 +46,6 @@ SILENCE_TIMEOUT: Final = 180.0
 class SparkJob:
     """Holds the parameters of the job; `out` is an absolute path."""
 
-    bootstrap: str
     counts_topic: str
     top_topic: str
     out: str
@@ -116,8 +117,9 @@ async def install(command: str) -> None:
 class SparkProcess:
     """Runs the job in a child process, which is stopped at the end of a `with` block."""
 
-    def __init__(self, job: SparkJob) -> None:
+    def __init__(self, job: SparkJob, connection: Connection) -> None:
         self._job = job
+        self._connection = connection
         self._stack = AsyncExitStack()
         self._process: ChildProcess | None = None
 
@@ -153,6 +155,7 @@ class SparkProcess:
                     environment={"PYSPARK_PYTHON": sys.executable, "TMPDIR": scratch},
                 )
             )
+            self._process.write(self._connection.to_json())
 
     async def run(self, show: Callable[[str], None]) -> SparkResult:
         """Run the job; KafkaError has the cause of a failure and the path of the log."""

@@ -1,9 +1,9 @@
 """The Spark job of the demo: reads committed counts, writes their sums as Parquet and to Kafka.
 
 It runs as a program with two arguments, the job in JSON and a directory for temporary files. It
-starts Spark, waits for a line on standard input, runs, and reports each stage as a JSON line on
-standard output. When standard input ends, it kills itself and its JVM; Spark's Python workers end
-with the JVM.
+reads its connection, a JSON line, on standard input, starts Spark, waits for another line, runs, and
+reports each stage as a JSON line on standard output. When standard input ends, it kills itself and
+its JVM; Spark's Python workers end with the JVM.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from kafka_async.cli.connection import Connection
 from kafka_async.cli.demo.aggregate import TOP_WORDS
 from kafka_async.cli.demo.spark import PARQUET, SparkJob
+from kafka_async.secrets import Secret, SecretBytes
 
 # For some seconds of work, fast compilation of slower code saves a third of the CPU time.
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
@@ -80,11 +82,38 @@ def create_session(scratch: str) -> SparkSession:
     return spark
 
 
-def read_counts(spark: SparkSession, job: SparkJob) -> DataFrame:
+def read_connection() -> Connection:
+    """Return the connection, the first line of standard input."""
+    line = SecretBytes(b"")
+    while not line.reveal().endswith(b"\n"):
+        character = SecretBytes(os.read(0, 1))
+        if not character:
+            sys.exit("standard input has ended without a connection")
+        line = SecretBytes(line.reveal() + character.reveal())
+    return Connection.from_json(Secret(line.reveal().decode()))
+
+
+def options_of(connection: Connection, scratch: str) -> dict[str, str]:
+    """Return the options of the data source; write secrets to files that only this user reads."""
+    secrets = connection.secrets()
+    options = {
+        f"kafka.{name}": str(value)
+        for name, value in connection.properties.items()
+        if name not in secrets
+    }
+    for name, secret in secrets.items():
+        file = Path(scratch, name)
+        file.touch(mode=0o600, exist_ok=False)
+        file.write_text(secret.reveal(), "utf-8")
+        options[f"kafka.{name}_file"] = str(file)
+    return options
+
+
+def read_counts(spark: SparkSession, job: SparkJob, options: dict[str, str]) -> DataFrame:
     """Read the word and the occurrences of every committed record."""
     records = (
         spark.read.format("kafka_async")
-        .option("kafka.bootstrap.servers", job.bootstrap)
+        .options(**options)
         .option("kafka.isolation.level", "read_committed")
         .option("subscribe", job.counts_topic)
         .load()
@@ -97,10 +126,13 @@ def read_counts(spark: SparkSession, job: SparkJob) -> DataFrame:
 
 def main(job: SparkJob, scratch: str) -> None:
     """Run the job."""
+    options = options_of(read_connection(), scratch)
     start = watch_stdin(scratch)
     stopwatch = Stopwatch()
     spark = create_session(scratch)
-    counts = read_counts(spark, job)  # Builds the query, which runs when its result is written.
+    counts = read_counts(
+        spark, job, options
+    )  # Builds the query, which runs when its result is written.
     stopwatch.report("start Spark", "Spark has started")
     start.wait()
     stopwatch.reset()
@@ -117,7 +149,7 @@ def main(job: SparkJob, scratch: str) -> None:
     (
         top.select(f.col("word").alias("key"), f.col("count").cast("string").alias("value"))
         .write.format("kafka_async")
-        .option("kafka.bootstrap.servers", job.bootstrap)
+        .options(**options)
         .option("topic", job.top_topic)
         .mode("append")
         .save()

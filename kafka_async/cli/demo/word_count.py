@@ -11,6 +11,7 @@ from kafka_async.cli.demo.resources import COUNTS, LINES
 from kafka_async.cli.demo.worker import BEGUN, Job
 from kafka_async.cli.demo.worker_group import KILLED_WORKER, WorkerGroup
 from kafka_async.cluster.request_router import CoordinatorOfTransactionalId
+from kafka_async.config import ClientConfig
 from kafka_async.errors import KafkaError
 from kafka_async.protocol.messages.describe_transactions import DescribeTransactionsRequest
 
@@ -50,12 +51,11 @@ class WordCount:
     async def run(self) -> GroupState:
         """Count all lines; raise KafkaError if none is committed for a minute or a worker fails."""
         resources = self._resources
-        async with Admin(resources.servers) as admin:
+        async with Admin(config=resources.connection.config(ClientConfig)) as admin:
             latest = dict.fromkeys(resources.partitions(LINES), OffsetSpec.LATEST)
             ends = await admin.list_offsets(latest)
             job = Job(
                 name="",
-                bootstrap=resources.servers,
                 lines_topic=resources.topics[LINES],
                 counts_topic=resources.topics[COUNTS],
                 group=resources.group,
@@ -64,6 +64,7 @@ class WordCount:
             )
             group = WorkerGroup(
                 job,
+                resources.connection,
                 lines={tp.partition: end.offset for tp, end in ends.items()},
                 rng=self._rng,
                 show=self._report.show,
@@ -98,7 +99,8 @@ class WordCount:
         """
         latest = dict.fromkeys(self._resources.partitions(COUNTS), OffsetSpec.LATEST)
         try:
-            async with asyncio.timeout(PROGRESS_TIMEOUT), Admin(self._resources.servers) as admin:
+            config = self._resources.connection.config(ClientConfig)
+            async with asyncio.timeout(PROGRESS_TIMEOUT), Admin(config=config) as admin:
                 while True:
                     stable = await admin.list_offsets(latest, isolation_level="read_committed")
                     if stable == await admin.list_offsets(latest):

@@ -4,9 +4,10 @@ The error handling is the example of KIP-1050, with one action per category: aft
 error the worker seeks to the committed offsets, after an application-recoverable one it restarts
 producer and consumer, and an error in the configuration ends it.
 
-`python -m kafka_async.cli.demo.worker JSON` runs a worker as a process. It reports events as JSON
-lines on standard output, starts when it reads its instructions, a JSON line on standard input, and
-ends when standard input ends. Instructed to hold, it stops inside a transaction, reports "holding"
+`python -m kafka_async.cli.demo.worker JSON` runs a worker as a process. It reads JSON lines on
+standard input: its connection, which may have secrets and so is no argument, then its instructions,
+which let it start. It ends when standard input ends. It reports events as JSON lines on standard
+output. Instructed to hold, it stops inside a transaction, reports "holding"
 and waits to be killed.
 """
 
@@ -21,11 +22,14 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async import Consumer, Producer
 from kafka_async.cli import background_io
+from kafka_async.cli.connection import Connection
 from kafka_async.cli.demo.words import split_words
+from kafka_async.config import ConsumerConfig, ProducerConfig
 from kafka_async.errors import InvalidConfigurationError, KafkaError, TransactionAbortableError
+from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
     from kafka_async import Record, TopicPartition, Transaction
 
@@ -42,7 +46,6 @@ class Job:
     """Holds what a worker needs to join the group."""
 
     name: str
-    bootstrap: str
     lines_topic: str
     counts_topic: str
     group: str
@@ -84,8 +87,9 @@ class DeliberateAbortError(Exception):
 class Worker:
     """Runs a producer and a consumer, and replaces both after an application-recoverable error."""
 
-    def __init__(self, job: Job, report: Callable[[Event], None]) -> None:
+    def __init__(self, job: Job, connection: Connection, report: Callable[[Event], None]) -> None:
         self._job = job
+        self._connection = connection
         self._report = report
         self._lines = 0
         self._transactions = 0
@@ -113,18 +117,18 @@ class Worker:
                 await asyncio.sleep(RESTART_DELAY)
 
     def _producer(self) -> Producer:
-        return Producer(
-            self._job.bootstrap,
+        config = self._connection.config(
+            ProducerConfig,
             client_id=self._job.name,
             transactional_id=self._job.transactional_id,
             transaction_timeout_ms=10_000,
             linger_ms=0,
         )
+        return Producer(config=config)
 
     def _consumer(self) -> Consumer:
-        consumer = Consumer(
-            self._job.bootstrap,
-            topics=[self._job.lines_topic],
+        config = self._connection.config(
+            ConsumerConfig,
             client_id=self._job.name,
             group_id=self._job.group,
             auto_offset_reset="earliest",
@@ -133,6 +137,7 @@ class Worker:
             session_timeout_ms=6_000,
             heartbeat_interval_ms=500,
         )
+        consumer = Consumer(config=config, topics=[self._job.lines_topic])
 
         def assigned(_: Iterable[TopicPartition]) -> None:
             partitions = sorted(tp.partition for tp in consumer.assignment())
@@ -204,9 +209,13 @@ async def _main(job: Job) -> None:
     def report(event: Event) -> None:
         print(json.dumps(asdict(event)), flush=True)
 
-    worker = Worker(job, report)
+    lines = _lines_of_input()
+    connection = await anext(lines, None)
+    if connection is None:
+        return
+    worker = Worker(job, Connection.from_json(connection), report)
     run = asyncio.create_task(worker.run())
-    read = asyncio.create_task(_read_instructions(worker))
+    read = asyncio.create_task(_read_instructions(worker, lines))
     await asyncio.wait({run, read}, return_when=asyncio.FIRST_COMPLETED)
     for task in (run, read):
         task.cancel()
@@ -215,11 +224,16 @@ async def _main(job: Job) -> None:
         report(Event(job.name, "failed", detail=f"{type(error).__name__}: {error}"))
 
 
-async def _read_instructions(worker: Worker) -> None:
-    """Start the worker when its instructions arrive; return when standard input ends."""
+async def _lines_of_input() -> AsyncGenerator[Secret]:
     async for lines in background_io.read_lines(sys.stdin.fileno(), max_bytes=2**20):
-        for line in lines:
-            worker.begin(Instructions(**json.loads(line)))
+        for line in map(bytes.decode, lines):
+            yield Secret(line)
+
+
+async def _read_instructions(worker: Worker, lines: AsyncGenerator[Secret]) -> None:
+    """Start the worker when its instructions arrive; return when standard input ends."""
+    async for line in lines:
+        worker.begin(Instructions(**json.loads(line.reveal())))
 
 
 if __name__ == "__main__":

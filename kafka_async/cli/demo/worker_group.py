@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from kafka_async.cli.connection import Connection
 from kafka_async.cli.demo.child_process import ChildProcess, child_process
 from kafka_async.cli.demo.worker import PHASES, Event, Instructions, Job, Worker
 from kafka_async.errors import KafkaError
@@ -105,6 +106,7 @@ class WorkerGroup:
     def __init__(
         self,
         job: Job,
+        connection: Connection,
         *,
         lines: Mapping[int, int],
         rng: random.Random,
@@ -112,6 +114,7 @@ class WorkerGroup:
         killed: asyncio.Event,
     ) -> None:
         self._job = job
+        self._connection = connection
         self._lines = lines
         self._rng = rng
         self._show = show
@@ -121,7 +124,9 @@ class WorkerGroup:
     async def run(self, wait_until_counted: Coroutine[Any, Any, None]) -> None:
         """Run the workers until `wait_until_counted` returns; raise the error of one that fails."""
         counted = asyncio.create_task(wait_until_counted)
-        workers = [Worker(self._job_of(f"worker-{n}"), self._on_event) for n in (1, 2)]
+        workers = [
+            Worker(self._job_of(f"worker-{n}"), self._connection, self._on_event) for n in (1, 2)
+        ]
         tasks = {asyncio.create_task(worker.run()) for worker in workers}
         tasks.add(asyncio.create_task(self._run_killed_worker(workers)))
         try:
@@ -152,6 +157,7 @@ class WorkerGroup:
         """Instruct all workers once they have partitions; kill the child process when it holds."""
         job = json.dumps(asdict(self._job_of(KILLED_WORKER)))
         async with child_process("kafka_async.cli.demo.worker", job) as process:
+            process.write(self._connection.to_json())
             reading = asyncio.create_task(self._read_events(process))
             try:
                 await self._wait_unless_ended(
