@@ -26,6 +26,7 @@ from kafka_async.errors import (
     InvalidConfigurationError,
     SslAuthenticationError,
 )
+from kafka_async.producer.producer import Producer
 from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.cluster.tls_broker import (
     Authority,
@@ -34,6 +35,7 @@ from tests.cluster.tls_broker import (
     chain_text,
     reconnect,
     server_context,
+    use_certificate,
     write_certificate,
 )
 
@@ -195,6 +197,28 @@ async def test_uses_only_the_enabled_versions(broker: TlsBroker, authority: Auth
         error = await failure(server, **options, ssl_enabled_protocols=["TLSv1.3"])
     assert isinstance(error, SslAuthenticationError)
     assert "ssl_enabled_protocols" in str(error)
+
+
+async def test_calls_raise_while_the_certificate_is_refused_and_succeed_afterwards(
+    broker: TlsBroker, authority: Authority
+) -> None:
+    broker.world.add("t", 1)
+    context = server_context(authority.issue("localhost"))
+    options: dict[str, Any] = {"security_protocol": "SSL", "ssl_cafile": authority.cafile}
+    server = await broker.start(context)
+    async with Client(server, **options) as client, Producer(client) as producer:
+        await request(client)
+        use_certificate(context, Authority(authority.directory, "other").issue("localhost"))
+        await reconnect(client)
+        async with asyncio.timeout(LIMIT):
+            with pytest.raises(SslAuthenticationError, match="give ssl_cafile"):
+                await request(client)
+            with pytest.raises(SslAuthenticationError, match="give ssl_cafile"):
+                await producer.send("t", b"v")
+            with pytest.raises(SslAuthenticationError, match="give ssl_cafile"):
+                await producer.send("topic without metadata", b"v")
+        use_certificate(context, authority.issue("localhost"))
+        await request(client)
 
 
 # -- the client's certificate ----------------------------------------------------------------------

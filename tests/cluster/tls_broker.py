@@ -70,13 +70,18 @@ def server_context(
 ) -> ssl.SSLContext:
     """Return the context of a listener; `clients` must have issued the clients' certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate.configure_cert(context)  # pyright: ignore[reportUnknownMemberType]
+    use_certificate(context, certificate)
     if clients is not None:
         clients.ca.configure_trust(context)  # pyright: ignore[reportUnknownMemberType]
         context.verify_mode = ssl.CERT_REQUIRED
     if version is not None:
         context.minimum_version = context.maximum_version = version
     return context
+
+
+def use_certificate(context: ssl.SSLContext, certificate: trustme.LeafCert) -> None:
+    """Make new connections of a listener present this certificate."""
+    certificate.configure_cert(context)  # pyright: ignore[reportUnknownMemberType]
 
 
 class TlsBroker:
