@@ -1,0 +1,70 @@
+"""The permissions of the embedded cluster, by the cases that Apache Kafka's are compared with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_async.embedded import AclAuthorizer
+from kafka_async.embedded.requests.context import ANONYMOUS
+from kafka_async.embedded.state.acls import Acl, Operation, PatternType, Permission, ResourceType
+from tests.embedded_client import InMemory
+from tests.integration.permission_cases import CASES, Case, Names, offset_commit
+from tests.raw_connection import RawConnection
+
+if TYPE_CHECKING:
+    from kafka_async.admin import AclBinding
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+
+def acl_of(binding: AclBinding) -> Acl:
+    return Acl(
+        ResourceType(binding.resource_type),
+        binding.resource_name,
+        PatternType(binding.pattern_type),
+        binding.principal,
+        binding.host,
+        Operation(binding.operation),
+        Permission(binding.permission),
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+async def test_error_codes_depend_on_acls(case: Case) -> None:
+    authorizer = AclAuthorizer()
+    async with InMemory(authorizer=authorizer) as memory:
+        topic, other = "topic-of-user", "other-topic"
+        created = [await memory.cluster.create_topic(name, 1) for name in (topic, other)]
+        names = Names(
+            ANONYMOUS.removeprefix("User:"),
+            *(topic, other, "missing-topic", "group", "transactions"),
+            *(one.id for one in created),
+        )
+        connection = await RawConnection.open(memory.cluster, memory.network)
+        everything = [
+            Acl(kind, "*", PatternType.LITERAL, ANONYMOUS, "*", Operation.ALL, Permission.ALLOW)
+            for kind in (ResourceType.TOPIC, ResourceType.GROUP)
+        ]
+        for acl in everything:
+            authorizer.add(acl)
+        await connection.call(offset_commit(names), 9)
+        authorizer.remove(everything)
+        for number, phase in enumerate(case.phases):
+            for grant in phase.grants:
+                authorizer.add(acl_of(grant(names)))
+            expected = phase.expected(names) if callable(phase.expected) else phase.expected
+            response = await connection.call(case.request(names), case.version)
+            if case.name in CREATING and number == len(case.phases) - 1:
+                response = await connection.call(case.request(names), case.version)
+            assert (number, case.result(names, response)) == (number, list(expected))
+        await connection.close()
+
+
+CREATING = {"automatic_creation_needs_create", "automatic_creation_with_create_on_the_cluster"}
+"""Cases whose last request creates a topic, which the next response has."""
+
+
+async def test_cases_have_unique_names() -> None:
+    assert len({case.name for case in CASES}) == len(CASES) >= 40

@@ -1,0 +1,100 @@
+"""Permissions of users on Apache Kafka and on the embedded cluster: the same error codes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+from tests.integration.tokens import unsecured_token
+
+from kafka_async.admin import AclFilter, Admin, NewTopic
+from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafka_async.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.integration.permission_cases import CASES, Case, Names, offset_commit
+from tests.integration.raw_cluster import RawCluster
+from tests.raw_connection import RawConnection
+
+if TYPE_CHECKING:
+    from tests.integration.secure_cluster import SecureCluster
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
+
+TIMEOUT = 20.0
+"""Seconds for an ACL to reach broker and controller."""
+
+
+@pytest_asyncio.fixture
+async def admin(secure_cluster: SecureCluster) -> AsyncIterator[Admin]:
+    """Return an admin client of a super user."""
+    async with Admin(secure_cluster.servers("PLAINTEXT")) as started:
+        yield started
+
+
+@pytest_asyncio.fixture
+async def names(secure_cluster: SecureCluster, admin: Admin) -> Names:
+    """Create the topics of a test, and commit offsets of its group."""
+    handle = secure_cluster.handle
+    topic, other = handle.topic(), handle.topic("other")
+    created = await admin.create_topics([NewTopic(name, 1, 1) for name in (topic, other)])
+    names = Names(
+        user=topic,
+        topic=topic,
+        other=other,
+        missing=handle.topic("missing"),
+        group=handle.group(),
+        txn=handle.transactional_id(),
+        topic_id=created[topic].topic_id,
+        other_id=created[other].topic_id,
+    )
+    await _commit(secure_cluster, names)
+    return names
+
+
+async def _commit(cluster: SecureCluster, names: Names) -> None:
+    raw = await RawCluster.open(cluster.servers("PLAINTEXT"))
+    connection = await raw.coordinator(0, names.group)
+    response = await connection.call(offset_commit(names), 9)
+    assert [topic.partitions[0].error_code for topic in response.topics] == [0, 0]
+    await raw.close()
+
+
+async def connect_as(cluster: SecureCluster, user: str) -> RawConnection:
+    """Open an authenticated connection of a user."""
+    host, _, port = cluster.servers("SASL_PLAINTEXT").rpartition(":")
+    connection = await RawConnection.dial(host, int(port))
+    handshake = await connection.call(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+    assert handshake.error_code == 0
+    token = f"n,,\x01auth=Bearer {unsecured_token(user).value.reveal()}\x01\x01"
+    response = await connection.call(SaslAuthenticateRequest(auth_bytes=token.encode()), 2)
+    assert response.error_code == 0
+    return connection
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+async def test_error_codes_depend_on_acls(
+    secure_cluster: SecureCluster, admin: Admin, names: Names, case: Case
+) -> None:
+    connection = await connect_as(secure_cluster, names.user)
+    for number, phase in enumerate(case.phases):
+        if phase.grants:
+            await admin.create_acls([grant(names) for grant in phase.grants])
+        expected = phase.expected(names) if callable(phase.expected) else phase.expected
+        found = None
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                while True:
+                    response = await connection.call(case.request(names), case.version)
+                    found = case.result(names, response)
+                    # Without ACLs, the first response counts: there is nothing to wait for.
+                    if found == list(expected) or number == 0:
+                        break
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            pass
+        assert (case.name, number, found) == (case.name, number, list(expected))
+    await connection.close()
+    mine = [AclFilter(resource_name=name) for name in (names.topic, names.missing)]
+    await admin.delete_acls([AclFilter(principal=f"User:{names.user}"), *mine])
