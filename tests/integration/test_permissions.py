@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
-from tests.integration.tokens import unsecured_token
 
 from kafka_async.admin import AclFilter, Admin, NewTopic
 from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafka_async.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.integration.permission_cases import CASES, Case, Names, offset_commit
 from tests.integration.raw_cluster import RawCluster
+from tests.integration.tokens import unsecured_token
 from tests.raw_connection import RawConnection
 
 if TYPE_CHECKING:

@@ -164,7 +164,9 @@ class Authorization:
                 name = getattr(request, check.field) if check.field else CLUSTER_NAME
                 code = self.code(context, check.operation, check.resource_type, name)
                 if code is not ErrorCode.NONE:
-                    return error_response_to_whole(context, code, request)
+                    response = error_response_to_whole(context, code, request)
+                    assert response is not None, "an API with checks has error codes"
+                    return response
             return await handler(context, request)
 
         return handle

@@ -96,6 +96,10 @@ RESPONSE_SHAPES: Final[dict[int, tuple[ErrorPath, ...]]] = {
     42: (ErrorPath(ArrayPair("groups_names", "results", (("", "group_id"),))),),
     44: (ErrorPath(ArrayPair("resources", "responses", _RESOURCE)),),
     47: (_BY_PARTITION,),
+    51: (
+        ErrorPath(ArrayPair("deletions", "results", (("name", "user"),))),
+        ErrorPath(ArrayPair("upsertions", "results", (("name", "user"),))),
+    ),
     61: (
         ErrorPath(
             ArrayPair("topics", "topics", (("name", "name"),)),
@@ -202,7 +206,16 @@ class ErrorResponseBuilder:
         api = lookup(self._context.api_key)
         assert isinstance(api, Api)
         response = api.response()
-        return response if self._set_error(response) else self.split(request)[0]
+        paths = RESPONSE_SHAPES.get(self._context.api_key, ())
+        if self._set_error(response):
+            return response
+        for path in paths:
+            errors = list(getattr(response, path.outer.response_array))
+            for element in getattr(request, path.outer.request_array):
+                error, _ = self._split_element(element, path.outer, path.inner, api.response)
+                errors.append(error)
+            setattr(response, path.outer.response_array, errors)
+        return response if paths else None
 
     def _has_broker_list(self) -> bool:
         """Return True for Metadata, whose response has the brokers even if all topics fail.
