@@ -341,7 +341,7 @@ ACL: Final[Fields] = {
     "resource_type": 2,
     "resource_name": "<missing>",
     "resource_pattern_type": 3,
-    "principal": "User:nobody",
+    "principal": "User:guest",
     "host": "*",
     "operation": 3,
     "permission_type": 3,
@@ -911,7 +911,7 @@ ADMIN_CASES: Final = [
         "describe_user_scram_credentials",
         0,
         request("DescribeUserScramCredentials", users=[{"name": "<missing>"}]),
-        [31],
+        [31, 31],
         then([0, 91], cluster(Op.DESCRIBE)),
     ),
     case(

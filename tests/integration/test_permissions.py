@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
@@ -13,7 +14,7 @@ from kafka_async.admin import AclFilter, Admin, NewTopic
 from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafka_async.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.integration.permission_cases import CASES, Case, Names, offset_commit
-from tests.integration.raw_cluster import RawCluster
+from tests.integration.raw_cluster import RawCluster, when_ready
 from tests.integration.tokens import unsecured_token
 from tests.raw_connection import RawConnection
 
@@ -54,47 +55,53 @@ async def names(secure_cluster: SecureCluster, admin: Admin) -> Names:
 
 
 async def _commit(cluster: SecureCluster, names: Names) -> None:
+    """Commit offsets of both topics, when the coordinator is ready."""
     raw = await RawCluster.open(cluster.servers("PLAINTEXT"))
-    connection = await raw.coordinator(0, names.group)
-    response = await connection.call(offset_commit(names), 9)
-    assert [topic.partitions[0].error_code for topic in response.topics] == [0, 0]
-    await raw.close()
+    try:
+        connection = await raw.coordinator(0, names.group)
+
+        async def commit() -> Any:
+            response = await connection.call(offset_commit(names), 9)
+            return response.topics[0].partitions[0]
+
+        assert (await when_ready(commit)).error_code == 0
+    finally:
+        await raw.close()
 
 
-async def connect_as(cluster: SecureCluster, user: str) -> RawConnection:
+@asynccontextmanager
+async def connected_as(cluster: SecureCluster, user: str) -> AsyncGenerator[RawConnection]:
     """Open an authenticated connection of a user."""
     host, _, port = cluster.servers("SASL_PLAINTEXT").rpartition(":")
     connection = await RawConnection.dial(host, int(port))
-    handshake = await connection.call(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
-    assert handshake.error_code == 0
-    token = f"n,,\x01auth=Bearer {unsecured_token(user).value.reveal()}\x01\x01"
-    response = await connection.call(SaslAuthenticateRequest(auth_bytes=token.encode()), 2)
-    assert response.error_code == 0
-    return connection
+    try:
+        handshake = await connection.call(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+        assert handshake.error_code == 0
+        token = f"n,,\x01auth=Bearer {unsecured_token(user).value.reveal()}\x01\x01"
+        response = await connection.call(SaslAuthenticateRequest(auth_bytes=token.encode()), 2)
+        assert (response.error_code, response.auth_bytes) == (0, b"")
+        yield connection
+    finally:
+        await connection.close()
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 async def test_error_codes_depend_on_acls(
     secure_cluster: SecureCluster, admin: Admin, names: Names, case: Case
 ) -> None:
-    connection = await connect_as(secure_cluster, names.user)
-    for number, phase in enumerate(case.phases):
-        if phase.grants:
+    async with connected_as(secure_cluster, names.user) as connection:
+        for number, phase in enumerate(case.phases):
             await admin.create_acls([grant(names) for grant in phase.grants])
-        expected = phase.expected(names) if callable(phase.expected) else phase.expected
-        found = None
-        try:
-            async with asyncio.timeout(TIMEOUT):
-                while True:
-                    response = await connection.call(case.request(names), case.version)
-                    found = case.result(names, response)
-                    # Without ACLs, the first response counts: there is nothing to wait for.
-                    if found == list(expected) or number == 0:
-                        break
-                    await asyncio.sleep(0.05)
-        except TimeoutError:
-            pass
-        assert (case.name, number, found) == (case.name, number, list(expected))
-    await connection.close()
+            expected = list(phase.expected(names) if callable(phase.expected) else phase.expected)
+            found = None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TIMEOUT):
+                    while found != expected:
+                        response = await connection.call(case.request(names), case.version)
+                        found = case.result(names, response)
+                        if number == 0:
+                            break  # Without ACLs, the first response counts.
+                        await asyncio.sleep(0.05)
+            assert (number, found) == (number, expected)
     mine = [AclFilter(resource_name=name) for name in (names.topic, names.missing)]
     await admin.delete_acls([AclFilter(principal=f"User:{names.user}"), *mine])

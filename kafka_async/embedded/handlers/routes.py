@@ -206,7 +206,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(
         47, 0, 0, lambda it: partial(offsets.offset_delete, it.groups, it.topics, it.authorization)
     ),
-    Route(50, 0, 0, lambda it: partial(scram_credentials.describe, it.credentials)),
+    Route(
+        50, 0, 0, lambda it: partial(scram_credentials.describe, it.credentials, it.authorization)
+    ),
     Route(51, 0, 0, lambda it: partial(scram_credentials.alter, it.credentials)),
     Route(
         60,

@@ -12,6 +12,7 @@ from kafka_async.embedded.security.credentials import (
     ScramCredential,
     ScramMechanism,
 )
+from kafka_async.embedded.state.acls import CLUSTER_NAME, Operation, ResourceType
 from kafka_async.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
@@ -24,6 +25,7 @@ from kafka_async.protocol.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
+    from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.security.credentials import Credentials
     from kafka_async.protocol.messages.alter_user_scram_credentials import (
@@ -36,10 +38,21 @@ if TYPE_CHECKING:
 
 
 async def describe(
-    credentials: Credentials, context: RequestContext, request: DescribeUserScramCredentialsRequest
+    credentials: Credentials,
+    authorization: Authorization,
+    context: RequestContext,
+    request: DescribeUserScramCredentialsRequest,
 ) -> DescribeUserScramCredentialsResponse:
     """Return the mechanisms and iterations of some users, or all."""
     names = Counter(user.name for user in request.users or ())
+    cluster = (ResourceType.CLUSTER, CLUSTER_NAME)
+    if code := authorization.code(context, Operation.DESCRIBE, *cluster):
+        return DescribeUserScramCredentialsResponse(
+            error_code=code,
+            results=[
+                DescribeUserScramCredentialsResult(user=name, error_code=code) for name in names
+            ],
+        )
     if not names:
         names = Counter(credentials.scram_users())
     return DescribeUserScramCredentialsResponse(

@@ -72,7 +72,6 @@ CHECKS: Final[Mapping[int, tuple[Check, ...]]] = {
     30: (Check(Operation.ALTER, ResourceType.CLUSTER),),
     31: (Check(Operation.ALTER, ResourceType.CLUSTER),),
     47: (Check(Operation.DELETE, ResourceType.GROUP, "group_id"),),
-    50: (Check(Operation.DESCRIBE, ResourceType.CLUSTER),),
     51: (Check(Operation.ALTER, ResourceType.CLUSTER),),
 }
 """Operations that an API needs as a whole, by API key; handlers check single topics and groups."""
