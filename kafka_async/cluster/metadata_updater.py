@@ -60,7 +60,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafka_async.cluster")
 
 MetadataListener = Callable[[ClusterMetadata], None]
+RejectionListener = Callable[[AuthenticationError], None]
 
+MIN_REJECTIONS: Final = 2
+"""Rejections of the credentials in a row that are reported; brokers learn of a new password one
+after the other."""
 MAX_OFFLOADED_MERGES: Final = 2
 """Merges of a response in a thread that concurrent changes invalidate, before one in the loop."""
 MIN_REFUSALS_PER_SERVER: Final = 3
@@ -125,6 +129,8 @@ class MetadataUpdater:
         self._recent: dict[str, float] = {}
         self._leaderless: set[str] = set()  # tracked topics only
         self._listeners: list[MetadataListener] = []
+        self._rejection_listeners: list[RejectionListener] = []
+        self._rejections = 0
         self._pending = PendingUpdate()
         self._update_requested = False
         self._wakeup: asyncio.Future[None] | None = None
@@ -178,6 +184,19 @@ class MetadataUpdater:
         def remove() -> None:
             if listener in self._listeners:
                 self._listeners.remove(listener)
+
+        return remove
+
+    def add_rejection_listener(self, listener: RejectionListener) -> Callable[[], None]:
+        """Call `listener(error)` at every rejection of the credentials in a row but the first.
+
+        Return a function that removes it.
+        """
+        self._rejection_listeners.append(listener)
+
+        def remove() -> None:
+            if listener in self._rejection_listeners:
+                self._rejection_listeners.remove(listener)
 
         return remove
 
@@ -441,6 +460,7 @@ class MetadataUpdater:
     def _on_success(self, brokers: Brokers, update: PendingUpdate) -> None:
         now = self._loop.time()
         self._failure = None
+        self._rejections = 0
         self._warned = ""
         outage = self._outage.record_reachable(now)
         if outage is not None:
@@ -474,9 +494,17 @@ class MetadataUpdater:
             # against the user name at the broker.
             for waiting in (update, self._pending) if never_connected else (update,):
                 _fail_waiters(waiting, failure)
+        if isinstance(failure, AuthenticationError):
+            self._on_rejection(failure)
         outage = not never_connected and not isinstance(error, ClientClosedError)
         if outage and brokers.all_unreachable():
             self._warn_of_outage(error)
+
+    def _on_rejection(self, error: AuthenticationError) -> None:
+        self._rejections += 1
+        if self._rejections >= MIN_REJECTIONS:
+            for listener in list(self._rejection_listeners):
+                listener(error)
 
     def _warn_of_outage(self, error: KafkaError) -> None:
         duration = self._outage.record_unreachable(self._loop.time())

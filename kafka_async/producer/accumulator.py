@@ -618,8 +618,11 @@ class Accumulator:
         for queue in topic.partitions.values():
             self.fail_unsent(queue, error, now)
 
-    def fail_unsent_to(self, node: int, error: Exception, now: float) -> None:
-        """Fail the batches for partitions that a broker leads, unless they are in flight."""
+    def fail_unsent_to(self, node: int | None, error: Exception, now: float) -> None:
+        """Fail the batches for partitions that a broker leads, unless they are in flight.
+
+        None is for partitions whose leader is not known.
+        """
         for each in list(self._incomplete.values()):
             if isinstance(each, TopicQueue) or each.state is BatchState.IN_FLIGHT:
                 continue

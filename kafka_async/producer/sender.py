@@ -117,6 +117,7 @@ class Sender:
         )
         accumulator.set_wakeup(self.wakeup)
         accumulator.set_outage(services.brokers.outage_error)
+        self._unsubscribe = services.metadata.add_rejection_listener(self._on_rejection)
         self._compressor = BatchCompressor(
             config, accumulator, supervisor, now=self.now, wakeup=self.wakeup
         )
@@ -152,6 +153,7 @@ class Sender:
     def release_connections(self) -> list[BrokerConnection]:
         """Stop tracking topics, and return the connections for the caller to close."""
         self._topic_metadata.untrack_topics()
+        self._unsubscribe()
         return [broker.connection for broker in self._brokers.values()]
 
     # -- send loop --------------------------------------------------------------------------------
@@ -376,6 +378,11 @@ class Sender:
             accumulator.retry(batch, error, not_before, now)
         else:
             accumulator.fail(batch, error, now)
+
+    def _on_rejection(self, error: AuthenticationError) -> None:
+        """Fail the batches that wait for metadata, which no broker gives to these credentials."""
+        self._metrics.note_error(error)
+        self._accumulator.fail_unsent_to(None, error, self.now())
 
     # -- producer id ------------------------------------------------------------------------------
 

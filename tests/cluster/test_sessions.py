@@ -11,7 +11,7 @@ import pytest
 
 from kafka_async.admin import Admin, NewTopic
 from kafka_async.errors import ClientClosedError, KafkaError, SaslAuthenticationError
-from kafka_async.hooks import Authenticated, Disconnected, Hooks
+from kafka_async.hooks import Authenticated, AuthenticationFailed, Disconnected, Hooks
 from kafka_async.types import TopicPartition
 from tests.embedded_client import InMemory, now, until
 
@@ -199,30 +199,61 @@ async def test_group_member_raises_when_credentials_become_invalid() -> None:
         assert now() - began < 90
 
 
-async def test_records_wait_for_valid_credentials_and_are_then_delivered() -> None:
-    """As in Java: the producer retries until delivery_timeout_ms is over."""
-    async with secure() as memory, memory.producer(**OPTIONS) as producer:
+@pytest.mark.parametrize("brokers", [1, 3])
+async def test_records_fail_soon_with_invalid_credentials_and_are_delivered_with_valid_ones(
+    brokers: int,
+) -> None:
+    async with secure(brokers) as memory, memory.producer(**OPTIONS) as producer:
         await producer.send("t", b"1", partition=0)
         await producer.set_sasl_credentials("alice", "guess")
-        await memory.cluster.disconnect(1)
-        delivery = await producer.enqueue("t", b"2", partition=0)
-        await asyncio.sleep(10)
-        assert memory.attempts(1) < 60
+        for broker in memory.cluster.brokers:
+            await memory.cluster.disconnect(broker)
+        began = now()
+        for _ in range(3):
+            with pytest.raises(SaslAuthenticationError, match="check sasl_username"):
+                await producer.send("t", b"lost", partition=0)
+        assert now() - began < 10
+        await asyncio.sleep(30)
+        assert memory.attempts(1) < 150
         await producer.set_sasl_credentials("alice", "wonderland")
-        await delivery
+        await asyncio.sleep(5)
+        await producer.send("t", b"2", partition=0)
         assert memory.values("t") == [b"1", b"2"]
 
 
-async def test_record_that_expires_with_invalid_credentials_names_them() -> None:
-    async with (
-        secure() as memory,
-        memory.producer(delivery_timeout_ms=20_000, request_timeout_ms=10_000, **OPTIONS) as sender,
-    ):
-        await sender.send("t", b"1", partition=0)
-        await sender.set_sasl_credentials("alice", "guess")
+async def test_one_rejection_does_not_fail_a_record() -> None:
+    """Brokers learn of a new password one after the other."""
+    async with secure() as memory, memory.producer(**OPTIONS) as producer:
+        await producer.send("t", b"1", partition=0)
+        rejected: list[AuthenticationFailed] = []
+        changes: list[asyncio.Task[None]] = []
+
+        def restore(event: AuthenticationFailed) -> None:
+            if not rejected:
+                changes.append(
+                    asyncio.create_task(producer.set_sasl_credentials("alice", "wonderland"))
+                )
+            rejected.append(event)
+
+        producer.client.hooks.listen(AuthenticationFailed, restore)
+        await producer.set_sasl_credentials("alice", "guess")
         await memory.cluster.disconnect(1)
-        with pytest.raises(KafkaError, match="check sasl_username"):
-            await sender.send("t", b"2", partition=0)
+        await producer.send("t", b"2", partition=0)
+        assert len(rejected) >= 1
+        assert memory.values("t") == [b"1", b"2"]
+
+
+async def test_record_that_expires_without_a_leader_names_the_outage() -> None:
+    async with (
+        InMemory() as memory,
+        memory.producer(delivery_timeout_ms=20_000, request_timeout_ms=10_000) as producer,
+    ):
+        await memory.cluster.create_topic("t")
+        await producer.send("t", b"1", partition=0)
+        await memory.cut_off(1)
+        await asyncio.sleep(3)
+        with pytest.raises(KafkaError, match="refused"):
+            await producer.send("t", b"2", partition=0)
 
 
 async def test_send_to_an_unknown_topic_raises_at_once_with_invalid_credentials() -> None:
