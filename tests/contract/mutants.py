@@ -76,6 +76,62 @@ MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
     "test_cluster.py::test_move_leader_elects_requested_broker": (
         "cluster.py::EmbeddedCluster.move_leader.move::raise UnknownTopicOrPartitionError",
     ),
+    "test_delegation_tokens.py::test_acls_protect_tokens_of_others": (
+        "handlers/delegation_tokens.py::create::ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED",
+    ),
+    "test_delegation_tokens.py::test_expired_tokens_are_removed_at_the_next_check": (
+        "security/delegation_tokens.py::"
+        "DelegationTokens.expire::ErrorCode.DELEGATION_TOKEN_EXPIRED",
+        "security/delegation_tokens.py::DelegationTokens.renew::ErrorCode.DELEGATION_TOKEN_EXPIRED",
+        "security/delegation_tokens.py::"
+        "DelegationTokens.renew::ErrorCode.DELEGATION_TOKEN_NOT_FOUND",
+    ),
+    "test_delegation_tokens.py::test_owner_ends_a_token_at_once": (
+        "security/delegation_tokens.py::"
+        "DelegationTokens.expire::ErrorCode.DELEGATION_TOKEN_NOT_FOUND",
+        "security/delegation_tokens.py::"
+        "DelegationTokens.expire::ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH",
+        "security/delegation_tokens.py::DelegationTokens.expire::ErrorCode.NONE",
+        "security/delegation_tokens.py::DelegationTokens._set_expiry::ErrorCode.NONE",
+    ),
+    "test_delegation_tokens.py::test_renewers_are_users": (
+        "handlers/delegation_tokens.py::create::ErrorCode.INVALID_PRINCIPAL_TYPE",
+    ),
+    "test_delegation_tokens.py::test_renewers_extend_tokens_up_to_the_maximum": (
+        "security/delegation_tokens.py::"
+        "DelegationTokens.renew::ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH",
+    ),
+    "test_delegation_tokens.py::test_token_authenticates_as_its_owner": (
+        "handlers/delegation_tokens.py::_check::ErrorCode.NONE",
+    ),
+    "test_delegation_tokens.py::test_tokens_may_be_disabled": (
+        "handlers/delegation_tokens.py::create::ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED",
+        "handlers/delegation_tokens.py::describe::ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED",
+        "handlers/delegation_tokens.py::expire::ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED",
+        "handlers/delegation_tokens.py::renew::ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED",
+    ),
+    "test_sasl.py::test_mechanism_cannot_change": (
+        "security/sasl_server_authenticator.py::SaslServerAuthenticator.handshake::ErrorCode.NONE",
+    ),
+    "test_sasl.py::test_requests_between_the_messages_get_an_error": (
+        "kafka_apis.py::KafkaApis._handle_request::ErrorCode.ILLEGAL_SASL_STATE",
+    ),
+    "test_sasl.py::test_scram_accepts_the_right_password": (
+        "security/sasl_server_authenticator.py::"
+        "SaslServerAuthenticator.authenticate::ErrorCode.NONE",
+        "security/sasl_server_authenticator.py::"
+        "SaslServerAuthenticator.authenticate::ErrorCode.NONE #2",
+        "security/sasl_server_authenticator.py::"
+        "SaslServerAuthenticator.handshake::ErrorCode.NONE #2",
+    ),
+    "test_sasl.py::test_scram_fails_alike_for_unknown_users_and_wrong_passwords": (
+        "security/sasl_server_authenticator.py::"
+        "SaslServerAuthenticator._fail::ErrorCode.SASL_AUTHENTICATION_FAILED",
+    ),
+    "test_sasl.py::test_unknown_mechanism_gets_the_list_of_mechanisms": (
+        "security/sasl_server_authenticator.py::"
+        "SaslServerAuthenticator.handshake::ErrorCode.UNSUPPORTED_SASL_MECHANISM",
+    ),
     "test_faults.py::test_error_without_code_is_unknown_server_error": (
         "error_codes.py::error_code_of::ErrorCode.UNKNOWN_SERVER_ERROR",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
 
     from kafka_async.embedded.settings import SettingOptions
+    from kafka_async.protocol.message import Request
 
     Connect = Callable[[str | None], Coroutine[None, None, RawConnection]]
 
@@ -233,5 +234,11 @@ async def test_tokens_may_be_disabled() -> None:
     async with logged_in(delegation_token_auth_enabled=False) as connect:
         alice = await connect("alice")
         assert (await alice.call(CREATE)).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
-        renew = RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=-1)
-        assert (await alice.call(renew)).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        requests: list[Request[Any]] = [
+            RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=-1),
+            ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=-1),
+            DescribeDelegationTokenRequest(owners=None),
+        ]
+        for request in requests:
+            response = await alice.call(request)
+            assert response.error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

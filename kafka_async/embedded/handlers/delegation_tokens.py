@@ -52,19 +52,21 @@ async def create(
             response.token_requester_principal_type,
             response.token_requester_principal_name,
         ) = split_principal(context.principal)
-    code = _check(tokens, context)
-    if code is not ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED and not (
+    code = _check(context)
+    if not code and not (
         owner == context.principal
         or authorization.allows(context, Operation.CREATE_TOKENS, ResourceType.USER, owner)
     ):
         code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
     if not code and any(renewer.principal_type != USER for renewer in request.renewers):
         code = ErrorCode.INVALID_PRINCIPAL_TYPE
+    if code:  # Kafka's brokers find these errors; the controller finds others.
+        response.issue_timestamp_ms = NO_TIMESTAMP
+        response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIMESTAMP
+    elif not tokens.enabled:
+        code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     if code:
         response.error_code = code
-        if code in _CHECKED_BY_BROKER:
-            response.issue_timestamp_ms = NO_TIMESTAMP
-            response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIMESTAMP
         return response
     renewers = [f"{one.principal_type}:{one.principal_name}" for one in request.renewers]
     token = tokens.create(owner, context.principal, renewers, request.max_lifetime_ms, now_ms())
@@ -83,10 +85,10 @@ async def renew(
     request: RenewDelegationTokenRequest,
 ) -> RenewDelegationTokenResponse:
     """Extend the life of a token."""
-    code, expiry = _check(tokens, context), 0
-    if code in _CHECKED_BY_BROKER:
-        expiry = NO_TIMESTAMP
-    elif not code:
+    code, expiry = _check(context), NO_TIMESTAMP
+    if not code and not tokens.enabled:
+        code, expiry = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, 0
+    if not code:
         token_hmac = SecretBytes(bytes(request.hmac))
         code, expiry = tokens.renew(
             token_hmac, context.principal, request.renew_period_ms, now_ms()
@@ -101,10 +103,10 @@ async def expire(
     request: ExpireDelegationTokenRequest,
 ) -> ExpireDelegationTokenResponse:
     """Set the end of a token's life."""
-    code, expiry = _check(tokens, context), 0
-    if code in _CHECKED_BY_BROKER:
-        expiry = NO_TIMESTAMP
-    elif not code:
+    code, expiry = _check(context), NO_TIMESTAMP
+    if not code and not tokens.enabled:
+        code, expiry = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, 0
+    if not code:
         token_hmac, period = SecretBytes(bytes(request.hmac)), request.expiry_time_period_ms
         code, expiry = tokens.expire(token_hmac, context.principal, period, now_ms())
     return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry)
@@ -117,7 +119,9 @@ async def describe(
     request: DescribeDelegationTokenRequest,
 ) -> DescribeDelegationTokenResponse:
     """Return the tokens of some owners, or all; an empty list of owners selects none."""
-    code = _check(tokens, context)
+    code = _check(context)
+    if not code and not tokens.enabled:
+        code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     if code:
         return DescribeDelegationTokenResponse(error_code=code)
     owners = None
@@ -132,19 +136,12 @@ async def describe(
     return DescribeDelegationTokenResponse(tokens=found)
 
 
-_CHECKED_BY_BROKER: Final = (
-    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-)
-"""Errors that Kafka finds before the controller does, and responds to without times."""
-
-
-def _check(tokens: DelegationTokens, context: RequestContext) -> ErrorCode:
+def _check(context: RequestContext) -> ErrorCode:
     """Return the error of a connection that may not use tokens, or NONE."""
     without_certificate = context.security_protocol == "SSL" and context.principal == ANONYMOUS
     if context.by_token or context.security_protocol == "PLAINTEXT" or without_certificate:
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    return ErrorCode.NONE if tokens.enabled else ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    return ErrorCode.NONE
 
 
 def _may_describe(
