@@ -11,6 +11,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from kafka_async.config import hide_secret
 from kafka_async.secrets import Secret, SecretBytes
 
 if TYPE_CHECKING:
@@ -186,10 +187,16 @@ class UserScramCredentialUpsertion:
         iterations: int = DEFAULT_ITERATIONS,
         salt: SecretBytes | bytes | None = None,
     ) -> None:
+        # The password is wrapped, and all attributes exist, before anything can raise: a traceback
+        # may show variables.
+        password = hide_secret("password", password)
         object.__setattr__(self, "user", user)
+        object.__setattr__(self, "mechanism", mechanism)
+        object.__setattr__(self, "password", password)
+        object.__setattr__(self, "iterations", iterations)
+        object.__setattr__(self, "salt", None)
         object.__setattr__(self, "mechanism", ScramMechanism(mechanism))
         object.__setattr__(self, "password", _secret(password, "password"))
-        object.__setattr__(self, "iterations", iterations)
         object.__setattr__(self, "salt", None if salt is None else _secret_bytes(salt, "salt"))
 
 

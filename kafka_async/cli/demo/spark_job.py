@@ -1,9 +1,9 @@
 """The Spark job of the demo: reads committed counts, writes their sums as Parquet and to Kafka.
 
 It runs as a program with two arguments, the job in JSON and a directory for temporary files. It
-reads its connection, a JSON line, on standard input, starts Spark, waits for another line, runs, and
-reports each stage as a JSON line on standard output. When standard input ends, it kills itself and
-its JVM; Spark's Python workers end with the JVM.
+reads its connection, a JSON line, on standard input, starts Spark, waits for another line, runs,
+and reports each stage as a JSON line on standard output. When standard input ends, it kills itself
+and its JVM; Spark's Python workers end with the JVM.
 """
 
 from __future__ import annotations

@@ -1,0 +1,108 @@
+"""Commands on a cluster with SASL, and the arguments and environment of their processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka_async.cli.credentials import SASL_PASSWORD
+from kafka_async.embedded import run_in_thread
+from tests.cli.conftest import call
+from tests.cli.programs import Program
+from tests.planted_secrets import NEW_PASSWORD, PASSWORD, secrets_in
+
+SASL = ("--security-protocol", "SASL_PLAINTEXT", "--sasl-allow-plaintext")
+ALICE = (*SASL, "--sasl-mechanism", "SCRAM-SHA-256", "--sasl-username", "alice")
+
+
+@pytest.fixture(scope="module")
+def secure_servers() -> Iterator[str]:
+    with run_in_thread(3, listeners="SASL_PLAINTEXT", users={"alice": PASSWORD}) as cluster:
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture
+def password_file(tmp_path: Path) -> str:
+    file = tmp_path / "password"
+    file.touch(0o600)
+    file.write_text(PASSWORD + "\n")
+    return str(file)
+
+
+def test_commands_authenticate(
+    secure_servers: str,
+    password_file: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = (*ALICE, "--bootstrap", secure_servers, "--timeout", "10")
+    by_file = (*options, "--sasl-password-file", password_file)
+    assert call("topics", "create", "secure", *by_file).err == "created secure with 1 partition\n"
+    monkeypatch.setenv(SASL_PASSWORD, PASSWORD)
+    text = tmp_path / "text"
+    text.write_text("one\n")
+    assert call("produce", "secure", str(text), *options).err == "1 record produced to secure\n"
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.allow.plaintext=true\nsasl.mechanism=PLAIN\n"
+        f"sasl.username=alice\nsasl.password={PASSWORD}\nbootstrap.servers={secure_servers}\n"
+    )
+    consumed = call(
+        "consume", "secure", "--offset=beginning", "--exit", "--command-config", str(properties)
+    )
+    assert (consumed.status, consumed.out) == (0, "one\n")
+
+
+def test_error_of_a_wrong_password_says_what_to_check(
+    secure_servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SASL_PASSWORD, NEW_PASSWORD)
+    error = call("topics", "list", *ALICE, "--bootstrap", secure_servers).error
+    assert "check sasl_username and sasl_password" in error
+    assert secrets_in(error) == set()
+
+
+def shown_by(pid: int) -> str:
+    """Return the arguments and the environment of a process, as other programs can read them."""
+    place = Path("/proc", str(pid))
+    return (
+        place.joinpath("cmdline").read_bytes() + place.joinpath("environ").read_bytes()
+    ).decode()
+
+
+def test_processes_show_no_secret(secure_servers: str, password_file: str, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("one\n")
+    options = (*ALICE, "--bootstrap", secure_servers, *by(password_file))
+    assert call("topics", "create", "secrets", *options).status == 0
+    assert call("produce", "secrets", str(text), *options).status == 0
+    with Program("consume", "secrets", "--offset=beginning", *options) as program:
+        assert program.read_line() == b"one\n"
+        shown = shown_by(program.process.pid)
+        assert "--sasl-password-file" in shown
+        assert secrets_in(shown) == set()
+
+
+def by(file: str) -> tuple[str, ...]:
+    return ("--sasl-password-file", file)
+
+
+@pytest.mark.slow
+def test_demo_authenticates_and_its_processes_show_no_secret(
+    secure_servers: str, tmp_path: Path
+) -> None:
+    text = tmp_path / "text"
+    text.write_text("".join(f"line {n} of many\n" for n in range(2000)))
+    arguments = ("demo", str(text), "--no-spark", *ALICE, "--bootstrap", secure_servers)
+    with Program(*arguments, environment={SASL_PASSWORD: PASSWORD}) as program:
+        program.wait_for("three workers share")
+        children = set(program.running()) - {program.process.pid}
+        shown = "".join(map(shown_by, children))
+        assert "kafka_async.cli.demo.worker" in shown
+        assert secrets_in(shown) == set()
+        status, out, err = program.end(within=120)
+    assert status == 0, err
+    assert "equal" in out + err
+    assert secrets_in(out + err) == set()
