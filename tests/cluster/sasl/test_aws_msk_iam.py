@@ -160,7 +160,12 @@ def test_check_refuses_another_origin_of_tokens() -> None:
     async def provider() -> Token:
         return Token("t")
 
-    config = ClientConfig(MSK, sasl_mechanism="AWS_MSK_IAM", sasl_token_provider=provider)
+    config = ClientConfig(
+        MSK,
+        security_protocol="SASL_SSL",
+        sasl_mechanism="AWS_MSK_IAM",
+        sasl_token_provider=provider,
+    )
     with pytest.raises(InvalidConfigurationError, match='sasl_mechanism="OAUTHBEARER"'):
         AwsMskIam().check(config)
 
