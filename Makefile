@@ -14,7 +14,7 @@ KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_asy
 # A heading of this file, or a target with the text after its ##.
 help:
 	@awk -F ':.*## ' '/^# --- / { gsub(/^# --- | -+$$/, ""); print } \
-	  /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- Install --------------------------------------------------------------------------------------
 

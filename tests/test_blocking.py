@@ -99,15 +99,14 @@ SECURITY: dict[str, tuple[Any, ...]] = {
     ),
     "describe_acls": ("SecurityDisabledError",),
     "delete_acls": ("SecurityDisabledError", [AclFilter()]),
-    "describe_user_scram_credentials": ("UnsupportedVersionError",),
     "alter_user_scram_credentials": (
-        "UnsupportedVersionError",
+        "ResourceNotFoundError",
         [UserScramCredentialDeletion("alice", "SCRAM-SHA-256")],
     ),
-    "create_delegation_tokens": ("UnsupportedVersionError",),
-    "renew_delegation_tokens": ("UnsupportedVersionError", [SecretBytes(b"hmac")]),
-    "expire_delegation_tokens": ("UnsupportedVersionError", [SecretBytes(b"hmac")]),
-    "describe_delegation_tokens": ("UnsupportedVersionError",),
+    "create_delegation_tokens": ("UnsupportedByAuthenticationError",),
+    "renew_delegation_tokens": ("UnsupportedByAuthenticationError", [SecretBytes(b"hmac")]),
+    "expire_delegation_tokens": ("UnsupportedByAuthenticationError", [SecretBytes(b"hmac")]),
+    "describe_delegation_tokens": ("UnsupportedByAuthenticationError",),
 }
 """Calls that fail on a cluster without security: the error and the arguments."""
 
@@ -125,6 +124,7 @@ ADMIN: Calls = {
     "delete_groups": lambda admin: raises("GroupIdNotFoundError", admin.delete_groups, ["g"]),
     "list_offsets": lambda admin: admin.list_offsets({TP: -1})[TP].offset == 0,
     "list_group_offsets": lambda admin: admin.list_group_offsets("g") == {},
+    "describe_user_scram_credentials": lambda admin: admin.describe_user_scram_credentials() == {},
     **{
         name: lambda admin, name=name, row=row: raises(row[0], getattr(admin, name), *row[1:])
         for name, row in SECURITY.items()

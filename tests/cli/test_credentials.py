@@ -108,12 +108,12 @@ def test_file_of_properties_is_overridden_by_options(write: Callable[..., str]) 
 def test_secrets_in_a_file_of_properties_are_wrapped(write: Callable[..., str]) -> None:
     file = write(
         f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=alice\n"
-        f"sasl.password={PASSWORD}\nssl.password={PASSWORD}\nsasl.pasword={PASSWORD}\n"
+        f"sasl.password={PASSWORD}\nssl.password={PASSWORD}\nsasl.pass={PASSWORD}\n"
     )
     connection = connect("--command-config", file).connection
     assert PASSWORD not in repr(connection)
     assert connection.properties["sasl_password"] == Secret(PASSWORD)
-    with pytest.raises(Exception, match=r"sasl_pasword (is|does)|option sasl_pasword") as caught:
+    with pytest.raises(Exception, match=r"sasl_pass (is|does)|option sasl_pass") as caught:
         connection.config(ClientConfig)
     shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     assert PASSWORD not in "".join(shown.format())
