@@ -119,6 +119,10 @@ that requests sent meanwhile would only fill buffers. Before, it delayed the res
 class ConnectionObserver(Protocol):
     """Callbacks of a `BrokerConnection` to the object that manages all connections."""
 
+    def connecting(self, connection: BrokerConnection) -> None:
+        """Handle the start of an attempt to connect."""
+        ...
+
     def connected(self, connection: BrokerConnection, versions: BrokerVersions) -> None:
         """Handle a new connection."""
         ...
@@ -344,6 +348,10 @@ class BrokerConnection:
         self.disconnect(reason)
         self._observer.closed(self)
 
+    def postpone(self) -> None:
+        """Connect after a back-off at the earliest, as after a failure."""
+        self._retry_at = max(self._retry_at, self._loop.time() + self._backoff.next())
+
     def disconnect(self, reason: KafkaError) -> None:
         """Close the current connection; the next use opens another."""
         if self._attempt is not None:
@@ -406,9 +414,10 @@ class BrokerConnection:
         return KafkaTimeoutError(f"no {self._name()} within the deadline{before}")
 
     async def _connect(self) -> None:
-        delay = self._retry_at - self._loop.time()
-        if delay > 0:
+        # Again if another connection has postponed this one meanwhile.
+        while (delay := self._retry_at - self._loop.time()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(delay)
+        self._observer.connecting(self)
         try:
             address = self._address()
             connection = self._connection = self._create_connection(address)

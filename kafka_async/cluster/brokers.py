@@ -277,6 +277,16 @@ class Brokers:
 
     # -- connection observer ----------------------------------------------------------------------
 
+    def connecting(self, connection: BrokerConnection) -> None:
+        """Postpone the other connections to a broker that has rejected the credentials.
+
+        Otherwise each connection would count against the user name at the broker.
+        """
+        if isinstance(self.failures.get(connection.node_id), AuthenticationError):
+            for other in self._broker(connection.node_id).all():
+                if other is not connection:
+                    other.postpone()
+
     def connected(self, connection: BrokerConnection, versions: BrokerVersions) -> None:
         """Clear the broker's failures and keep the newest features that any broker reported."""
         self.failures.pop(connection.node_id, None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
     from tests.conftest import CannotRun
 
-SECURE_BACKENDS = ("apache",)
+SECURE_BACKENDS = ("embedded", "apache")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

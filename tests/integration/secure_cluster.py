@@ -86,7 +86,10 @@ def cluster_security(certificates: Certificates, issuer: Issuer) -> ClusterSecur
             certificate=broker,
             sasl_mechanisms=("OAUTHBEARER",),
             token_issuer=TokenIssuer(
-                issuer=issuer.name, audience=issuer.audience, jwks_url=f"file://{keys}"
+                issuer=issuer.name,
+                audience=issuer.audience,
+                jwks_url=f"file://{keys}",
+                validate=issuer.verify,
             ),
         ),
     }

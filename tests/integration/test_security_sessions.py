@@ -291,7 +291,7 @@ async def test_a_password_that_became_wrong_is_reported_and_can_be_replaced(
         Admin(client) as admin,
     ):
         clients = Clients(producer, consumer, admin)
-        await consumer.poll(timeout=5)
+        await consumer.poll(timeout=0.2)
         await call(clients, topic)
         await set_password(secure_cluster, user, "second")
         with pytest.raises(SaslAuthenticationError, match="sasl_password"):
@@ -306,7 +306,7 @@ async def test_failed_authentications_keep_to_the_reconnect_backoff(
 ) -> None:
     user, topic = secure_cluster.handle.group("user"), secure_cluster.handle.topic()
     await set_password(secure_cluster, user, "first")
-    dialer, backoff, attempts = CountingDialer(), 0.5, 4
+    dialer, backoff, attempts = CountingDialer(), 0.5, 8
     options = secure_cluster.options("SASL_SSL", SCRAM, sasl_username=user, sasl_password="first")
     client = Client(
         **options,
@@ -322,8 +322,10 @@ async def test_failed_authentications_keep_to_the_reconnect_backoff(
                 with pytest.raises(SaslAuthenticationError):
                     await producer.send(topic, b"value")
                 await asyncio.sleep(0)
-    gaps = [later - earlier for earlier, later in pairwise(dialer.times[connected:])]
-    assert min(gaps) >= backoff * 0.8  # A back-off is up to a fifth shorter, at random.
+    # The first failure of each connection may be at the same time. A back-off is up to a fifth
+    # shorter, at random.
+    failed = dialer.times[connected + len(CONNECTION_KINDS) :]
+    assert min(later - earlier for earlier, later in pairwise(failed)) >= backoff * 0.8
 
 
 # -- certificates ---------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class Issuer:
         return f"{signed}.{encoded(signature)}"
 
     def verify(self, token: str) -> tuple[str, float]:
-        """Return the principal and the expiry of a token, or raise for one that is not valid."""
+        """Return the name and the expiry of a token, or raise for one that is not valid."""
         signed, _, signature = token.rpartition(".")
         self._key.public_key().verify(
             decoded(signature), signed.encode(), padding.PKCS1v15(), SHA256()
@@ -72,7 +72,7 @@ class Issuer:
             raise ValueError("the token is of another issuer, or for another audience")
         if claims["exp"] < time.time():
             raise ValueError("the token has expired")
-        return f"User:{claims['sub']}", float(claims["exp"])
+        return str(claims["sub"]), float(claims["exp"])
 
 
 def encoded_number(number: int) -> str:

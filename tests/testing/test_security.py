@@ -20,7 +20,12 @@ from kafka_async.testing.backends.security import (
 
 KEY = "-----BEGIN PRIVATE KEY-----\nkey\n-----END PRIVATE KEY-----\n"
 CHAIN = "-----BEGIN CERTIFICATE-----\nchain\n-----END CERTIFICATE-----\n"
-ISSUER = TokenIssuer(issuer="https://issuer", audience="kafka", jwks_url="file:///keys.json")
+ISSUER = TokenIssuer(
+    issuer="https://issuer",
+    audience="kafka",
+    jwks_url="file:///keys.json",
+    validate=lambda token: (token, None),
+)
 
 
 def test_maps_listeners_to_protocols_and_enables_the_authorizer() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+import ssl
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kafka_async.testing.backends.base import Backend, ClusterOptions
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from kafka_async.embedded import BlockingCluster
+    from kafka_async.embedded import AclAuthorizer, BlockingCluster, Listener
+    from kafka_async.testing.backends.security import ClusterSecurity, SecureListener
 
 
 class EmbeddedBackend(Backend):
@@ -20,6 +24,7 @@ class EmbeddedBackend(Backend):
 
     def __init__(self, **options: Unpack[ClusterOptions]) -> None:
         super().__init__("embedded", options)
+        self._security = options.get("security")
         self._thread: AbstractContextManager[BlockingCluster] | None = None
         self._cluster: BlockingCluster | None = None
         self._reported_failures = 0
@@ -36,10 +41,15 @@ class EmbeddedBackend(Backend):
         """`host:port` of every broker, separated by commas."""
         return self.cluster.bootstrap_servers
 
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """Return `host:port` of a listener of every broker, separated by commas."""
+        return self.cluster.bootstrap_servers_of(listener)
+
     def start(self) -> None:
         """Start the thread and the cluster in it."""
         from kafka_async.embedded import run_in_thread
 
+        security = self._security
         self._thread = run_in_thread(
             self.brokers,
             auto_create_topics=self.auto_create_topics,
@@ -47,6 +57,10 @@ class EmbeddedBackend(Backend):
             min_insync_replicas=min(self.brokers, 2),
             group_min_session_timeout_ms=500,
             log_retention_check_interval_ms=86_400_000,  # Tests write records of any age.
+            listeners=None if security is None else _listeners(security),
+            users=None if security is None else security.users,
+            authorizer=None if security is None else _authorizer(security),
+            delegation_token_auth_enabled=security is None or bool(security.delegation_token_key),
         )
         self._cluster = self._thread.__enter__()
         self._reported_failures = 0
@@ -74,3 +88,47 @@ class EmbeddedBackend(Backend):
         thread, self._thread, self._cluster = self._thread, None, None
         if thread is not None:
             thread.__exit__(None, None, None)
+
+
+def _listeners(security: ClusterSecurity) -> dict[str, Listener]:
+    from kafka_async.embedded import Listener
+
+    plaintext = Listener(security_protocol="PLAINTEXT")
+    secure = {name: _listener(one) for name, one in security.listeners.items()}
+    return {"PLAINTEXT": plaintext, **secure}
+
+
+def _authorizer(security: ClusterSecurity) -> AclAuthorizer:
+    from kafka_async.embedded import AclAuthorizer
+
+    return AclAuthorizer(super_users=["User:ANONYMOUS", *security.super_users])
+
+
+def _listener(listener: SecureListener) -> Listener:
+    from kafka_async.embedded import Listener
+
+    uses_tls = listener.security_protocol in ("SSL", "SASL_SSL")
+    optional: dict[str, Any] = {}
+    if listener.sasl_mechanisms:
+        optional["sasl_mechanisms"] = listener.sasl_mechanisms
+    if listener.token_issuer is not None:
+        optional["oauthbearer"] = listener.token_issuer.validate
+    return Listener(
+        security_protocol=listener.security_protocol,
+        ssl_context=_ssl_context(listener) if uses_tls else None,
+        client_auth=listener.client_auth if uses_tls else None,
+        connections_max_reauth_ms=listener.max_reauth_ms,
+        **optional,
+    )
+
+
+def _ssl_context(listener: SecureListener) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory, "broker.pem")
+        file.touch(mode=0o600)
+        file.write_text(listener.certificate)
+        context.load_cert_chain(file)
+    if listener.client_ca:
+        context.load_verify_locations(cadata=listener.client_ca)
+    return context

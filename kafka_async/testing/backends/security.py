@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, runtime_checkable
 
@@ -25,12 +25,15 @@ class TokenIssuer:
     Attributes:
         issuer: The claim `iss` of its tokens.
         audience: The claim `aud` of its tokens.
-        jwks_url: URL of its public keys (JSON Web Key Set): https, or file.
+        jwks_url: URL of its public keys (JSON Web Key Set), https or file, for Apache Kafka.
+        validate: Returns the principal's name of a token, and when it expires in seconds since the
+            epoch or None; raises if the token is not valid. For the embedded cluster.
     """
 
     issuer: str
     audience: str
     jwks_url: str
+    validate: Callable[[str], tuple[str, float | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
