@@ -922,17 +922,36 @@ def error_for(
     topic: str | None = None,
     partition: int | None = None,
     offset: int | None = None,
+    needs: str | None = None,
+    name: str | None = None,
 ) -> KafkaError:
-    """Return an exception for a broker's error code, which must not be 0."""
+    """Return an exception for a broker's error code, which must not be 0.
+
+    An AuthorizationError names the operation that the request `needs`, such as "WRITE", and the
+    `name` of the group or transactional id; the broker's message does not.
+    """
     if code not in _BY_CODE:
         message = f"error code {code}" if message is None else f"error code {code}: {message}"
+    elif needs is not None and (resource := _PROTECTED.get(code)) is not None:
+        resource += f" {name}" if name else ""
+        message = f"the principal lacks {needs} on the {resource}: add an ACL that allows it"
     return for_code(code)(message, topic=topic, partition=partition, offset=offset)
 
 
-def raise_for(code: int, message: str | None = None) -> None:
-    """Raise the exception of a broker's error code; return if the code is 0."""
+def raise_for(code: int, message: str | None = None, *, needs: str | None = None) -> None:
+    """Raise the exception of a broker's error code, see `error_for`; return if the code is 0."""
     if code:
-        raise error_for(code, message)
+        raise error_for(code, message, needs=needs)
+
+
+_PROTECTED: Final = {
+    TopicAuthorizationError.code: "topic",
+    GroupAuthorizationError.code: "group",
+    ClusterAuthorizationError.code: "cluster",
+    TransactionalIdAuthorizationError.code: "transactional id",
+    DelegationTokenAuthorizationError.code: "user",
+}
+"""Types of resources in ACLs, by the error code for a missing permission."""
 
 
 def find_by_class(table: Mapping[type[E], T], error: E, *otherwise: T) -> T:

@@ -134,13 +134,17 @@ def raise_first(errors: Iterable[KafkaError]) -> None:
         raise found[0]
 
 
-def topic_error(topic: str, code: int, message: str | None) -> KafkaError | None:
+def topic_error(topic: str, code: int, message: str | None, *, needs: str) -> KafkaError | None:
     """Return the error of a topic in a response; None if there is none."""
-    return error_for(code, message, topic=topic) if code else None
+    return error_for(code, message, topic=topic, needs=needs) if code else None
 
 
-def item_error(kind: str, name: str, code: int, message: str | None = None) -> KafkaError | None:
+def item_error(
+    kind: str, name: str, code: int, message: str | None = None, *, needs: str | None = None
+) -> KafkaError | None:
     """Return the error of a group or resource in a response, as "group g: ..."; None if none."""
     if not code:
         return None
-    return error_for(code, f"{kind} {name}: {message or error_for(code).message}")
+    return error_for(
+        code, f"{kind} {name}: {error_for(code, message or None, needs=needs).message}"
+    )

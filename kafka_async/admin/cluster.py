@@ -60,7 +60,13 @@ async def describe_configs(
             for row in response.results:
                 resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)
                 kind = resource.type.name.lower().replace("_", " ")
-                error = item_error(kind, resource.name, row.error_code, row.error_message)
+                error = item_error(
+                    kind,
+                    resource.name,
+                    row.error_code,
+                    row.error_message,
+                    needs="DESCRIBE_CONFIGS",
+                )
                 results[resource] = error or {entry.name: _entry(entry) for entry in row.configs}
         return results
 

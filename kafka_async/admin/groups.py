@@ -114,7 +114,9 @@ async def delete(call: Call, group_ids: Iterable[str]) -> None:
         request = DeleteGroupsRequest(groups_names=names)
         response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
         return {
-            row.group_id: item_error("group", row.group_id, row.error_code, row.error_message)
+            row.group_id: item_error(
+                "group", row.group_id, row.error_code, row.error_message, needs="DELETE"
+            )
             for row in response.results
         }
 
@@ -169,7 +171,9 @@ async def _query_coordinators(
 
 
 def _consumer_group(row: ConsumerGroup, node_id: int) -> GroupDescription | KafkaError:
-    if error := item_error("group", row.group_id, row.error_code, row.error_message):
+    if error := item_error(
+        "group", row.group_id, row.error_code, row.error_message, needs="DESCRIBE"
+    ):
         return error
     members = [
         MemberDescription(
@@ -197,7 +201,9 @@ def _consumer_group(row: ConsumerGroup, node_id: int) -> GroupDescription | Kafk
 
 
 def _classic_group(row: DescribedGroup, node_id: int) -> GroupDescription | KafkaError:
-    if error := item_error("group", row.group_id, row.error_code, row.error_message):
+    if error := item_error(
+        "group", row.group_id, row.error_code, row.error_message, needs="DESCRIBE"
+    ):
         return error
     if row.group_state == _DEAD:  # a missing group, before KIP-1043
         return GroupIdNotFoundError(f"group {row.group_id}: there is no such group")
@@ -248,7 +254,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTo
 def _committed(
     row: OffsetFetchResponseGroup,
 ) -> dict[TopicPartition, OffsetAndMetadata] | KafkaError:
-    if error := item_error("group", row.group_id, row.error_code):
+    if error := item_error("group", row.group_id, row.error_code, needs="DESCRIBE"):
         return error
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for topic in row.topics:
@@ -256,7 +262,9 @@ def _committed(
             index = partition.partition_index
             if partition.error_code:
                 # Offsets of a transaction that has not ended (KIP-447) have a retriable error.
-                return error_for(partition.error_code, topic=topic.name, partition=index)
+                return error_for(
+                    partition.error_code, topic=topic.name, partition=index, needs="DESCRIBE"
+                )
             if partition.committed_offset >= 0:
                 epoch = partition.committed_leader_epoch
                 found[TopicPartition(topic.name, index)] = OffsetAndMetadata(

@@ -91,7 +91,9 @@ async def create_acls(call: Call, bindings: Iterable[AclBinding]) -> None:
         rows = list(response.results)
         _check_count("CreateAcls", len(rows), len(pending))
         return {
-            binding: item_error("ACL", str(binding), row.error_code, row.error_message)
+            binding: item_error(
+                "ACL", str(binding), row.error_code, row.error_message, needs="ALTER"
+            )
             for binding, row in zip(pending, rows, strict=True)
         }
 
@@ -115,7 +117,9 @@ async def describe_acls(call: Call, acl_filter: AclFilter | None) -> list[AclBin
             )
             response = await _ask_any(call, request)
             if response.error_code:
-                results[one] = error_for(response.error_code, response.error_message)
+                results[one] = error_for(
+                    response.error_code, response.error_message, needs="DESCRIBE"
+                )
                 continue
             results[one] = [
                 AclBinding(
@@ -179,7 +183,7 @@ def _creation(binding: AclBinding) -> AclCreation:
 
 def _deleted(result: DeleteAclsFilterResult) -> list[AclBinding] | KafkaError:
     if result.error_code:
-        return error_for(result.error_code, result.error_message)
+        return error_for(result.error_code, result.error_message, needs="ALTER")
     found: list[AclBinding] = []
     for row in result.matching_acls:
         binding = AclBinding(
@@ -191,7 +195,9 @@ def _deleted(result: DeleteAclsFilterResult) -> list[AclBinding] | KafkaError:
             row.host,
             AclPatternType(row.pattern_type),
         )
-        if error := item_error("ACL", str(binding), row.error_code, row.error_message):
+        if error := item_error(
+            "ACL", str(binding), row.error_code, row.error_message, needs="ALTER"
+        ):
             return error
         found.append(binding)
     return found
@@ -257,7 +263,8 @@ async def describe_user_scram_credentials(
         )
         response = await _ask_any(call, request)
         if response.error_code:
-            return {name: error_for(response.error_code, response.error_message) for name in names}
+            error = error_for(response.error_code, response.error_message, needs="DESCRIBE")
+            return dict.fromkeys(names, error)
         results: dict[str, KafkaError | None] = dict.fromkeys(names)
         for row in response.results:
             error = item_error("user", row.user, row.error_code, row.error_message)
@@ -318,7 +325,7 @@ async def alter_user_scram_credentials(call: Call, alterations: Iterable[ScramAl
         )
         response = await call.services.request(request, to=Controller(), timeout=call.left)
         return {
-            row.user: item_error("user", row.user, row.error_code, row.error_message)
+            row.user: item_error("user", row.user, row.error_code, row.error_message, needs="ALTER")
             for row in response.results
         }
 
@@ -506,7 +513,7 @@ def _hmacs(tokens: Iterable[DelegationToken | SecretBytes]) -> dict[SecretBytes,
 
 def _token_error(code: int, name: str) -> KafkaError | None:
     """Return the error of a response; None if there is none."""
-    return item_error("delegation token", name, code) if code else None
+    return item_error("delegation token", name, code, needs="CREATE_TOKENS") if code else None
 
 
 def _period(value: int | None, name: str) -> int:

@@ -23,6 +23,7 @@ from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
+    TopicAuthorizationError,
     UnknownTopicOrPartitionError,
     error_for,
     raise_for,
@@ -74,7 +75,7 @@ async def create(
         )
         response = await call.services.request(request, to=Controller(), timeout=call.left)
         return {
-            row.name: topic_error(row.name, row.error_code, row.error_message)
+            row.name: topic_error(row.name, row.error_code, row.error_message, needs="CREATE")
             or _created(row, wanted[row.name])
             for row in response.topics
         }
@@ -96,7 +97,9 @@ async def delete(call: Call, names: Iterable[str], *, wait: bool) -> None:
         )
         response = await call.services.request(request, to=Controller(), timeout=call.left)
         return {
-            row.name or "": topic_error(row.name or "", row.error_code, row.error_message)
+            row.name or "": topic_error(
+                row.name or "", row.error_code, row.error_message, needs="DELETE"
+            )
             for row in response.responses
         }
 
@@ -141,7 +144,7 @@ async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool
         )
         response = await call.services.request(request, to=Controller(), timeout=call.left)
         return {
-            row.name: topic_error(row.name, row.error_code, row.error_message)
+            row.name: topic_error(row.name, row.error_code, row.error_message, needs="ALTER")
             for row in response.results
         }
 
@@ -230,7 +233,8 @@ def _described(row: MetadataResponseTopic) -> TopicDescription | KafkaError:
     name = row.name or ""
     if row.error_code:
         unknown = row.error_code == UnknownTopicOrPartitionError.code
-        return error_for(row.error_code, "there is no such topic" if unknown else None, topic=name)
+        message = "there is no such topic" if unknown else None
+        return error_for(row.error_code, message, topic=name, needs="DESCRIBE")
     partitions = [
         PartitionDescription(
             partition.partition_index,
@@ -259,6 +263,7 @@ async def _wait_for_leaders(call: Call, counts: Mapping[str, int]) -> None:
     pending = dict(counts)
     while pending:
         for row in await _fetch_topics(call, pending):
+            _raise_if_hidden(row)
             with_leader = [partition for partition in row.partitions if partition.leader_id >= 0]
             if row.name in pending and not row.error_code and len(with_leader) >= pending[row.name]:
                 del pending[row.name]
@@ -270,12 +275,23 @@ async def _wait_for_leaders(call: Call, counts: Mapping[str, int]) -> None:
 async def _wait_until_gone(call: Call, pending: set[str]) -> None:
     while pending:
         for row in await _fetch_topics(call, pending):
+            _raise_if_hidden(row)
             if row.error_code == UnknownTopicOrPartitionError.code and row.name is not None:
                 pending.discard(row.name)
         if pending and not await call.pause():
             raise KafkaTimeoutError(
                 f"the deletion was accepted but is not complete yet: {', '.join(sorted(pending))}"
             )
+
+
+def _raise_if_hidden(row: MetadataResponseTopic) -> None:
+    """Raise if the principal may change a topic but not describe it, which waiting needs."""
+    if row.error_code == TopicAuthorizationError.code:
+        raise TopicAuthorizationError(
+            "the topic has been changed, but the principal lacks DESCRIBE on it to wait for the "
+            "brokers: add an ACL that allows it, or pass wait=False",
+            topic=row.name,
+        )
 
 
 def _at(value: object, name: str) -> int:
@@ -310,6 +326,8 @@ def _list_offsets(
 
 def _listed(topic: str, row: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | KafkaError:
     if row.error_code:
-        return error_for(row.error_code, topic=topic, partition=row.partition_index)
+        return error_for(
+            row.error_code, topic=topic, partition=row.partition_index, needs="DESCRIBE"
+        )
     epoch = None if row.leader_epoch < 0 else row.leader_epoch
     return OffsetAndTimestamp(row.offset, row.timestamp, epoch)

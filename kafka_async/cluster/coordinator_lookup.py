@@ -120,7 +120,10 @@ class CoordinatorLookup:
         for row in rows:
             if row.error_code:
                 failure = error_for(
-                    row.error_code, f"{row.key}: {row.error_message or ''}".strip(": ")
+                    row.error_code,
+                    f"{row.key}: {row.error_message or ''}".strip(": "),
+                    needs="DESCRIBE",
+                    name=row.key,
                 )
             elif row.node_id < 0:
                 failure = CoordinatorNotAvailableError(f"{row.key} has no coordinator yet")

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from kafka_async.errors import InvalidMetadataError, KafkaError, error_for, for_code
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 NO_ID = UUID(int=0)
 NO_NODE = -1
 NO_EPOCH = -1
+
+
+TOPIC_OPERATION: Final = "DESCRIBE (or CREATE, if it does not exist)"
+"""Operation that the metadata of a topic needs, for error messages."""
 
 
 class LeaderAndEpoch(NamedTuple):
@@ -107,7 +111,7 @@ class ClusterMetadata:
     def error(self, topic: str) -> KafkaError | None:
         """Return why a topic cannot be used; None if it can, or was not requested."""
         code = self.errors.get(topic)
-        return None if code is None else error_for(code, topic=topic)
+        return None if code is None else error_for(code, topic=topic, needs=TOPIC_OPERATION)
 
     def partitions(self, topic: str) -> int | None:
         """Return the number of partitions of a topic; None if unknown."""

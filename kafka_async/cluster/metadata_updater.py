@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.cluster.broker_connection import CONNECT_HEDGE_AFTER
 from kafka_async.cluster.connection_diagnosis import sasl_required
-from kafka_async.cluster.metadata import ClusterMetadata
+from kafka_async.cluster.metadata import TOPIC_OPERATION, ClusterMetadata
 from kafka_async.cluster.outage import OutageLog
 from kafka_async.cluster.rebootstrap import RebootstrapTrigger
 from kafka_async.config import seconds
@@ -266,7 +266,9 @@ class MetadataUpdater:
             )
             # One error per code: thousands of topics may fail with the same one.
             codes = {snapshot.errors[name]: name for name in missing if name in snapshot.errors}
-            errors = [error_for(code, topic=name) for code, name in codes.items()]
+            errors = [
+                error_for(code, topic=name, needs=TOPIC_OPERATION) for code, name in codes.items()
+            ]
             for error in errors:
                 unknown = isinstance(error, UnknownTopicOrPartitionError)
                 if unknown and not retry_unknown:

@@ -283,7 +283,10 @@ class Fetcher:
         self, state: PartitionState, row: PartitionData, node_id: int, endpoints: Mapping[int, Node]
     ) -> None:
         error = error_for(
-            row.error_code, topic=state.partition.topic, partition=state.partition.partition
+            row.error_code,
+            topic=state.partition.topic,
+            partition=state.partition.partition,
+            needs="READ",
         )
         action = fetch_error_action(error)
         if state.preferred_replica == node_id:

@@ -214,4 +214,6 @@ class OffsetLookup:
 
 
 def _error(code: int, topic: str, partition: int) -> KafkaError | None:
-    return error_for(code, topic=topic, partition=partition) if code else None
+    if not code:
+        return None
+    return error_for(code, topic=topic, partition=partition, needs="DESCRIBE")

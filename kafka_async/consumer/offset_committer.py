@@ -210,7 +210,13 @@ class OffsetCommitter:
     def _commit_error(
         self, partition: TopicPartition, code: int
     ) -> tuple[CommitErrorAction, KafkaError]:
-        error = error_for(code, topic=partition.topic, partition=partition.partition)
+        error = error_for(
+            code,
+            topic=partition.topic,
+            partition=partition.partition,
+            needs="READ",
+            name=self._group_id,
+        )
         action = commit_error_action(error)
         if action is CommitErrorAction.RAISE:
             raise error
@@ -400,12 +406,17 @@ class OffsetCommitter:
         ]
         error: KafkaError | None = None
         for code in filter(None, codes):
-            error = self._retriable_or_raise(error_for(code))
+            error = self._retriable_or_raise(error_for(code, needs="DESCRIBE", name=self._group_id))
         for topic, row in rows:
             partition = TopicPartition(topic, row.partition_index)
             if row.error_code:
                 error = self._retriable_or_raise(
-                    error_for(row.error_code, topic=topic, partition=row.partition_index)
+                    error_for(
+                        row.error_code,
+                        topic=topic,
+                        partition=row.partition_index,
+                        needs="DESCRIBE",
+                    )
                 )
             elif row.committed_offset >= 0:
                 epoch = None if row.committed_leader_epoch < 0 else row.committed_leader_epoch

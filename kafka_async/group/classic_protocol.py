@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_async.errors import MemberIdRequiredError, error_for
+from kafka_async.errors import KafkaError, MemberIdRequiredError, error_for
 from kafka_async.group.member import LocalMember, Member
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafka_async.protocol.messages.join_group import (
@@ -69,7 +69,7 @@ def join(
         reason=reason[:255],
     )
     if response.error_code:
-        error = error_for(response.error_code)
+        error = _error(response.error_code, member)
         if isinstance(error, MemberIdRequiredError) and not member.member_id:
             member.member_id = response.member_id
             return (yield from join(member, protocol_type, protocols, reason))
@@ -102,7 +102,7 @@ def sync(
         ],
     )
     if response.error_code:
-        raise error_for(response.error_code)
+        raise _error(response.error_code, member)
     return response.assignment
 
 
@@ -115,7 +115,7 @@ def heartbeat(member: LocalMember) -> Generator[HeartbeatRequest, HeartbeatRespo
         group_instance_id=member.settings.group_instance_id,
     )
     if response.error_code:
-        raise error_for(response.error_code)
+        raise _error(response.error_code, member)
 
 
 def leave(
@@ -137,7 +137,11 @@ def leave(
     response = yield request
     codes = [response.error_code, *(row.error_code for row in response.members)]
     for code in filter(None, codes):
-        raise error_for(code)
+        raise _error(code, member)
+
+
+def _error(code: int, member: LocalMember) -> KafkaError:
+    return error_for(code, needs="READ", name=member.settings.group_id)
 
 
 def _ms(duration: float) -> int:

@@ -139,4 +139,4 @@ def error_for_batch(batch: ProducerBatch, response: PartitionProduceResponse) ->
         if row.batch_index_error_message:
             message += f": {row.batch_index_error_message}"
     topic, partition = batch.partition
-    return error_for(response.error_code, message, topic=topic, partition=partition)
+    return error_for(response.error_code, message, topic=topic, partition=partition, needs="WRITE")

@@ -40,7 +40,8 @@ async def request_producer_id(
     while True:
         try:
             response = await services.request(request, to=AnyBroker())
-            raise_for(response.error_code)
+            # One of them is enough (KIP-679).
+            raise_for(response.error_code, needs="WRITE on a topic, or IDEMPOTENT_WRITE")
         except RetriableError as error:
             logger.debug("no producer id yet: %s", error)
             await asyncio.sleep(backoff.next())

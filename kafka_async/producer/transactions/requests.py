@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.errors import KafkaError, OperationNotAttemptedError, RetriableError, error_for
+from kafka_async.errors import (
+    KafkaError,
+    OperationNotAttemptedError,
+    RetriableError,
+    TransactionalIdAuthorizationError,
+    error_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -133,7 +139,12 @@ def end_txn(
 def partitions_error(response: AddPartitionsToTxnResponse) -> KafkaError | None:
     """Return the error that explains why a partition was not added."""
     return _worst(
-        error_for(row.partition_error_code, topic=topic.name, partition=row.partition_index)
+        error_for(
+            row.partition_error_code,
+            topic=topic.name,
+            partition=row.partition_index,
+            needs="WRITE",
+        )
         for topic in response.results_by_topic_v3_and_below
         for row in topic.results_by_partition
         if row.partition_error_code
@@ -143,7 +154,12 @@ def partitions_error(response: AddPartitionsToTxnResponse) -> KafkaError | None:
 def offsets_error(response: TxnOffsetCommitResponse) -> KafkaError | None:
     """Return the error that explains why an offset was not accepted."""
     return _worst(
-        error_for(row.error_code, topic=topic.name, partition=row.partition_index)
+        error_for(
+            row.error_code,
+            topic=topic.name,
+            partition=row.partition_index,
+            needs=_needs(row.error_code),
+        )
         for topic in response.topics
         for row in topic.partitions
         if row.error_code
@@ -153,7 +169,12 @@ def offsets_error(response: TxnOffsetCommitResponse) -> KafkaError | None:
 def code_error(response: object) -> KafkaError | None:
     """Return the error of a response with a single error code."""
     code: int = getattr(response, "error_code", 0)
-    return error_for(code) if code else None
+    return error_for(code, needs=_needs(code)) if code else None
+
+
+def _needs(code: int) -> str:
+    """Return the operation that a request with offsets needs on what its error is about."""
+    return "WRITE" if code == TransactionalIdAuthorizationError.code else "READ"
 
 
 def _worst(errors: Iterable[KafkaError]) -> KafkaError | None:
