@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +14,30 @@ from kafka_async.cli import terminal
 def broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="First port; 0: free ports.")] = 9092,
     brokers: Annotated[int, typer.Option(min=1, max=16, help="Number of brokers.")] = 1,
+    security_protocol: Annotated[
+        str, typer.Option(help="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.", metavar="PROTOCOL")
+    ] = "PLAINTEXT",
+    users_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Users for SASL: a line name:password for each, readable by you only.",
+            metavar="FILE",
+        ),
+    ] = None,
+    ssl_certfile: Annotated[
+        Path | None,
+        typer.Option(help="The broker's certificate, and its key, as PEM.", metavar="FILE"),
+    ] = None,
+    ssl_keyfile: Annotated[
+        Path | None,
+        typer.Option(help="The broker's key, if it has a separate file.", metavar="FILE"),
+    ] = None,
+    ssl_cafile: Annotated[
+        Path | None,
+        typer.Option(
+            help="Authorities of client certificates, which are then required.", metavar="FILE"
+        ),
+    ] = None,
 ) -> None:
     """Run an embedded Kafka cluster for development and tests, until Ctrl-C.
 
@@ -20,9 +45,13 @@ def broker(
     """
     from kafka_async.embedded import EmbeddedCluster
     from kafka_async.embedded.__main__ import ports_from, serve
+    from kafka_async.embedded.security.options import SecurityOptions
+    from kafka_async.errors import InvalidConfigurationError
 
     if port + brokers - 1 > 65535:
         terminal.fail(f"{brokers} ports from {port} on exceed 65535: choose a smaller --port")
+
+    security = SecurityOptions(security_protocol, users_file, ssl_certfile, ssl_keyfile, ssl_cafile)
 
     def announce(servers: str) -> None:
         count = terminal.plural(brokers, "broker")
@@ -31,7 +60,15 @@ def broker(
 
     async def main() -> None:
         try:
-            await serve(EmbeddedCluster(brokers, ports=ports_from(port, brokers)), announce)
+            cluster = EmbeddedCluster(
+                brokers,
+                ports=ports_from(port, brokers),
+                listeners=security.listeners(),
+                users=security.users(),
+            )
+            await serve(cluster, announce)
+        except InvalidConfigurationError as error:
+            terminal.fail(error.message)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise

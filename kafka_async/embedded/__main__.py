@@ -13,9 +13,12 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_async.embedded.cluster import EmbeddedCluster
+from kafka_async.embedded.security.options import SecurityOptions
+from kafka_async.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,11 +56,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--port", type=int, default=9092, help="port of the first broker; 0: free ports"
     )
     parser.add_argument("--brokers", type=int, default=1)
+    for option, meaning in (
+        ("--security-protocol", "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),
+        ("--users-file", "users for SASL: a line name:password for each, readable by you only"),
+        ("--ssl-certfile", "the broker's certificate, and its key, as PEM"),
+        ("--ssl-keyfile", "the broker's key, if it has a separate file"),
+        ("--ssl-cafile", "authorities of client certificates, which are then required"),
+    ):
+        protocol = option == "--security-protocol"
+        parser.add_argument(
+            option,
+            type=str if protocol else Path,
+            default="PLAINTEXT" if protocol else None,
+            metavar="PROTOCOL" if protocol else "FILE",
+            help=meaning,
+        )
     parser.add_argument(
         "--while-stdin", action="store_true", help="exit at the end of standard input, too"
     )
     options = parser.parse_args(arguments)
-    cluster = EmbeddedCluster(options.brokers, ports=ports_from(options.port, options.brokers))
+    security = SecurityOptions(
+        options.security_protocol,
+        options.users_file,
+        options.ssl_certfile,
+        options.ssl_keyfile,
+        options.ssl_cafile,
+    )
+    try:
+        cluster = EmbeddedCluster(
+            options.brokers,
+            ports=ports_from(options.port, options.brokers),
+            listeners=security.listeners(),
+            users=security.users(),
+        )
+    except InvalidConfigurationError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return 1
 
     def announce(servers: str) -> None:
         sys.stdout.write(f"{servers}\n")

@@ -178,6 +178,13 @@ def test_error_names_a_port_in_use(servers: str) -> None:
     assert error == f"error: port {port}: in use by another program: choose another --port, or 0"
 
 
+def test_error_names_the_option_that_a_secure_broker_needs() -> None:
+    error = call("broker", "--port", "0", "--security-protocol", "SASL_SSL").error
+    assert error == (
+        "error: SASL_SSL needs --users-file FILE with a line name:password for each user"
+    )
+
+
 def test_prints_the_version() -> None:
     ended = call("--version")
     assert ended.status == 0

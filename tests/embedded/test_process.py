@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.embedded.__main__ import ports_from
 from kafka_async.protocol.messages.metadata import MetadataRequest
+from tests.embedded.sasl_client import log_in
 from tests.raw_connection import RawConnection
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.may_block]
@@ -51,6 +53,46 @@ async def test_port_in_use_is_reported_in_one_line() -> None:
     assert process.returncode == 1
     assert out == b""
     assert err.startswith(b"cannot listen at port ")
+    assert err.count(b"\n") == 1
+
+
+@pytest.fixture
+def users_file(tmp_path: Path) -> Path:
+    file = tmp_path / "users"
+    file.touch(mode=0o600)
+    file.write_text("alice:pass:word\n\nbob:b\n")
+    return file
+
+
+async def test_users_authenticate_with_the_passwords_of_a_file(users_file: Path) -> None:
+    process = await launch(
+        "--port", "0", "--security-protocol", "SASL_PLAINTEXT", "--users-file", str(users_file)
+    )
+    try:
+        assert process.stdout is not None
+        line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
+        host, port = line.split(":")
+        connection = await RawConnection.dial(host, int(port))
+        assert (await log_in(connection, "alice", "pass:word")).error_code == 0
+        await connection.close()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        await process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "error"),
+    [
+        ("SASL_PLAINTEXT", b"SASL_PLAINTEXT needs --users-file FILE"),
+        ("SSL", b"SSL needs --ssl-certfile FILE"),
+        ("TLS", b"'TLS' is not a security protocol"),
+    ],
+)
+async def test_missing_option_is_reported_in_one_line(protocol: str, error: bytes) -> None:
+    process = await launch("--port", "0", "--security-protocol", protocol)
+    out, err = await process.communicate()
+    assert (process.returncode, out) == (1, b"")
+    assert err.startswith(error)
     assert err.count(b"\n") == 1
 
 

@@ -1,0 +1,94 @@
+"""The listener and the users of a cluster that runs as a process, from options and files."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from kafka_async.embedded.security.listeners import Listener
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secret_files import read_secret
+from kafka_async.secrets import Secret
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kafka_async.embedded.security.listeners import SecurityProtocol
+
+
+class SecurityOptions(NamedTuple):
+    """Holds the options of the command.
+
+    Attributes:
+        security_protocol: Name of the protocol, and of the listener.
+        users_file: File with a line `name:password` for each user, which SASL needs.
+        ssl_certfile: PEM file with the broker's certificate, and its key unless `ssl_keyfile` has
+            it; TLS needs it.
+        ssl_keyfile: PEM file with the broker's key.
+        ssl_cafile: PEM file with the authorities of client certificates, which are then required.
+    """
+
+    security_protocol: str = "PLAINTEXT"
+    users_file: Path | None = None
+    ssl_certfile: Path | None = None
+    ssl_keyfile: Path | None = None
+    ssl_cafile: Path | None = None
+
+    def listeners(self) -> dict[str, Listener]:
+        """Return the listener by its name.
+
+        Raises:
+            InvalidConfigurationError: An option is missing or a file is not valid.
+        """
+        name = self.security_protocol
+        if name.startswith("SASL") and self.users_file is None:
+            raise InvalidConfigurationError(
+                f"{name} needs --users-file FILE with a line name:password for each user"
+            )
+        if name.endswith("SSL") and self.ssl_certfile is None:
+            raise InvalidConfigurationError(
+                f"{name} needs --ssl-certfile FILE with the broker's certificate and key as PEM"
+            )
+        context = None if self.ssl_certfile is None else self._context(self.ssl_certfile)
+        listener = Listener(
+            security_protocol=cast("SecurityProtocol", name),
+            ssl_context=context,
+            client_auth=None if self.ssl_cafile is None else "required",
+        )
+        return {name: listener}
+
+    def users(self) -> dict[str, Secret]:
+        """Return the passwords by user name.
+
+        Raises:
+            InvalidConfigurationError: The file cannot be read, other users can read it, or a line
+                has no name or no password.
+        """
+        return {} if self.users_file is None else _users(self.users_file)
+
+    def _context(self, certfile: Path) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(certfile, self.ssl_keyfile)
+            if self.ssl_cafile is not None:
+                context.load_verify_locations(self.ssl_cafile)
+        except OSError as error:  # an SSLError too
+            raise InvalidConfigurationError(
+                f"the files of --ssl-certfile, --ssl-keyfile and --ssl-cafile cannot be used: "
+                f"{error.strerror or error}"
+            ) from None
+        return context
+
+
+def _users(file: Path) -> dict[str, Secret]:
+    users: dict[str, Secret] = {}
+    lines = [Secret(line) for line in read_secret(file).reveal().splitlines()]
+    for number, line in enumerate(lines, 1):
+        if not line.reveal().strip():
+            continue
+        name = line.reveal().partition(":")[0]
+        password = Secret(line.reveal().partition(":")[2])
+        if not name or not password:
+            raise InvalidConfigurationError(f"{file}: line {number} is not name:password")
+        users[name] = password
+    return users

@@ -1,0 +1,46 @@
+"""Options of the command that runs a cluster: files of users and certificates."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from kafka_async.embedded.security.options import SecurityOptions
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import Secret
+from tests.integration.certificates import Certificates
+
+
+@pytest.fixture
+def users_file(tmp_path: Path) -> Path:
+    file = tmp_path / "users"
+    file.touch(mode=0o600)
+    file.write_text("alice:pass:word\n\nbob:b\n")
+    return file
+
+
+def test_file_of_users_must_be_private_and_valid(users_file: Path) -> None:
+    options = SecurityOptions("SASL_PLAINTEXT", users_file)
+    assert options.users() == {"alice": Secret("pass:word"), "bob": Secret("b")}
+    users_file.write_text("alice:a\nsecret-without-name\n")
+    with pytest.raises(InvalidConfigurationError, match="line 2 is not name:password") as caught:
+        options.users()
+    assert "secret-without-name" not in str(caught.value)
+    users_file.chmod(0o644)
+    with pytest.raises(InvalidConfigurationError, match="can be read by other users"):
+        options.users()
+
+
+def test_certificates_come_from_files(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    broker = certificates.write("broker.pem", certificates.broker.pem)
+    options = SecurityOptions(
+        "SSL", ssl_certfile=Path(broker), ssl_cafile=Path(certificates.cafile)
+    )
+    context = options.listeners()["SSL"].ssl_context
+    assert context is not None
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    with pytest.raises(InvalidConfigurationError, match="cannot be used"):
+        options._replace(ssl_certfile=tmp_path / "missing").listeners()
