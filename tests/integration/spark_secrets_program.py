@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
@@ -63,7 +63,7 @@ def main(directory: str) -> None:
     show(spark.read.format("kafka_async").options(subscribe=topic, **options).load())
 
     listed = ", ".join(f"`{name}` '{value}'" for name, value in given["for Java"].items())
-    sql: Any = spark.sql  # pyspark declares its arguments in part.
+    sql = cast("Any", spark).sql  # pyspark declares its arguments in part.
     sql(f"CREATE TEMPORARY VIEW v USING kafka_async OPTIONS (subscribe '{topic}', {listed})")
     show(sql("SELECT value FROM v"))
     say(sql("DESCRIBE EXTENDED v").collect())
