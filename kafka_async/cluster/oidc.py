@@ -26,7 +26,13 @@ import ssl
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kafka_async.backoff import Backoff
-from kafka_async.errors import KafkaConnectionError, KafkaError, SaslAuthenticationError
+from kafka_async.cluster.tls import load_authorities
+from kafka_async.errors import (
+    InvalidConfigurationError,
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationError,
+)
 from kafka_async.secrets import Secret
 from kafka_async.types import Token
 
@@ -270,16 +276,11 @@ def _prepare(cafile: str | None) -> ssl.SSLContext:
     import httpx  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
     context = ssl.create_default_context()
-    try:
-        if cafile is not None and "-----BEGIN" in cafile:
-            context.load_verify_locations(cadata=cafile)
-        elif cafile is not None:
-            context.load_verify_locations(cafile)
-    except OSError as error:
-        raise SaslAuthenticationError(
-            f"ssl_cafile cannot be loaded for the token endpoint ({type(error).__name__}): it is "
-            "the path of a PEM file, or PEM text"
-        ) from None
+    if cafile is not None:
+        try:
+            load_authorities(context, cafile)
+        except InvalidConfigurationError as error:
+            raise SaslAuthenticationError(error.message) from None
     return context
 
 

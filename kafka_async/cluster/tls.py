@@ -81,11 +81,13 @@ class TlsContext:
             return await self._replace()
 
     async def _replace(self) -> bool:
-        # The times are kept if the files cannot be used too: one warning for each change.
-        self._stamps = await self._offload(_stamps, self._config)
+        stamps = await self._offload(_stamps, self._config)
         try:
             self._stamps, self._context = await self._offload(_build, self._config)
         except InvalidConfigurationError as error:
+            # The times are kept if the files cannot be used too: one warning for each change. Not
+            # before, since a caller that is cancelled must leave the change to the next one.
+            self._stamps = stamps
             logger.warning("the certificates before stay in use, since %s", error)
             return False
         logger.info("TLS certificates were reloaded")
@@ -120,7 +122,7 @@ def _stamps(config: ClientConfig) -> _Stamps:
 def _stamp(path: str | Secret) -> tuple[int, int, int] | None:
     try:
         status = os.stat(_plain(path))
-    except OSError:
+    except (OSError, ValueError):
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
 
@@ -139,13 +141,17 @@ def _build(config: ClientConfig) -> tuple[_Stamps, ssl.SSLContext]:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
     if "TLSv1.3" not in versions:
         context.maximum_version = ssl.TLSVersion.TLSv1_2
-    _load_authorities(context, config.ssl_cafile)
+    load_authorities(context, config.ssl_cafile)
     if config.ssl_certfile is not None:
         _load_certificate(context, config)
     return stamps, context
 
 
-def _load_authorities(context: ssl.SSLContext, authorities: str | None) -> None:
+def load_authorities(context: ssl.SSLContext, authorities: str | None) -> None:
+    """Trust the certificates of the option ssl_cafile; without it, those of the system.
+
+    Raises InvalidConfigurationError if there are none.
+    """
     import ssl
 
     if authorities is None:
@@ -155,10 +161,10 @@ def _load_authorities(context: ssl.SSLContext, authorities: str | None) -> None:
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         if is_pem(authorities):
-            context.load_verify_locations(cadata=_with_lines(authorities))
+            context.load_verify_locations(cadata=_ascii(_with_lines(authorities)))
         else:
             context.load_verify_locations(cafile=authorities)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         place = "the PEM text" if is_pem(authorities) else repr(authorities)
         raise InvalidConfigurationError(
             f"ssl_cafile: no certificates can be read from {place} ({_reason(error)}): give a "
@@ -302,6 +308,11 @@ def _private_file(content: Secret) -> Generator[str, None, None]:
 def _write(descriptor: int, content: Secret) -> None:
     with os.fdopen(descriptor, "w", encoding="ascii", errors="replace", closefd=False) as file:
         file.write(content.reveal())
+
+
+def _ascii(text: str) -> str:
+    """Return PEM text for OpenSSL, which refuses other characters even in comments."""
+    return text.encode("ascii", "replace").decode("ascii")
 
 
 def _with_lines(text: str) -> str:

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from kafka_async.cluster import tls
 from kafka_async.cluster.client import Client
 from kafka_async.cluster.request_router import AnyBroker
+from kafka_async.config import ClientConfig
 from kafka_async.errors import (
     AuthenticationError,
     BootstrapError,
@@ -40,6 +41,8 @@ from tests.cluster.tls_broker import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafka_async.secrets import Secret
 
 pytestmark = [
@@ -91,13 +94,18 @@ async def failure(server: str, **options: Any) -> BaseException:
 
 
 @pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
-@pytest.mark.parametrize("form", ["path", "text", "one line"])
+@pytest.mark.parametrize("form", ["path", "text", "one line", "comment"])
 async def test_trusts_authorities_of_a_file_or_a_text(
     broker: TlsBroker, authority: Authority, form: str, version: ssl.TLSVersion
 ) -> None:
     server = await broker.start(server_context(authority.issue("localhost"), version=version))
-    text = " ".join(authority.text.split("\n")) if form == "one line" else authority.text
-    await connects(server, ssl_cafile=authority.cafile if form == "path" else text)
+    forms = {
+        "path": authority.cafile,
+        "text": authority.text,
+        "one line": " ".join(authority.text.split("\n")),
+        "comment": f"# Főtanúsítvány\n{authority.text}",
+    }
+    await connects(server, ssl_cafile=forms[form])
 
 
 async def test_trusts_the_systems_authorities_by_default(
@@ -371,6 +379,7 @@ def wrong(authority: Authority, directory: Path) -> dict[str, tuple[dict[str, An
     return {
         "no authorities": ({"ssl_cafile": str(empty)}, "ssl_cafile: no certificates .*empty.pem"),
         "no file": ({"ssl_cafile": "/does/not/exist"}, "ssl_cafile.*exist.*No such file"),
+        "wrong path": ({"ssl_cafile": "a\0b"}, "ssl_cafile: no certificates can be read"),
         "wrong text": ({"ssl_cafile": "-----BEGIN CERTIFICATE-----\n"}, "ssl_cafile: no .* text"),
         "no certificate": (
             {**good, "ssl_certfile": "/does/not/exist"},
@@ -400,8 +409,8 @@ def wrong(authority: Authority, directory: Path) -> dict[str, tuple[dict[str, An
 
 
 CASES = (
-    "no authorities|no file|wrong text|no certificate|no key|empty certificate|key missing|"
-    "other key|no password|wrong password|failing function|function of another kind"
+    "no authorities|no file|wrong path|wrong text|no certificate|no key|empty certificate|"
+    "key missing|other key|no password|wrong password|failing function|function of another kind"
 )
 
 
@@ -471,6 +480,32 @@ async def test_keeps_the_certificates_if_the_new_ones_cannot_be_used(
             assert warnings(caplog) == 3
     assert set(broker.subjects) == {"alice"}
     assert "the certificates before stay in use, since ssl_certfile or ssl_keyfile" in caplog.text
+
+
+async def test_new_certificates_are_used_although_the_connection_that_found_them_was_cancelled(
+    authority: Authority, tmp_path: Path
+) -> None:
+    options = own_certificate(authority, "files", tmp_path)
+    config = ClientConfig("localhost:9093", security_protocol="SSL", **options)
+    calls: list[str] = []
+    cancel_in = ""
+
+    async def offload(function: Callable[..., Any], *arguments: Any) -> Any:
+        calls.append(function.__name__)
+        if function.__name__ == cancel_in:
+            raise asyncio.CancelledError
+        return function(*arguments)
+
+    context = tls.TlsContext(config, offload)
+    first = await context.current()
+    files = Path(options["ssl_certfile"]), Path(options["ssl_keyfile"])
+    write_certificate(authority.ca.issue_cert("c.example", common_name="bob"), *files)
+    cancel_in = "_build"
+    with pytest.raises(asyncio.CancelledError):
+        await context.current()
+    assert calls[-1] == "_build"
+    cancel_in = ""
+    assert await context.current() is not first
 
 
 def replace_file(path: Path, content: str | None) -> None:
