@@ -311,7 +311,11 @@ def _abort(opened: tuple[asyncio.Transport, object]) -> None:
 
 
 def _getaddrinfo(host: str, port: int) -> list[Any]:
-    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        # A broker may advertise any text as its host name.
+        raise socket.gaierror(socket.EAI_NONAME, "not a valid host name") from None
 
 
 def _is_address(host: str) -> bool:

@@ -112,6 +112,14 @@ async def test_dials_ip_address_without_resolving(
         pass
 
 
+@pytest.mark.parametrize("name", [".", "a..b", "a" * 64])
+async def test_name_that_cannot_be_resolved_is_an_error_of_the_connection(
+    dialer: SocketDialer, name: str
+) -> None:
+    with pytest.raises(socket.gaierror):
+        await dialer.dial(new_stream, name, 9092)
+
+
 async def test_raises_for_name_that_does_not_exist(dialer: SocketDialer) -> None:
     with pytest.raises(socket.gaierror):
         await dialer.dial(new_stream, "no-such-host.invalid", 9092)
