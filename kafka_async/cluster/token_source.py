@@ -247,8 +247,9 @@ class TokenSource:
         self._fetched_at = now = self._clock.wall()
         fraction = WINDOW_FACTOR + WINDOW_JITTER * self._rng.random()
         self._refresh_at = refresh_at(now, token.expires_at, fraction)
-        if self._refresher is None or self._refresher.ended:
-            self._refresher = self._supervisor.spawn(self._refresh, name="token refresh")
+        if self._refresher is not None:
+            self._refresher.cancel()  # It may sleep until the refresh time of an earlier token.
+        self._refresher = self._supervisor.spawn(self._refresh, name="token refresh")
 
     def _on_failure(self, error: KafkaError) -> None:
         self._failure = error

@@ -215,6 +215,19 @@ async def test_refreshes_again_after_a_rejection(new_source: NewSource, provider
     assert await value_of(source) == "token-3"
 
 
+async def test_refreshes_a_shorter_token_after_a_rejection_before_it_expires(
+    new_source: NewSource, provider: Provider
+) -> None:
+    source = new_source(provider)
+    token = await source.token()
+    await asyncio.sleep(60)
+    provider.lifetime = 100
+    source.reject(token)
+    await source.token()
+    await asyncio.sleep(90)
+    assert len(provider.calls) == 3
+
+
 # --- Failures ------------------------------------------------------------------------------------
 
 
