@@ -28,13 +28,14 @@ from kafka_async.errors import (
 )
 from kafka_async.protocol.header import decode_response
 from kafka_async.secrets import HIDDEN, Secret, SecretBytes
+from kafka_async.types import Token
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Mapping, Sequence
 
     from kafka_async.cluster.framing import Frame
     from kafka_async.cluster.handshake import BrokerVersions
-    from kafka_async.cluster.sasl.mechanism import SaslMechanism, Tokens
+    from kafka_async.cluster.sasl.mechanism import Exchange, SaslMechanism, Tokens
     from kafka_async.config import ClientConfig
     from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 
@@ -185,11 +186,14 @@ class Authenticator:
     ) -> Generator[Step | Compute | Await, Any, float]:
         """Carry out the mechanism's steps; return the lifetime of the session in seconds."""
         name, lifetime = self.mechanism.name, inf
-        exchange = self.mechanism.authenticate(context)
+        exchange: Exchange | None = None
         result: object = None
         failure: KafkaError | None = None
+        hidden = [context.password]
         while True:
             try:
+                if exchange is None:
+                    exchange = self.mechanism.authenticate(context)
                 step = exchange.send(result) if failure is None else exchange.throw(failure)
             except StopIteration:
                 return lifetime
@@ -202,10 +206,12 @@ class Authenticator:
             result = failure = None
             try:
                 if isinstance(step, SecretBytes):
-                    response = yield from self._send(step, context, versions)
+                    response = yield from self._send(step, hidden, versions)
                     lifetime, result = _lifetime(response), bytes(response.auth_bytes)
                 elif isinstance(step, Compute | Await):  # pyright: ignore[reportUnnecessaryIsInstance]
                     result = yield step
+                    if isinstance(result, Token):
+                        hidden.append(result.value)
                 else:
                     raise SaslAuthenticationError(
                         f"the mechanism {name} yielded neither SecretBytes nor Compute nor Await"
@@ -218,7 +224,7 @@ class Authenticator:
                     failure = error_of_function(purpose, error)
 
     def _send(
-        self, message: SecretBytes, context: SaslContext, versions: BrokerVersions
+        self, message: SecretBytes, hidden: Sequence[Secret | None], versions: BrokerVersions
     ) -> Generator[Step, Frame, SaslAuthenticateResponse]:
         from kafka_async.protocol.messages.sasl_authenticate import (
             SaslAuthenticateRequest,
@@ -229,13 +235,14 @@ class Authenticator:
         frame = yield Step(SaslAuthenticateRequest(auth_bytes=message.reveal()), version)
         response = decode_response(frame, SaslAuthenticateResponse, version)[1]
         if response.error_code:
-            text = _without_password(response.error_message or "", context.password)
+            text = _without_secrets(response.error_message or "", hidden)
             raise self._rejected(response.error_code, text)
         return response
 
     def _rejected(self, code: int, reason: str) -> KafkaError:
         """Return the error of a SaslAuthenticate response."""
-        name = self.mechanism.name
+        option = self._config.sasl_mechanism  # AWS_MSK_IAM is OAUTHBEARER to the broker.
+        name = option if isinstance(option, str) else self.mechanism.name
         if code != SaslAuthenticationError.code:
             return error_for(code, reason or None)
         return SaslAuthenticationError(
@@ -280,8 +287,9 @@ def _lifetime(response: SaslAuthenticateResponse) -> float:
     return min(response.session_lifetime_ms / 1000, MAX_LIFETIME)
 
 
-def _without_password(text: str, password: Secret | None) -> str:
-    """Return a broker's text, short and without the password, which a broker may repeat."""
-    if password:
-        text = text.replace(password.reveal(), HIDDEN)
+def _without_secrets(text: str, hidden: Sequence[Secret | None]) -> str:
+    """Return a broker's text, short and without the secrets, which a broker may repeat."""
+    for secret in hidden:
+        if secret:
+            text = text.replace(secret.reveal(), HIDDEN)
     return text[:MAX_BROKER_TEXT]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from kafka_async.cluster.authentication import (
 from kafka_async.cluster.broker_connection import BrokerConnection, ConnectionKind
 from kafka_async.cluster.client import Client, services_of
 from kafka_async.cluster.request_router import AnyBroker
+from kafka_async.cluster.sasl.aws_msk_iam import MskIamTokens
 from kafka_async.cluster.sasl.mechanism import Await, Compute, Exchange, SaslContext
 from kafka_async.errors import (
     BootstrapError,
@@ -36,6 +38,7 @@ from kafka_async.protocol.messages.produce import ProduceRequest
 from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from kafka_async.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from kafka_async.secrets import SecretBytes
+from kafka_async.types import Token
 from tests.cluster.scripted import METADATA, Peer, always
 from tests.cluster.secure_world import (
     FAILED,
@@ -180,6 +183,37 @@ async def test_password_that_a_broker_repeats_is_not_shown() -> None:
     assert "wonderland" not in str(error)
     assert "no: ***" in error.message
     assert len(error.message) < 1000
+
+
+async def token_provider() -> Token:
+    return Token("planted.token.value")
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"sasl_mechanism": "OAUTHBEARER", "sasl_token_provider": token_provider}, "issuer"),
+        ({"sasl_mechanism": "AWS_MSK_IAM"}, "by AWS_MSK_IAM.*kafka-cluster:Connect"),
+    ],
+)
+async def test_rejected_token_is_not_shown_and_the_advice_is_that_of_the_mechanism(
+    options: dict[str, Any], advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def call(self: object) -> Token:
+        return await token_provider()
+
+    monkeypatch.setattr(MskIamTokens, "__call__", call)
+    world = SecureWorld()
+    world.broker.handlers[SASL_HANDSHAKE] = always(SaslHandshakeResponse())
+    world.broker.handlers[SASL_AUTHENTICATE] = always(
+        SaslAuthenticateResponse(error_code=FAILED, error_message="no: planted.token.value")
+    )
+    client = world.client(sasl_username=None, sasl_password=None, **options)
+    error, _ = await start_error(client)
+    assert isinstance(error, SaslAuthenticationError)
+    assert "planted" not in str(error)
+    assert "no: ***" in error.message
+    assert re.search(advice, error.message)
 
 
 async def test_rejected_credentials_do_not_make_a_tight_loop() -> None:
@@ -330,6 +364,17 @@ async def test_mechanism_that_raises_becomes_an_authentication_error() -> None:
     assert isinstance(error, SaslAuthenticationError)
     assert "KeyError" in error.message
     assert "secret" not in error.message
+    assert elapsed < 2
+
+
+async def test_mechanism_that_raises_before_its_first_step_does_not_end_the_client() -> None:
+    class Broken(Custom):
+        def authenticate(self, context: SaslContext) -> Exchange:
+            raise KeyError("the secret")
+
+    error, elapsed = await start_error(client_with(SecureWorld(), Broken(str)))
+    assert isinstance(error, SaslAuthenticationError)
+    assert "KeyError" in error.message
     assert elapsed < 2
 
 

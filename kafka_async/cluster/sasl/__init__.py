@@ -55,11 +55,6 @@ def mechanism_for(config: ClientConfig) -> SaslMechanism | None:
     return mechanism
 
 
-def check(config: ClientConfig) -> None:
-    """Raise InvalidConfigurationError as `mechanism_for` does."""
-    mechanism_for(config)
-
-
 def _mechanism(config: ClientConfig) -> SaslMechanism:
     named = config.sasl_mechanism
     if named is None:
