@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafka_async.cli.credentials import SASL_PASSWORD
-from kafka_async.embedded import run_in_thread
+from kafka_async.embedded import Listener, run_in_thread
 from tests.cli.conftest import call
 from tests.cli.programs import Program
+from tests.integration.certificates import Certificates
 from tests.planted_secrets import NEW_PASSWORD, PASSWORD, secrets_in
 
 SASL = ("--security-protocol", "SASL_PLAINTEXT", "--sasl-allow-plaintext")
@@ -53,6 +55,25 @@ def test_commands_authenticate(
         "consume", "secure", "--offset=beginning", "--exit", "--command-config", str(properties)
     )
     assert (consumed.status, consumed.out) == (0, "one\n")
+
+
+def test_commands_connect_over_tls_with_a_client_certificate(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.write("broker.pem", certificates.broker.pem))
+    context.load_verify_locations(certificates.cafile)
+    listener = Listener(security_protocol="SSL", ssl_context=context, client_auth="required")
+    chain = certificates.write("client.pem", certificates.client.chain)
+    key = certificates.write("client.key", certificates.client.key)
+    own = ("--ssl-certfile", chain, "--ssl-keyfile", key)
+    with run_in_thread(1, listeners={"MUTUAL": listener}) as cluster:
+        servers = ("--bootstrap", cluster.bootstrap_servers, "--security-protocol", "SSL")
+        options = (*servers, "--ssl-cafile", certificates.cafile)
+        assert call("topics", "create", "mutual", *options, *own).status == 0
+        assert call("topics", "list", *options, *own).out == "mutual\n"
+        assert "ssl_certfile" in call("topics", "list", *options).error
+        other = ("--ssl-cafile", certificates.other_cafile)
+        assert "ssl_cafile" in call("topics", "list", *servers, *other, *own).error
 
 
 def test_error_of_a_wrong_password_says_what_to_check(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.cluster.client import services_of
+from kafka_async.cluster.connection import MAX_HANDSHAKE_FRAME_SIZE
 from kafka_async.cluster.sasl import scram
 from kafka_async.cluster.sasl.scram import salted_password
 from kafka_async.errors import KafkaError, SaslAuthenticationError, UnsupportedSaslMechanismError
@@ -153,6 +154,21 @@ async def test_challenges_to_plain_are_not_answered() -> None:
     for peer in world.broker.peers:
         apis = [header.api_key for header, _ in peer.seen]
         assert apis.count(SASL_AUTHENTICATE) <= 1
+
+
+@virtual_clock
+@pytest.mark.parametrize("over", [0, 1])
+async def test_frames_are_limited_to_1_mib_until_the_authentication_is_complete(over: int) -> None:
+    world = SecureWorld()
+
+    def claim(peer: Peer, header: RequestHeader, request: object) -> None:
+        peer.transport.write((MAX_HANDSHAKE_FRAME_SIZE + over).to_bytes(4))
+
+    world.broker.handlers[SASL_AUTHENTICATE] = claim
+    began = now()
+    with pytest.raises(KafkaError) as raised:
+        await world.client(default_api_timeout_ms=5_000).start()
+    assert (now() - began < 1) is bool(over), raised.value
 
 
 @virtual_clock
