@@ -21,6 +21,9 @@ logger = logging.getLogger("kafka_async.embedded")
 LINGER_SECONDS: Final = 0.5
 """Time for a client to read the alert and to close the connection, before the broker closes it."""
 
+INTERNAL_ERROR: Final = bytes((21, 3, 3, 0, 2, 2, 80))
+"""The alert that Apache Kafka sends for bytes that are not TLS, for which OpenSSL has none."""
+
 
 class TlsConnection(asyncio.Protocol):
     """Decrypts a client's connection for a protocol, and encrypts what that writes.
@@ -170,6 +173,8 @@ class TlsConnection(asyncio.Protocol):
         """Send the alert, and close the connection if the client does not."""
         logger.info("broker %d closes a connection: TLS failed: %s", self._broker.id, error.reason)
         self._failed = True
+        if not self._outgoing.pending and not self._established:
+            self._outgoing.write(INTERNAL_ERROR)
         self._flush()
         asyncio.get_running_loop().call_later(LINGER_SECONDS, self.raw.close)
 

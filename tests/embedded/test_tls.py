@@ -16,6 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from kafka_async.embedded import EmbeddedCluster, ErrorCode, Listener
 from kafka_async.embedded.security.principals import ANONYMOUS, certificate_principal
+from kafka_async.embedded.tls import INTERNAL_ERROR
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
@@ -165,6 +166,14 @@ async def test_alert_tells_the_client_that_its_certificate_is_bad(
         ]
         assert alerts[0].endswith("ALERT_UNKNOWN_CA")
         assert alerts[1].endswith("ALERT_CERTIFICATE_EXPIRED")
+
+
+async def test_plaintext_is_answered_with_the_alert_of_kafka(certificates: Certificates) -> None:
+    async with tls_cluster(certificates) as cluster:
+        reader, writer = await asyncio.open_connection("127.0.0.1", cluster.brokers[1].port)
+        writer.write(b"\0\0\0\x0a\0\x12\0\0\0\0\0\1\xff\xff")
+        assert await reader.read() == INTERNAL_ERROR
+        writer.close()
 
 
 @pytest.mark.parametrize(
