@@ -258,8 +258,10 @@ async def describe_user_scram_credentials(
     found: dict[str, tuple[ScramCredential, ...]] = {}
 
     async def attempt(names: list[str]) -> Results[str, None]:
+        # An empty list selects all users, as null does. To null, Kafka 4.4 sends no response if the
+        # principal lacks the permission: building the error raises a NullPointerException.
         request = DescribeUserScramCredentialsRequest(
-            users=None if users is None else [UserName(name=name) for name in names]
+            users=[] if users is None else [UserName(name=name) for name in names]
         )
         response = await _ask_any(call, request)
         if response.error_code:

@@ -228,7 +228,7 @@ async def test_describe_user_scram_credentials_returns_them_by_user(setup: Setup
     }
     await setup.admin.describe_user_scram_credentials(["alice"])
     everyone, one = setup.requests(DESCRIBE_SCRAM)
-    assert everyone.users is None
+    assert len(everyone.users) == 0  # null gets no response from a broker that denies it
     assert [user.name for user in one.users] == ["alice"]
 
 

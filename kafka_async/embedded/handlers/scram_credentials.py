@@ -49,9 +49,8 @@ async def describe(
     if code := authorization.code(context, Operation.DESCRIBE, *cluster):
         return DescribeUserScramCredentialsResponse(
             error_code=code,
-            results=[
-                DescribeUserScramCredentialsResult(user=name, error_code=code) for name in names
-            ],
+            # As in Kafka, the results do not name their users.
+            results=[DescribeUserScramCredentialsResult(error_code=code) for _ in names],
         )
     if not names:
         names = Counter(credentials.scram_users())
