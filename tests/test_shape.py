@@ -43,6 +43,13 @@ PURE_MODULES = [
     "consumer/offsets.py",
     "consumer/missing_topics.py",
     "group/member_states.py",
+    *(
+        f"embedded/security/{name}.py"
+        for name in (
+            *("credentials", "delegation_tokens", "exchange", "oauthbearer", "plain"),
+            *("principals", "sasl_server_authenticator", "scram"),
+        )
+    ),
 ]
 
 
