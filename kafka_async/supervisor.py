@@ -125,7 +125,7 @@ class SupervisedTask:
 
 
 class Supervisor:
-    """Owns the tasks of one client and its pool of two threads for blocking functions.
+    """Owns the tasks of one client and its pools of two threads for blocking functions.
 
     Args:
         name: Appears in task names, errors and warnings, such as "Producer client-1".
@@ -148,6 +148,7 @@ class Supervisor:
         self.running = False
         self._stopping = asyncio.Event()
         self._pool: ThreadPoolExecutor | None = None
+        self._credentials_pool: ThreadPoolExecutor | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -237,6 +238,20 @@ class Supervisor:
             self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"{self.name} pool")
         return self.loop.run_in_executor(self._pool, partial(function, *args))
 
+    async def offload_credentials(self, function: Callable[[*Args], R], *args: *Args) -> R:
+        """Run a function that computes or fetches credentials in separate threads.
+
+        It may wait for another system, such as a key distribution center. A thread cannot be
+        cancelled, and must not delay name resolution and the work of open connections meanwhile.
+        """
+        if keeps_virtual_time(self.loop):
+            return await _call_inline(self.loop, partial(function, *args))
+        if self._credentials_pool is None:
+            self._credentials_pool = ThreadPoolExecutor(
+                THREADS, thread_name_prefix=f"{self.name} credentials"
+            )
+        return await self.loop.run_in_executor(self._credentials_pool, partial(function, *args))
+
     async def stop(self) -> None:
         """Cancel all tasks and wait for them; may be called again."""
         self._end()
@@ -244,8 +259,9 @@ class Supervisor:
             self._group.cancel_scope.cancel()
         if self._host_task is not None:
             await asyncio.wait({self._host_task})
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._credentials_pool):
+            if pool is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def _end(self) -> None:
         self.running = False

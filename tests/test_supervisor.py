@@ -130,6 +130,21 @@ async def test_offload_runs_in_threads_of_the_client(supervisor: Supervisor) -> 
     assert thread.name.startswith("test pool")
 
 
+async def test_hanging_functions_for_credentials_do_not_delay_others(
+    supervisor: Supervisor,
+) -> None:
+    release = threading.Event()
+    hanging = [
+        asyncio.create_task(supervisor.offload_credentials(release.wait, 60)) for _ in range(5)
+    ]
+    await asyncio.sleep(0)  # The tasks start.
+    thread = await supervisor.offload(threading.current_thread)
+    assert thread.name.startswith("test pool")
+    assert not any(task.done() for task in hanging)
+    release.set()
+    assert await asyncio.gather(*hanging) == [True] * 5
+
+
 async def test_cannot_be_started_twice(supervisor: Supervisor) -> None:
     with pytest.raises(IllegalStateError, match="make a new one"):
         await supervisor.start()

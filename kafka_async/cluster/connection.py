@@ -530,12 +530,14 @@ class Connection:
                 return cast("Session", ended.value)
 
     async def _call(self, step: Compute | Await) -> Any:
-        if isinstance(step, Compute):
-            return await self._context.supervisor.offload(step.function, *step.arguments)
         # It stays set when the time for the setup is over, for the error.
         self._awaited = step.purpose
         try:
-            result = await step.function()
+            if isinstance(step, Compute):
+                offload = self._context.supervisor.offload_credentials
+                result = await offload(step.function, *step.arguments)
+            else:
+                result = await step.function()
         except Exception:
             self._awaited = ""
             raise

@@ -294,7 +294,7 @@ def _origin(
     if config.sasl_mechanism == "AWS_MSK_IAM":
         from kafka_async.cluster.sasl.aws_msk_iam import MskIamTokens
 
-        provider = MskIamTokens(config, supervisor.offload, clock, _user_agent())
+        provider = MskIamTokens(config, supervisor.offload_credentials, clock, _user_agent())
         return provider, "AWS_MSK_IAM"
     if config.sasl_token_provider is not None:
         return config.sasl_token_provider, "sasl_token_provider"

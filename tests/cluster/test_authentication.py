@@ -38,6 +38,7 @@ from kafka_async.protocol.messages.produce import ProduceRequest
 from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from kafka_async.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from kafka_async.secrets import SecretBytes
+from kafka_async.supervisor import Supervisor
 from kafka_async.types import Token
 from tests.cluster.scripted import METADATA, Peer, always
 from tests.cluster.secure_world import (
@@ -352,6 +353,22 @@ async def test_provider_that_hangs_is_bounded_and_named() -> None:
     error, _ = await start_error(client)
     assert "password_provider did not return within" in error.message
     assert cancelled > 0
+
+
+async def test_function_that_hangs_in_its_thread_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(supervisor: Supervisor, function: Callable[[], str]) -> str:
+        await asyncio.sleep(1000)
+        return function()
+
+    monkeypatch.setattr(Supervisor, "offload_credentials", hang)
+    client = client_with(
+        SecureWorld(),
+        Custom(lambda: "wonderland", compute=True),
+        default_api_timeout_ms=10_000,
+        socket_connection_setup_timeout_ms=3_000,
+    )
+    error, _ = await start_error(client)
+    assert "the computation of the SASL mechanism did not return within" in error.message
 
 
 async def test_mechanism_that_raises_becomes_an_authentication_error() -> None:

@@ -45,6 +45,7 @@ _RETRIABLE: Final = {
     156: "no key distribution center could be reached",
 }
 """Errors of Kerberos that may pass, as in Java's client; the last is of the library."""
+_PURPOSE: Final = "Kerberos (is its key distribution center reachable?)"
 _INSTALL: Final = (
     'sasl_mechanism="GSSAPI" needs python-gssapi and the Kerberos library: install them (Debian: '
     "apt-get install libkrb5-dev gcc python3-dev; then pip install 'kafka-async[gssapi]')"
@@ -75,17 +76,19 @@ class Gssapi:
 
     def authenticate(self, context: SaslContext) -> Exchange:
         """Establish a security context with the broker, and agree on no security layer."""
-        session = cast("_Session", (yield Compute(_Session, (context, self._cache))))
-        message = cast("SecretBytes", (yield Compute(session.step, (None,))))
+        session = cast("_Session", (yield Compute(_Session, (context, self._cache), _PURPOSE)))
+        message = cast("SecretBytes", (yield Compute(session.step, (None,), _PURPOSE)))
         steps = 0
         while not session.complete:
             if steps == MAX_STEPS:
                 raise session.failure(f"the broker demands more than {MAX_STEPS} messages")
             steps += 1
             response = cast("bytes", (yield message))
-            message = cast("SecretBytes", (yield Compute(session.step, (response,))))
+            message = cast("SecretBytes", (yield Compute(session.step, (response,), _PURPOSE)))
         offer = cast("bytes", (yield message))
-        response = cast("bytes", (yield (yield Compute(session.choose_no_layer, (offer,)))))
+        response = cast(
+            "bytes", (yield (yield Compute(session.choose_no_layer, (offer,), _PURPOSE)))
+        )
         if response:
             raise session.failure("the broker sent a message after the end of the exchange")
 

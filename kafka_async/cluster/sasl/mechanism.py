@@ -28,6 +28,8 @@ class Compute(NamedTuple):
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
+    purpose: str = "the computation of the SASL mechanism"
+    """Names the function in error messages."""
 
 
 class Await(NamedTuple):
