@@ -9,7 +9,7 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_async/kernel/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix conformance contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-wire clean spark dev kernel kcat krb5 kerberos
+.PHONY: help demo demo-repeat test test-slow test-matrix conformance contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-wire clean spark dev kernel kcat kdc kerberos
 
 # A heading of this file, or a target with the text after its ##.
 help:
@@ -62,7 +62,7 @@ kcat: ## kcat, which make test-slow uses
 	echo "kcat is missing, so its tests will not run: install it (Debian: apt-get install kcat)" >&2
 
 # A key distribution center of MIT Kerberos, and python-gssapi, which is compiled with the Kerberos library.
-krb5: $(VENV)/.installed-dev ## Kerberos, which make test-slow uses
+kdc: $(VENV)/.installed-dev ## Kerberos, which make test-slow uses
 	@$(BIN)/python -c 'import gssapi' 2>/dev/null && PATH="$$PATH:/usr/sbin" command -v krb5kdc >/dev/null && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "installing Kerberos"; export DEBIAN_FRONTEND=noninteractive; \
@@ -72,9 +72,9 @@ krb5: $(VENV)/.installed-dev ## Kerberos, which make test-slow uses
 	    && $(PIP) install -q -c $(CONSTRAINTS) gssapi && exit 0; \
 	elif command -v krb5-config >/dev/null && $(PIP) install -q -c $(CONSTRAINTS) gssapi; then exit 0; fi; \
 	echo "Kerberos is missing, so its tests will not run: install it (Debian: apt-get install krb5-kdc" \
-	  "krb5-admin-server krb5-user libkrb5-dev, then make krb5)" >&2
+	  "krb5-admin-server krb5-user libkrb5-dev, then make kdc)" >&2
 
-kerberos: krb5 ## tests of GSSAPI with a key distribution center and Apache Kafka
+kerberos: kdc ## tests of GSSAPI with a key distribution center and Apache Kafka
 	@$(BIN)/python -m pytest tests/integration/test_kerberos.py
 
 # --- Demo -----------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ lint: $(VENV)/.installed-dev $(VENV)/.installed-spark ## style, imports, spellin
 test: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) ## unit and integration tests
 	@$(BIN)/python tools/run_tests.py
 
-test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) kcat krb5 ## slow tests, and unit tests on the machine's other Pythons
+test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) kcat kdc ## slow tests, and unit tests on the machine's other Pythons
 	@$(BIN)/python tools/run_tests.py slow
 
 test-matrix: $(VENV)/.installed-dev ## integration tests on older brokers

@@ -130,7 +130,7 @@ class TokenEndpoint:
         except ImportError:
             return SaslAuthenticationError(
                 "sasl_oauthbearer_token_endpoint_url needs httpx and Authlib: "
-                "pip install 'kafka-async[oidc]'"
+                "pip install httpx Authlib joserfc"
             )
         except KafkaError as error:
             return error.with_traceback(None)

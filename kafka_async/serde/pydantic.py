@@ -20,16 +20,14 @@ class Pydantic(Generic[T]):
         model: A BaseModel, or any type that pydantic's TypeAdapter takes.
 
     Raises:
-        ImportError: pydantic is not installed; `pip install kafka-async[pydantic]` does it.
+        ImportError: pydantic is not installed; `pip install pydantic` does it.
     """
 
     def __init__(self, model: type[T]) -> None:
         try:
             from pydantic import TypeAdapter
         except ImportError as error:
-            raise ImportError(
-                "serde.Pydantic needs pydantic: pip install kafka-async[pydantic]"
-            ) from error
+            raise ImportError("serde.Pydantic needs pydantic: pip install pydantic") from error
         self._adapter: TypeAdapter[Any] = TypeAdapter(model)
 
     def serialize(self, value: T) -> bytes:

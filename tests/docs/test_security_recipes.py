@@ -17,11 +17,11 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from kafka_async import blocking
+from kafka_async import Client, Token, blocking, errors
 from kafka_async.embedded import BlockingCluster, Listener, run_in_thread
 from tests.cluster.issuer import answer, issuer
 from tests.docs.markdown_blocks import ROOT, Block, blocks_of
@@ -89,6 +89,10 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
         "SASL": Listener(
             security_protocol="SASL_SSL", ssl_context=context(), sasl_mechanisms=mechanisms
         ),
+        "ONLY_PLAIN": Listener(
+            security_protocol="SASL_SSL", ssl_context=context(), sasl_mechanisms=["PLAIN"]
+        ),
+        "PLAINTEXT": Listener(security_protocol="PLAINTEXT"),
     }
     with run_in_thread(brokers=1, listeners=listeners, users=USERS) as cluster:
         with blocking.Admin(
@@ -209,3 +213,77 @@ def test_recipe_with_another_authority_fails(secure: Secure, tmp_path: Path) -> 
     other = replace(secure, authority=Authority())
     with pytest.raises(AssertionError, match="its certificate is not accepted"):
         run_recipe(recipe('ssl_cafile="ca.pem"'), other, tmp_path, "")
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+async def bad_token() -> Token:
+    return Token(unsecured_token().replace(".", "x.", 1))
+
+
+SCRAM: Final = {
+    "sasl_mechanism": "SCRAM-SHA-512",
+    "sasl_username": "alice",
+    "sasl_password": PASSWORD,
+}
+ENCRYPTED: Final = {"security_protocol": "SSL", "ssl_cafile": "OURS"}
+SASL: Final = {"security_protocol": "SASL_SSL", "ssl_cafile": "OURS"}
+FAULTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "its certificate is not accepted (unable to get local issuer certificate)": (
+        "ENCRYPTED",
+        {**ENCRYPTED, "ssl_cafile": "OTHERS"},
+    ),
+    "it requires a client certificate": ("MUTUAL", ENCRYPTED),
+    "it does not trust the issuer of the client's certificate": (
+        "MUTUAL",
+        {**ENCRYPTED, "ssl_certfile": "OTHERS", "ssl_keyfile": "OTHERS"},
+    ),
+    "if this is a plaintext port": ("PLAINTEXT", ENCRYPTED),
+    "or a TLS port": ("ENCRYPTED", {}),
+    "this listener requires SASL": ("SASL", ENCRYPTED),
+    "the listener does not offer sasl_mechanism": ("ONLY_PLAIN", {**SASL, **SCRAM}),
+    "check sasl_username and sasl_password": (
+        "SASL",
+        {**SASL, **SCRAM, "sasl_password": "wrong"},
+    ),
+    "rejected the token of": (
+        "SASL",
+        {**SASL, "sasl_mechanism": "OAUTHBEARER", "sasl_token_provider": bad_token},
+    ),
+    "the broker expects no authentication here": ("ENCRYPTED", {**SASL, **SCRAM}),
+    "shows the credentials to readers of the network": (
+        "SASL",
+        {**SCRAM, "security_protocol": "SASL_PLAINTEXT"},
+    ),
+}
+"""By text of the error table: a listener, and the options of a client that cannot connect to it."""
+
+
+def table() -> dict[str, str]:
+    """Return the names of the error classes by the texts of the page's table."""
+    text = PAGE.read_text("utf-8").partition("\n## Errors\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| (?:.*, or: )?(.+?) \| `(\w+)` \|", text, re.MULTILINE))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("said", FAULTS)
+async def test_error_of_the_table_is_raised_at_the_start(said: str, secure: Secure) -> None:
+    listener, given = FAULTS[said]
+    others = Authority()
+    leaf = others.issue("client.test")
+    values = {
+        ("ssl_cafile", "OURS"): secure.authority.pem,
+        ("ssl_cafile", "OTHERS"): others.pem,
+        ("ssl_certfile", "OTHERS"): leaf.chain,
+        ("ssl_keyfile", "OTHERS"): leaf.key,
+    }
+    options: dict[str, Any] = {
+        name: values.get((name, value), value) if isinstance(value, str) else value
+        for name, value in given.items()
+    }
+    expected = getattr(errors, table()[said])
+    with pytest.raises(expected) as raised:
+        await Client(secure.cluster.bootstrap_servers_of(listener), **options).start()
+    assert type(raised.value) is expected
+    assert said.partition(" (")[0] in str(raised.value)

@@ -249,6 +249,6 @@ async def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyP
         return real(one, other)
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
-    assert Secret("wonderland") != Secret("wonderfull")
+    assert Secret("wonderland") != Secret("wonderwall")
     assert Secret("wonderland") == Secret("wonderland")
     assert len(compared) == 2

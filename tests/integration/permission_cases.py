@@ -228,7 +228,7 @@ def produce(names: Names, *, transactional: bool = False, by_id: bool = False) -
             (names.other, names.other_id),
         )
     ]
-    fields = {"acks": -1, "timeout_ms": 10_000, "topic_data": rows}
+    fields: Fields = {"acks": -1, "timeout_ms": 10_000, "topic_data": rows}
     if transactional:
         fields["transactional_id"] = names.txn
     return request("Produce", **fields)(names)

@@ -53,7 +53,7 @@ def kerberos(tmp_path_factory: pytest.TempPathFactory, cannot_run: CannotRun) ->
     if importlib.util.find_spec("gssapi") is None:
         missing.append("gssapi")
     if missing:
-        cannot_run("Kerberos", f"run make krb5 as root; missing: {', '.join(missing)}")
+        cannot_run("Kerberos", f"run make kdc as root; missing: {', '.join(missing)}")
     directory = tmp_path_factory.mktemp("realm")
     realm = Realm(directory)
     with pytest.MonkeyPatch.context() as environment, realm:

@@ -127,7 +127,7 @@ class MskIamTokens:
                 region = self._region or _environment_region(session)
         except ImportError:
             return SaslAuthenticationError(
-                "sasl_mechanism=\"AWS_MSK_IAM\" needs botocore: pip install 'kafka-async[msk]'"
+                'sasl_mechanism="AWS_MSK_IAM" needs botocore: pip install botocore'
             )
         except Exception as error:  # noqa: BLE001  # nothing of botocore may be shown, see above
             return _failure(error)

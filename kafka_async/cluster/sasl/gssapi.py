@@ -48,7 +48,7 @@ _RETRIABLE: Final = {
 _PURPOSE: Final = "Kerberos (is its key distribution center reachable?)"
 _INSTALL: Final = (
     'sasl_mechanism="GSSAPI" needs python-gssapi and the Kerberos library: install them (Debian: '
-    "apt-get install libkrb5-dev gcc python3-dev; then pip install 'kafka-async[gssapi]')"
+    "apt-get install libkrb5-dev gcc python3-dev; then pip install gssapi)"
 )
 _ADVICE: Final = (
     "check the ticket (klist) or the keytab, sasl_kerberos_service_name, that the broker's host "
