@@ -247,6 +247,8 @@ class TokenSource:
         self._fetched_at = now = self._clock.wall()
         fraction = WINDOW_FACTOR + WINDOW_JITTER * self._rng.random()
         self._refresh_at = refresh_at(now, token.expires_at, fraction)
+        if not self._supervisor.running:  # The client was closed when the provider returned.
+            return
         if self._refresher is not None:
             self._refresher.cancel()  # It may sleep until the refresh time of an earlier token.
         self._refresher = self._supervisor.spawn(self._refresh, name="token refresh")

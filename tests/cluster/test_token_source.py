@@ -406,6 +406,24 @@ async def test_wrong_results_raise_a_clear_error(
 # --- Closing -------------------------------------------------------------------------------------
 
 
+async def test_closing_when_the_provider_returns_is_no_failure(
+    new_source: NewSource, supervisor: Supervisor
+) -> None:
+    released = asyncio.get_running_loop().create_future()
+    expires_at = LoopClock(supervisor.loop).wall() + HOUR
+
+    async def provide() -> Token:
+        await released
+        return Token("token", expires_at)
+
+    call = asyncio.create_task(new_source(provide).token())
+    await asyncio.sleep(1)
+    released.set_result(None)
+    await supervisor.stop()
+    await asyncio.wait([call])
+    assert supervisor.failure is None
+
+
 async def test_closing_ends_calls_and_the_refresh(
     new_source: NewSource, provider: Provider, supervisor: Supervisor
 ) -> None:
