@@ -112,10 +112,9 @@ _GREETINGS: Final[tuple[tuple[bytes, str], ...]] = (
     (b"SSH-", "it answers in SSH: this is not the port of a Kafka broker"),
     (b"220 ", "it answers like a mail or file server: this is not the port of a Kafka broker"),
 )
-_RENEW: Final = "renew it, and have its files replaced before it expires"
 _ALERTS: Final[tuple[tuple[str, str], ...]] = (
     ("CERTIFICATE_REQUIRED", "it requires a client certificate: {certificate}"),
-    ("CERTIFICATE_EXPIRED", f"it reports that the client's certificate has expired: {_RENEW}"),
+    ("CERTIFICATE_EXPIRED", "the client's certificate has expired: renew {own}"),
     ("CERTIFICATE_REVOKED", "it reports that the client's certificate was revoked: replace it"),
     ("UNKNOWN_CA", "it does not trust the issuer of the client's certificate: {issuer}"),
     ("BAD_CERTIFICATE", "it does not accept the client's certificate: {certificate}"),
@@ -188,9 +187,10 @@ def _alert(error: BaseException, facts: ConnectionFacts) -> Diagnosis | None:
     reason = str(getattr(error, "reason", None) or "")
     if "ALERT" not in reason:
         return None
+    own = "the certificate of ssl_context" if facts.certificate is None else "ssl_certfile"
     for name, text in _ALERTS:
         if name in reason:
-            meaning = text.format(certificate=_own_certificate(facts), issuer=_ISSUER)
+            meaning = text.format(certificate=_own_certificate(facts), issuer=_ISSUER, own=own)
             return Diagnosis(meaning, permanent=True, error=SslAuthenticationError)
     return None
 

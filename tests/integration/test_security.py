@@ -210,7 +210,7 @@ FAILURES = {
     ),
     "mTLS without a certificate": Failure("MTLS", "SSL", SslAuthenticationError, "ssl_certfile"),
     "expired certificate of a client": Failure(
-        "MTLS", "MTLS", SslAuthenticationError, "certificate", certificate="expired_client"
+        "MTLS", "MTLS", SslAuthenticationError, "ssl_certfile", certificate="expired_client"
     ),
     "certificate of a client by another authority": Failure(
         "MTLS", "MTLS", SslAuthenticationError, "ssl_certfile", certificate="wrong_ca_client"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import string
@@ -22,6 +23,8 @@ import pytest_asyncio
 from botocore.credentials import CredentialProvider, Credentials
 
 from kafka_async.clock import LoopClock
+from kafka_async.cluster.client import Client
+from kafka_async.cluster.request_router import AnyBroker
 from kafka_async.cluster.sasl.aws_msk_iam import (
     AwsCredentials,
     AwsMskIam,
@@ -32,12 +35,15 @@ from kafka_async.cluster.sasl.aws_msk_iam import (
 from kafka_async.cluster.sasl.mechanism import SaslMechanism
 from kafka_async.cluster.token_source import token_source
 from kafka_async.config import ClientConfig
+from kafka_async.embedded import EmbeddedCluster, Listener
 from kafka_async.errors import (
     InvalidConfigurationError,
     KafkaConnectionError,
     KafkaError,
     SaslAuthenticationError,
 )
+from kafka_async.hooks import Authenticated
+from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.secrets import Secret
 from kafka_async.supervisor import Supervisor
 from kafka_async.types import Token
@@ -267,7 +273,7 @@ async def test_names_the_package_to_install(
     environment: pytest.MonkeyPatch, supervisor: Supervisor
 ) -> None:
     environment.setitem(__import__("sys").modules, "botocore.session", None)
-    with pytest.raises(SaslAuthenticationError, match=r"kafka-async\[msk\]"):
+    with pytest.raises(SaslAuthenticationError, match="pip install botocore"):
         await provider_of(supervisor)()
 
 
@@ -324,3 +330,49 @@ async def test_logs_show_no_secret(
     assert "after the call" in caplog.text
     for secret in (SECRET_KEY, SESSION_TOKEN, token.value.reveal()):
         assert secret not in caplog.text
+
+
+# -- against a broker -----------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_connects_and_authenticates_again_before_a_session_ends(
+    keys: pytest.MonkeyPatch,
+) -> None:
+    """As at MSK, the mechanism on the wire is OAUTHBEARER and the token names the access key."""
+    keys.setenv("AWS_REGION", "eu-west-3")
+    tokens: list[str] = []
+
+    def validate(token: str) -> tuple[str, float | None]:
+        query = parse_qs(urlsplit(urlsafe_b64decode(token + "==").decode()).query)
+        assert query["Action"] == ["kafka-cluster:Connect"]
+        tokens.append(query["X-Amz-Credential"][0].partition("/")[0])
+        return tokens[-1], None
+
+    listener = Listener(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanisms=("OAUTHBEARER",),
+        oauthbearer=validate,
+        connections_max_reauth_ms=2_000,
+    )
+    again = asyncio.Event()
+
+    def observe(event: Authenticated) -> None:
+        if event.reauthentication:
+            again.set()
+
+    async with (
+        EmbeddedCluster(1, listeners={"MSK": listener}) as cluster,
+        Client(
+            cluster.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="AWS_MSK_IAM",
+            sasl_allow_plaintext=True,
+        ) as client,
+    ):
+        client.hooks.listen(Authenticated, observe)
+        await client.request(MetadataRequest(topics=None), to=AnyBroker())
+        await asyncio.wait_for(again.wait(), 30)
+        await client.request(MetadataRequest(topics=None), to=AnyBroker())
+    assert set(tokens) == {"AKIDEXAMPLE"}
+    assert len(tokens) >= 2
