@@ -1026,8 +1026,6 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
 
 
 def _check_secret(row: dataclasses.Field[Any], value: Secret) -> None:
-    if is_reference(value):
-        refuse_reference(row.name)
     if "Secret" not in str(row.type) and _PRIVATE_KEY in value.reveal():
         raise InvalidConfigurationError(
             f"{row.name} contains a private key: give the key's text as ssl_keyfile, and only the "

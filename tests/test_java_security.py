@@ -323,9 +323,16 @@ def test_never_expands_references(role: type[ClientConfig], name: str, value: st
     assert value not in str(raised.value)
 
 
-def test_refuses_a_reference_as_a_secret_option() -> None:
-    with pytest.raises(InvalidConfigurationError, match="sasl_password looks like a reference"):
-        ClientConfig("a:1", sasl_password="${file:/etc/secrets:password}")
+def test_takes_an_option_that_looks_like_a_reference_as_it_is() -> None:
+    password = "${file:/etc/secrets:password}"
+    found = ClientConfig(
+        "a:1",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="PLAIN",
+        sasl_username="a",
+        sasl_password=password,
+    )
+    assert found.sasl_password == Secret(password)
 
 
 @pytest.mark.parametrize("password", ["a$b{c}", "$", "${", "a${b}c", "{a:b}"])

@@ -288,8 +288,9 @@ def _lifetime(response: SaslAuthenticateResponse) -> float:
 
 
 def _without_secrets(text: str, hidden: Sequence[Secret | None]) -> str:
-    """Return a broker's text, short and without the secrets, which a broker may repeat."""
+    """Return a broker's text, short, printable and without secrets, which a broker may repeat."""
     for secret in hidden:
         if secret:
             text = text.replace(secret.reveal(), HIDDEN)
-    return text[:MAX_BROKER_TEXT]
+    # A line break would let a broker write lines of its choice into logs.
+    return "".join(char if char.isprintable() else "?" for char in text[:MAX_BROKER_TEXT])

@@ -34,6 +34,7 @@ from kafka_async.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    SslAuthenticationError,
 )
 
 if TYPE_CHECKING:
@@ -338,9 +339,16 @@ class Brokers:
         return min(self._refusals[node_id] for node_id in self._servers)
 
     def rejection(self) -> AuthenticationError | None:
-        """Return the error of a bootstrap server that the client cannot authenticate with."""
+        """Return the error of a bootstrap server that ends the attempts to authenticate.
+
+        A rejected certificate is one server's, so it ends them only if all other servers have
+        failed too. A rejected password is the cluster's: more attempts would count against it.
+        """
         failures = [self.failures.get(node_id) for node_id in self._servers]
-        return next((each for each in failures if isinstance(each, AuthenticationError)), None)
+        rejections = [each for each in failures if isinstance(each, AuthenticationError)]
+        if None in failures:
+            rejections = [e for e in rejections if not isinstance(e, SslAuthenticationError)]
+        return rejections[0] if rejections else None
 
     def all_failures_permanent(self) -> bool:
         """Return whether no bootstrap server can be used until something is changed."""

@@ -37,6 +37,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     RebootstrapRequiredError,
     RetriableError,
+    SslAuthenticationError,
     UnknownTopicOrPartitionError,
     error_for,
 )
@@ -485,7 +486,7 @@ class MetadataUpdater:
         logger.debug("no metadata: %s", error)
         never_connected = self.snapshot.version == 0
         failure: KafkaError | None = _rejection(error)
-        if failure is None and never_connected:
+        if never_connected and (failure is None or isinstance(failure, SslAuthenticationError)):
             failure = brokers.rejection()
             if brokers.all_failures_permanent() or self._all_refused(brokers):
                 failure = failure or bootstrap_error(brokers)

@@ -45,6 +45,8 @@ MIN_PERIOD: Final = 60.0
 """Minimum seconds between refreshes (sasl.login.refresh.min.period.seconds)."""
 BUFFER: Final = 300.0
 """Seconds before a token's expiry at which it is refreshed (sasl.login.refresh.buffer.seconds)."""
+MIN_REFRESH_INTERVAL: Final = 1.0
+"""Seconds between two refreshes, so that tokens of a very short life do not keep a loop busy."""
 REFRESH_RETRY_DELAY: Final = 10.0
 """Seconds after a failed refresh in the background before the next, as in Java."""
 RETRY_BACKOFF: Final = 0.1
@@ -267,7 +269,8 @@ class TokenSource:
     async def _refresh(self) -> None:
         """Replace the token whenever it is due, until there is none that expires."""
         while self._token is not None:
-            delay = self._refresh_at - self._clock.wall()
+            earliest = max(self._refresh_at, self._fetched_at + MIN_REFRESH_INTERVAL)
+            delay = earliest - self._clock.wall()
             if delay > 0:
                 await asyncio.sleep(delay)
                 continue  # The token may have been replaced meanwhile.

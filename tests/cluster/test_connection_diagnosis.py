@@ -110,7 +110,7 @@ AT_FIRST_REQUEST = PLAIN._replace(known=True, first_request=True)
                 ("TLSV13_ALERT_CERTIFICATE_REQUIRED", TLS, "give ssl_certfile and ssl_keyfile"),
                 ("SSLV3_ALERT_BAD_CERTIFICATE", TLS, "give ssl_certfile and ssl_keyfile"),
                 ("SSLV3_ALERT_BAD_CERTIFICATE", OWN, "check ssl_certfile"),
-                ("SSLV3_ALERT_CERTIFICATE_EXPIRED", OWN, "expired: renew it"),
+                ("SSLV3_ALERT_CERTIFICATE_EXPIRED", OWN, "expired: renew "),
                 ("SSLV3_ALERT_CERTIFICATE_UNKNOWN", OWN, "check ssl_certfile"),
                 ("TLSV1_ALERT_UNKNOWN_CA", OWN, "does not trust the issuer"),
                 ("TLSV1_ALERT_UNKNOWN_CA", TLS._replace(certificate=None), "the issuer"),

@@ -146,6 +146,21 @@ async def test_refuses_an_expired_certificate(broker: TlsBroker, authority: Auth
     assert "must be renewed" in str(error)
 
 
+async def test_starts_if_one_of_several_servers_has_an_expired_certificate(
+    broker: TlsBroker, authority: Authority
+) -> None:
+    expired = TlsBroker()
+    servers = [
+        await expired.start(server_context(authority.issue("localhost", expired=True))),
+        await broker.start(server_context(authority.issue("localhost"))),
+    ]
+    try:
+        for _ in range(8):  # The order of the servers is random.
+            await connects(",".join(servers), ssl_cafile=authority.cafile)
+    finally:
+        await expired.stop()
+
+
 async def test_refuses_a_certificate_of_another_host(
     broker: TlsBroker, authority: Authority
 ) -> None:
