@@ -250,11 +250,13 @@ class Connection:
             failure = self._close_reason or self._connection_error(error)
             self._emit_authentication_failed(failure)
             self._end(failure)
+            self.abort()  # The orderly end of TLS would outlive a client that stops now.
             if failure is error:
                 raise
             raise failure from error
         except BaseException:
             self._end(None)
+            self.abort()
             raise
         self._reader.max_frame_size = self._max_frame_size
         self.stage = ConnectionStage.OPEN
