@@ -75,7 +75,7 @@ CPU_BOUND = [
 ]
 """Directories whose slow tests use one core; the others mostly wait for processes."""
 STEPS: Mapping[str, Sequence[Step]] = {
-    "normal": [Step(10, NORMAL_STAGES)],
+    "normal": [Step(14, NORMAL_STAGES)],
     "slow": [
         Step(8, [Stage("foreign", "foreign clients", "foreign and slow", backends=BOTH_BACKENDS)]),
         Step(8, [Stage("spark", "Spark", SPARK, backends=BOTH_BACKENDS)]),
