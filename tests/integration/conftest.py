@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
@@ -15,6 +17,8 @@ from tests.integration.secure_cluster import SecureCluster, SecureClusters
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+
+    from pyspark.sql import SparkSession
 
     from kafka_async.testing.fixtures import ClusterHandle
     from tests.conftest import CannotRun
@@ -69,3 +73,23 @@ def secure_cluster(
     failures = handle.cluster.failures()
     if failures:
         pytest.fail(f"the cluster itself failed: {failures}")
+
+
+@pytest.fixture(scope="module")
+def spark(spark_installation: None) -> Iterator[SparkSession]:
+    """Start a local session without logging."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder: Any = SparkSession.builder
+    session = (
+        builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()

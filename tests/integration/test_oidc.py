@@ -7,6 +7,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 
 from kafka_async import Client, Consumer, Producer, Token
 from kafka_async.errors import SaslAuthenticationError
@@ -19,6 +25,7 @@ from tests.integration.secure_cluster import ADMIN
 if TYPE_CHECKING:
     from asyncio import StreamWriter
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tests.cluster.issuer import Issuer
     from tests.integration.secure_cluster import SecureCluster
@@ -74,6 +81,32 @@ async def test_clients_with_client_credentials_send_and_read(
     assert record.value == b"value"
     [request] = endpoint.requests
     assert request.form == {"grant_type": ["client_credentials"], "scope": ["produce consume"]}
+
+
+async def test_client_with_a_signed_assertion_sends(
+    secure_cluster: SecureCluster, tmp_path: Path
+) -> None:
+    topic = await create_topic(secure_cluster.handle)
+    key = rsa.generate_private_key(65537, 2048)
+    path = tmp_path / "assertion.pem"
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    assertion = {
+        "sasl_oauthbearer_client_credentials_client_id": None,
+        "sasl_oauthbearer_client_credentials_client_secret": None,
+        "sasl_oauthbearer_jwt_retriever": "jwt_bearer",
+        "sasl_oauthbearer_assertion_private_key_file": str(path),
+        "sasl_oauthbearer_assertion_algorithm": "RS256",
+        "sasl_oauthbearer_assertion_claim_iss": CLIENT_ID,
+        "sasl_oauthbearer_assertion_claim_aud": "https://issuer.test",
+    }
+    async with (
+        issuer(secure_cluster.certificates.authority, grants(secure_cluster)) as endpoint,
+        Producer(**options_with(secure_cluster, endpoint, **assertion)) as producer,
+    ):
+        await producer.send(topic, b"value")
+    assert await read_values(secure_cluster.handle, topic) == [b"value"]
+    [request] = endpoint.requests
+    assert "assertion" in request.form
 
 
 async def test_sends_while_tokens_expire(secure_cluster: SecureCluster) -> None:

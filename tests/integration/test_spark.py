@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
-import os
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,33 +14,11 @@ from kafka_async.types import ProducerRecord
 from tests.integration.helpers import create_topic_blocking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def spark(spark_installation: None) -> Iterator[SparkSession]:
-    """Start a local session without logging."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder: Any = SparkSession.builder
-    session = (
-        builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
 
 
 def read(spark: SparkSession, cluster: ClusterHandle, **options: str) -> DataFrame:
