@@ -47,6 +47,36 @@ MUTANT_TIMEOUT: Final = 60
 """Seconds after which a mutant counts as killed."""
 
 MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
+    "test_acl_apis.py::test_create_acls_rejects_an_invalid_acl_and_adds_the_others": (
+        "handlers/acls.py::_acl::raise InvalidRequestError",
+        "handlers/acls.py::_acl::raise InvalidRequestError #2",
+        "handlers/acls.py::_acl::raise InvalidRequestError #3",
+        "handlers/acls.py::_acl::raise InvalidRequestError #4",
+    ),
+    "test_acl_apis.py::test_filters_with_unknown_codes_select_nothing": (
+        "handlers/acls.py::delete_acls::ErrorCode.INVALID_REQUEST",
+    ),
+    "test_permissions.py::test_error_codes_depend_on_acls[add_internal_partitions_to_txn]": (
+        "handlers/transactions.py::_add_or_verify::ErrorCode.TOPIC_AUTHORIZATION_FAILED",
+    ),
+    "test_permissions.py::test_error_codes_depend_on_acls[delete_a_missing_topic]": (
+        "handlers/topics.py::_delete_topic::raise UnknownTopicOrPartitionError",
+    ),
+    "test_permissions.py::test_error_codes_depend_on_acls[describe_acls]": (
+        "requests/authorization.py::::ErrorCode.CLUSTER_AUTHORIZATION_FAILED",
+    ),
+    "test_permissions.py::test_error_codes_depend_on_acls[end_txn]": (
+        "requests/authorization.py::::ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    ),
+    "test_permissions.py::test_error_codes_depend_on_acls[fetch]": (
+        "requests/authorization.py::::ErrorCode.TOPIC_AUTHORIZATION_FAILED",
+    ),
+    "test_permissions.py::test_error_codes_depend_on_acls[heartbeat]": (
+        "requests/authorization.py::Authorization.guard.handle::ErrorCode.NONE",
+    ),
+    "test_permissions.py::test_error_codes_depend_on_acls[join_group]": (
+        "requests/authorization.py::::ErrorCode.GROUP_AUTHORIZATION_FAILED",
+    ),
     "test_classic_group.py::test_commit_extends_session": (
         "groups/classic_group.py::ClassicGroup.validate_offset_commit::ErrorCode.NONE #4",
     ),

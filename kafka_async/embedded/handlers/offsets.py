@@ -304,14 +304,16 @@ class _Offsets:
         None requests all with committed offsets that the client may describe.
         """
         requested = list(self._requested(topics))
-        denied = [topic for topic in requested if self._denied(topic.resolved_name)]
+        denied = [
+            topic
+            for topic in requested
+            if topic.resolved_name is not None and self._denied(topic.resolved_name)
+        ]
         allowed = [topic for topic in requested if topic not in denied]
         return allowed if topics is None else [*allowed, *denied]
 
-    def _denied(self, topic: str | None) -> ErrorCode:
+    def _denied(self, topic: str) -> ErrorCode:
         """Return the error code of a topic that the client may not describe, else NONE."""
-        if topic is None:
-            return ErrorCode.NONE
         return self.authorization.code(self.context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
     def _requested(

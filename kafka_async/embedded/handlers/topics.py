@@ -244,7 +244,7 @@ def _delete_topic(
             if authorization.allows_topic(context, Operation.DESCRIBE, name):
                 shown = name
                 if not by_id and topics.get(name) is None:
-                    raise UnknownTopicOrPartitionError
+                    raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
             authorization.require_topic(context, Operation.DELETE, name)
         topic = topics.delete(name)
     except KafkaError as error:
