@@ -1011,7 +1011,9 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
         raise InvalidConfigurationError(f"{row.name}={value!r:.100} is not one of {allowed}")
     accepts, words = _KINDS.get(kind.removesuffix(" | None"), (None, ""))
     if accepts is not None and not accepts(value):
-        shown = HIDDEN if kind.startswith("Secret") else f"{value!r:.100}"
+        # A token may be given in place of its provider.
+        hidden = kind.startswith(("Secret", "TokenProvider"))
+        shown = HIDDEN if hidden else f"{value!r:.100}"
         raise InvalidConfigurationError(
             f"{row.name}={shown} must be {words}, not {type(value).__name__}"
         )

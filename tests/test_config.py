@@ -512,3 +512,15 @@ def test_configurations_are_immutable() -> None:
     config = ClientConfig("a:1")
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.client_id = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("token", ["planted-token", {"access_token": "planted-token"}])
+def test_a_token_in_place_of_its_provider_is_not_shown(token: Any) -> None:
+    with pytest.raises(InvalidConfigurationError, match="must be a coroutine function") as raised:
+        ClientConfig(
+            "a:1",
+            security_protocol="SASL_SSL",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_token_provider=token,
+        )
+    assert "planted" not in str(raised.value)

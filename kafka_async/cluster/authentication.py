@@ -169,8 +169,12 @@ class Authenticator:
         response = decode_response(frame, SaslHandshakeResponse, version)[1]
         if response.error_code == UnsupportedSaslMechanismError.code:
             offered = ", ".join(response.mechanisms)[:MAX_BROKER_TEXT] or "none"
+            option = self._config.sasl_mechanism
+            wanted = f'"{name}"'
+            if option == "AWS_MSK_IAM":
+                wanted = f'"{option}" ({name} to the broker)'
             raise UnsupportedSaslMechanismError(
-                f'the listener does not offer sasl_mechanism="{name}", only {offered}: set '
+                f"the listener does not offer sasl_mechanism={wanted}, only {offered}: set "
                 "sasl_mechanism to one of these, or use the address of another listener"
             )
         if response.error_code == IllegalSaslStateError.code:

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from kafka_async.cluster.broker_connection import (
+    CLOSE_TIMEOUT,
     BrokerConnection,
     ConnectionKind,
     close_connections,
@@ -275,6 +276,7 @@ class Brokers:
     async def close(self, reason: KafkaError, timeout: float) -> None:
         """Close all connections; abort those that are still open after `timeout` seconds."""
         await close_connections(self._connections(), timeout, reason)
+        await self._context.streams.wait_ended(min(timeout, CLOSE_TIMEOUT))
 
     # -- connection observer ----------------------------------------------------------------------
 

@@ -275,6 +275,7 @@ class Connection:
         _, stream = await context.dialer.dial(
             partial(Stream, self), address.host, address.port, ssl=tls, server_hostname=name
         )
+        context.streams.add(stream)
         if self._close_reason is not None:  # closed while dialling, when there was no stream yet
             stream.abort()
             raise self._close_reason

@@ -10,6 +10,7 @@ from kafka_async.cluster.framing import ReceiveBudget
 from kafka_async.cluster.lifetime import Lifetime
 from kafka_async.cluster.tls import TlsContext
 from kafka_async.cluster.token_source import token_source
+from kafka_async.cluster.transport import OpenStreams
 from kafka_async.config import seconds
 from kafka_async.errors import InvalidConfigurationError
 
@@ -50,6 +51,7 @@ class ConnectionContext:
         self.authenticator = authenticator
         self.budget = ReceiveBudget(config.receive_buffer_memory)
         self.lifetime = Lifetime()
+        self.streams = OpenStreams()
         self.software_version: str = getattr(sys.modules["kafka_async"], "__version__", "unknown")
         self.cluster_id: str | None = None
         self._tls = TlsContext(config, supervisor.offload)

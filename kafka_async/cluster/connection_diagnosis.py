@@ -92,7 +92,8 @@ class ConnectionFacts(NamedTuple):
         name = ("SASL_SSL" if tls else "SASL_PLAINTEXT") if self.sasl else "SSL"
         if not tls and not self.sasl:
             return "leave security_protocol out"
-        return f'set security_protocol="{name}"'
+        other = ' or "SASL_SSL"' if tls and not self.sasl else ""
+        return f'set security_protocol="{name}"{other}'
 
     def with_sasl(self) -> str:
         """Return what to do to authenticate by SASL."""

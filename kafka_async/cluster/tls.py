@@ -32,6 +32,8 @@ logger = logging.getLogger("kafka_async.cluster")
 
 _Stamps = tuple[tuple[int, int, int] | None, ...]
 _PEM: Final = "-----BEGIN "
+_DER: Final = re.compile(r"M[A-Za-z0-9+/=\s]{40,}")
+"""A key or a certificate in Base64 without the lines around it, which may be in any option."""
 _ONE_LINE: Final = re.compile(
     r"(-----BEGIN [A-Z0-9 ]+-----)\s*([^-]+?)\s*(-----END [A-Z0-9 ]+-----)"
 )
@@ -165,7 +167,8 @@ def load_authorities(context: ssl.SSLContext, authorities: str | None) -> None:
         else:
             context.load_verify_locations(cafile=authorities)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL
-        place = "the PEM text" if is_pem(authorities) else repr(authorities)
+        shown = not is_pem(authorities) and not _DER.fullmatch(authorities)
+        place = repr(authorities) if shown else "the given text"
         raise InvalidConfigurationError(
             f"ssl_cafile: no certificates can be read from {place} ({_reason(error)}): give a "
             "file, or text, with one or more PEM certificates"
@@ -261,7 +264,8 @@ def _file(value: str | Secret | None, option: str) -> Generator[str | Secret | N
     elif not is_pem(_plain(value)):
         problem = _unreadable(value)
         if problem is not None:
-            place = "" if isinstance(value, Secret) else f"={value!r}"
+            hidden = isinstance(value, Secret) or _DER.fullmatch(value)
+            place = "" if hidden else f"={value!r}"
             raise InvalidConfigurationError(
                 f"{option}{place} cannot be read ({problem}): give the path of a PEM file that "
                 "this user may read"

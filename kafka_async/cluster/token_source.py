@@ -197,7 +197,10 @@ class TokenSource:
             raise KafkaConnectionError(
                 f"{self.purpose} {problem}, so there is no token: the next connection tries again"
             ) from error
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task and task.cancelling():
+                raise  # The client is closed; otherwise the provider has raised it.
             raise SaslAuthenticationError(
                 f"{self.purpose} raised {type(error).__name__}, so there is no token: see the "
                 "cause of this error. Let it raise an OSError for failures that a retry may solve"

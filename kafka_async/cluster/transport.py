@@ -211,6 +211,32 @@ class Stream(asyncio.BufferedProtocol):
                 waiter.set_result(None)
 
 
+class OpenStreams:
+    """Tracks the streams of a client until they have ended.
+
+    The orderly end of a TLS stream waits for the broker, longer than its connection is used.
+    """
+
+    def __init__(self) -> None:
+        self._streams: set[Stream] = set()
+
+    def add(self, stream: Stream) -> None:
+        """Track a stream that has been dialled."""
+        self._streams.add(stream)
+        stream.ended.add_done_callback(lambda _: self._streams.discard(stream))
+
+    async def wait_ended(self, timeout: float) -> None:
+        """Wait until all streams have ended; abort those still open after `timeout` seconds."""
+        ended = {stream.ended for stream in self._streams}
+        if not ended:
+            return
+        _, late = await asyncio.wait(ended, timeout=max(0.0, timeout))
+        for stream in list(self._streams):
+            stream.abort()
+        if late:
+            await asyncio.wait(late)
+
+
 class SocketDialer:
     """Opens TCP and TLS connections in the running loop. It is a `kafka_async.clock.Dialer`."""
 

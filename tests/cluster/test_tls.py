@@ -601,3 +601,15 @@ async def test_names_the_missing_sasl(
     expected = "SASL_SSL" if protocol == "SSL" else "SASL_PLAINTEXT"
     assert f'requires SASL: set security_protocol="{expected}"' in str(error)
     assert broker.attempts == (1 if how == "responds" else 3)
+
+
+async def test_key_without_its_header_in_the_wrong_option_is_not_shown(
+    authority: Authority,
+) -> None:
+    key = authority.issue("localhost").private_key_pem.bytes().decode()
+    body = "".join(key.splitlines()[1:-1])
+    for option in ("ssl_cafile", "ssl_certfile"):
+        options = {option: body, "ssl_keyfile": key} if option == "ssl_certfile" else {option: body}
+        error = await failure("localhost:1", **options)
+        assert option in str(error)
+        assert body not in str(error)

@@ -261,6 +261,16 @@ async def test_raises_when_the_token_has_expired_and_the_provider_fails(
     assert "planted-secret" not in str(raised.value)
 
 
+async def test_a_provider_that_raises_cancelled_error_is_reported_like_another_error(
+    new_source: NewSource,
+) -> None:
+    async def provide() -> Token:
+        raise asyncio.CancelledError
+
+    with pytest.raises(SaslAuthenticationError, match="raised CancelledError"):
+        await new_source(provide).token()
+
+
 async def test_the_error_of_a_provider_names_its_type_and_has_it_as_cause(
     new_source: NewSource, provider: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -16,7 +16,13 @@ import pytest_asyncio
 
 from kafka_async.cluster import transport
 from kafka_async.cluster.client import Client
-from kafka_async.cluster.transport import Receiver, SocketDialer, Stream, first_to_connect
+from kafka_async.cluster.transport import (
+    OpenStreams,
+    Receiver,
+    SocketDialer,
+    Stream,
+    first_to_connect,
+)
 from kafka_async.errors import BootstrapError, SslAuthenticationError
 from kafka_async.fairness import MAX_BYTES_PER_WRITE
 from kafka_async.supervisor import Supervisor
@@ -307,3 +313,19 @@ async def test_writes_large_buffers_in_pieces(flush: bool) -> None:
     pipe.empty()
     assert b"".join(pipe.written) == large + b"behind"
     assert max(map(len, pipe.written)) == MAX_BYTES_PER_WRITE
+
+
+async def test_streams_of_a_client_that_stops_are_aborted_at_the_deadline() -> None:
+    """The first has ended, the second ends by itself, and the third only when it is aborted."""
+    streams, stuck = OpenStreams(), Mock(spec=asyncio.Transport)
+    ended, ending, open_stream = new_stream(), new_stream(), new_stream()
+    stuck.abort.side_effect = lambda: open_stream.connection_lost(None)
+    open_stream.connection_made(stuck)
+    for stream in (ended, ending, open_stream):
+        streams.add(stream)
+    ended.connection_lost(None)
+    asyncio.get_running_loop().call_soon(ending.connection_lost, None)
+    await streams.wait_ended(0.01)
+    assert open_stream.ended.done()
+    stuck.abort.assert_called_once_with()
+    await streams.wait_ended(0)  # returns at once, since there is none left
