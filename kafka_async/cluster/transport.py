@@ -34,6 +34,8 @@ MAX_JOINED_BYTES: Final = 64 * 1024
 """Buffers below this size, pieces of larger buffers included, are joined with neighbours."""
 HIGH_WATER_MARK: Final = 512 * 1024
 """Bytes in the transport's buffer above which writing pauses."""
+MAX_ABORT_TIME: Final = 1.0
+"""Maximum seconds for a transport to end that is aborted, which takes an event loop iteration."""
 NEXT_ADDRESS_AFTER: Final = 0.25
 """Seconds without a connection after which the next address is tried (RFC 8305)."""
 
@@ -164,7 +166,8 @@ class Stream(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Flush and close; `ended` is done when the transport is closed."""
-        if self._transport is not None:
+        # After a second call, `abort` would have no effect in asyncio's TLS.
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
 
     def abort(self) -> None:
@@ -234,7 +237,7 @@ class OpenStreams:
         for stream in list(self._streams):
             stream.abort()
         if late:
-            await asyncio.wait(late)
+            await asyncio.wait(late, timeout=MAX_ABORT_TIME)
 
 
 class SocketDialer:

@@ -7,6 +7,8 @@ connection.
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -117,6 +119,17 @@ def test_blocking_clients_send_and_read(
         while len(values) < len(VALUES):
             values += [record.value for record in consumer.poll(timeout=30)]
     assert values == VALUES
+
+
+def test_a_client_that_stops_at_once_leaves_no_socket(secure_cluster: SecureCluster) -> None:
+    """Checks that the end of TLS, which the broker has to answer, does not outlive the client."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(5):
+            client = Client(**secure_cluster.options("SASL_SSL", "PLAIN"))
+            asyncio.run(start_and_stop(client))
+        gc.collect()
+    assert [str(one.message) for one in caught if one.category is ResourceWarning] == []
 
 
 # -- failures -------------------------------------------------------------------------------------
