@@ -80,7 +80,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
         Step(8, [Stage("foreign", "foreign clients", "foreign and slow", backends=BOTH_BACKENDS)]),
         Step(8, [Stage("spark", "Spark", SPARK, backends=BOTH_BACKENDS)]),
         Step(
-            11,
+            14,
             [
                 Stage(
                     "slow",
