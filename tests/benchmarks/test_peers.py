@@ -59,7 +59,9 @@ def run(peer: str, bootstrap: str, kind: str, **options: Any) -> tuple[Task, Fig
     else:
         figures = launch(peer, task)
         assert figures.peak_mb > 0
-    assert min(figures.seconds, figures.cpu_seconds) > 0
+    assert figures.seconds > 0
+    # Java reads the CPU time in steps of 10 ms, and may send these records in less.
+    assert figures.cpu_seconds > 0 or (peer == "java" and figures.cpu_seconds == 0)
     return task, figures
 
 
