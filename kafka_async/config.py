@@ -76,6 +76,7 @@ SASL_MECHANISMS: Final = (
     "GSSAPI",
     "AWS_MSK_IAM",
 )
+MECHANISMS_WITHOUT_PASSWORD: Final = ("OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
 _CALLABLE = "a function in place of Java's class"
 _LEVELS: Final = {"gzip": (-1, 9), "lz4": (0, 17), "zstd": (-131_072, 22)}
 """Lowest and highest `compression_level` of the codecs that have levels (KIP-390)."""

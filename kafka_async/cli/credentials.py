@@ -23,7 +23,6 @@ _SOURCES: Final = {
     CLIENT_SECRET: ("sasl_oauthbearer_client_credentials_client_secret", _JAAS),
 }
 """By environment variable: its option first, then the property that gives the secret too."""
-_WITHOUT_PASSWORD: Final = frozenset({"OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"})
 
 
 def secrets_from_environment(properties: Mapping[str, object]) -> dict[str, object]:
@@ -38,10 +37,12 @@ def secrets_from_environment(properties: Mapping[str, object]) -> dict[str, obje
 
 def needed_variables(properties: Mapping[str, object]) -> frozenset[str]:
     """Return the environment variables that hold a secret which the options need."""
+    from kafka_async.config import MECHANISMS_WITHOUT_PASSWORD
+
     protocol = str(properties.get("security_protocol", "PLAINTEXT"))
     mechanism = str(properties.get("sasl_mechanism", ""))
     uses = {
-        SASL_PASSWORD: protocol.startswith("SASL") and mechanism not in _WITHOUT_PASSWORD,
+        SASL_PASSWORD: protocol.startswith("SASL") and mechanism not in MECHANISMS_WITHOUT_PASSWORD,
         SSL_PASSWORD: protocol.endswith("SSL"),
         CLIENT_SECRET: protocol.startswith("SASL") and mechanism == "OAUTHBEARER",
     }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from kafka_async.cluster.handshake import Step
 from kafka_async.cluster.sasl import mechanism_for
 from kafka_async.cluster.sasl.mechanism import Await, Compute, SaslContext
+from kafka_async.config import MECHANISMS_WITHOUT_PASSWORD
 from kafka_async.errors import (
     AuthenticationError,
     IllegalSaslStateError,
@@ -64,8 +65,6 @@ _ADVICE: Final[Mapping[str, str]] = {
     "AWS_MSK_IAM": "check that the IAM policy allows kafka-cluster:Connect, and the clock",
 }
 
-_WITHOUT_PASSWORD: Final = ("OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
-
 
 class Session(NamedTuple):
     """Holds the result of an authentication.
@@ -111,7 +110,7 @@ class Authenticator:
             InvalidConfigurationError: The mechanism has no user name and password, or cannot send
                 these.
         """
-        if self.mechanism.name in _WITHOUT_PASSWORD:
+        if self.mechanism.name in MECHANISMS_WITHOUT_PASSWORD:
             raise InvalidConfigurationError(
                 f"{self.mechanism.name} does not authenticate with a user name and a password: it "
                 "takes new credentials from its source by itself"

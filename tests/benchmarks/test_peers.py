@@ -59,9 +59,7 @@ def run(peer: str, bootstrap: str, kind: str, **options: Any) -> tuple[Task, Fig
     else:
         figures = launch(peer, task)
         assert figures.peak_mb > 0
-    assert figures.seconds > 0
-    # Java reads the CPU time in steps of 10 ms, and may send these records in less.
-    assert figures.cpu_seconds > 0 or (peer == "java" and figures.cpu_seconds == 0)
+    assert min(figures.seconds, figures.cpu_seconds) > 0
     return task, figures
 
 
@@ -94,10 +92,12 @@ def test_peer_sends_all_records(
     peer: str, way: str, keyed: bool, compression: str, bootstrap: str
 ) -> None:
     options: dict[str, Any] = {"way": way, "keyed": keyed, "compression": compression}
-    task, figures = run(peer, bootstrap, "produce", records=RECORDS, concurrency=10, **options)
-    expected = Tally.expected(RECORDS, task.size, compressible=compression != "none")
+    # The CPU time of Java's process is read when its lines arrive, which few records bring at once.
+    records = 50 * RECORDS if peer == "java" else RECORDS
+    task, figures = run(peer, bootstrap, "produce", records=records, concurrency=10, **options)
+    expected = Tally.expected(records, task.size, compressible=compression != "none")
     assert asyncio.run(topics.tally(bootstrap, task.topic)) == expected
-    assert figures.records == RECORDS
+    assert figures.records == records
     if peer == "ours":
         asyncio.run(check_keys(task))
 
