@@ -74,6 +74,27 @@ class OffsetAndMetadata(NamedTuple):
     metadata: str = ""
 
 
+@dataclass(frozen=True)
+class PreparedTransaction:
+    """Names an open transaction whose records are delivered, so that another process can end it.
+
+    Attributes:
+        transactional_id: The producer's transactional id.
+        producer_id: The producer's id.
+        epoch: The producer's epoch in this transaction.
+        version: 2 if the transaction uses transactions v2 (KIP-890), else 1.
+        offsets: First and last offset of its records by partition, as far as they are known.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    version: int = 2
+    offsets: Mapping[TopicPartition, tuple[int, int]] = field(
+        default_factory=dict[TopicPartition, tuple[int, int]]
+    )
+
+
 class OffsetAndTimestamp(NamedTuple):
     """Holds an offset found by time.
 

@@ -33,7 +33,7 @@ from kafka_async.kernel._pykernel import RecordAppender
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.records.batch import RecordBatch
 from kafka_async.secrets import SecretBytes
-from kafka_async.types import ProducerRecord, TopicPartition
+from kafka_async.types import PreparedTransaction, ProducerRecord, TopicPartition
 
 if TYPE_CHECKING:
     from kafka_async.embedded import BlockingCluster
@@ -124,6 +124,15 @@ ADMIN: Calls = {
     "delete_groups": lambda admin: raises("GroupIdNotFoundError", admin.delete_groups, ["g"]),
     "list_offsets": lambda admin: admin.list_offsets({TP: -1})[TP].offset == 0,
     "list_group_offsets": lambda admin: admin.list_group_offsets("g") == {},
+    "list_transactions": lambda admin: admin.list_transactions(pattern="no-.*") == {},
+    "describe_transactions": lambda admin: raises(
+        "TransactionalIdNotFoundError", admin.describe_transactions, ["none"]
+    ),
+    "fence_producers": lambda admin: admin.fence_producers(["none"]) is None,
+    "end_transaction": lambda admin: raises(
+        "ProducerFencedError",
+        lambda: admin.end_transaction(prepared_transaction(admin, "none", 9), commit=True),
+    ),
     "describe_user_scram_credentials": lambda admin: admin.describe_user_scram_credentials() == {},
     **{
         name: lambda admin, name=name, row=row: raises(row[0], getattr(admin, name), *row[1:])
@@ -133,6 +142,14 @@ ADMIN: Calls = {
     "reload_certificates": lambda admin: uses_no_certificates(admin),
     "set_sasl_credentials": lambda admin: uses_no_password(admin),
 }
+
+
+def prepared_transaction(admin: Any, name: str, epoch: int) -> PreparedTransaction:
+    """Return a transaction of a transactional id that is in use, with another epoch."""
+    producer_id = admin.describe_transactions([name])[name].producer_id
+    return PreparedTransaction(name, producer_id, epoch)
+
+
 TOPIC_CONFIG = ConfigResource(ResourceType.TOPIC, T)
 PRODUCER: Calls = {
     "send": lambda producer: producer.send(T, b"0", partition=0).offset == 0,
@@ -155,6 +172,7 @@ TRANSACTION: Calls = {
     **{name: call for name, call in PRODUCER.items() if name.startswith(("send", "enqueue"))},
     "send": lambda txn: txn.send(T, b"6", partition=0).partition == 0,
     "commit_offsets": lambda txn: txn.commit_offsets({TP: 1}, "another") is None,
+    "prepare": lambda txn: TopicPartition(T, 0) in txn.prepare().offsets,
 }
 CONSUMER: Calls = {
     "subscription": lambda consumer: consumer.subscription() == frozenset(),
@@ -233,6 +251,7 @@ def test_every_method_of_the_blocking_clients_works(servers: str) -> None:
             producer.init_transactions()
             with producer.transaction() as transaction:
                 check(transaction, TRANSACTION)
+            transaction.commit()
             producer.begin().abort()
             transaction = producer.begin()
             transaction.enqueue(T, b"7", partition=0)
@@ -328,6 +347,9 @@ ARGUMENTS: dict[str, object] = {
     "group_ids": ["g"],
     "bindings": SECURITY["create_acls"][1],
     "filters": [AclFilter()],
+    "transactional_ids": ["t"],
+    "prepared": PreparedTransaction("t", 1, 0),
+    "commit": True,
     "alterations": SECURITY["alter_user_scram_credentials"][1],
     "tokens": [SecretBytes(b"hmac")],
 }
@@ -375,7 +397,9 @@ def test_every_call_ends_at_its_timeout(cluster: BlockingCluster) -> None:
 
         pending = start_producer()
         uninitialized = start_producer(transactional_id="t")
-        transactions = {name: begin(name) for name in ("commit", "abort", "commit_offsets")}
+        transactions = {
+            name: begin(name) for name in ("commit", "abort", "commit_offsets", "prepare")
+        }
         consumer = start(blocking.Consumer, partitions=(), group_id="g")
         clients = [start(blocking.Client), consumer, start(blocking.Admin)]
         pending.send(T, b"v")

@@ -28,6 +28,8 @@ from kafka_async.admin.values import (
     ResourceType,
     TopicDescription,
     TopicListing,
+    TransactionDescription,
+    TransactionListing,
 )
 
 __all__ = [
@@ -54,6 +56,8 @@ __all__ = [
     "ScramMechanism",
     "TopicDescription",
     "TopicListing",
+    "TransactionDescription",
+    "TransactionListing",
     "UserScramCredentialDeletion",
     "UserScramCredentialUpsertion",
 ]

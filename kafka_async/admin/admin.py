@@ -41,13 +41,21 @@ if TYPE_CHECKING:
         OffsetTarget,
         TopicDescription,
         TopicListing,
+        TransactionDescription,
+        TransactionListing,
     )
     from kafka_async.clock import Clock, Dialer
     from kafka_async.cluster.client import Client
     from kafka_async.config import ClientOptions
     from kafka_async.hooks import Hooks
     from kafka_async.secrets import Secret, SecretBytes
-    from kafka_async.types import Health, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+    from kafka_async.types import (
+        Health,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        PreparedTransaction,
+        TopicPartition,
+    )
 
 
 class Admin:
@@ -436,6 +444,107 @@ class Admin:
         return await groups.list_group_offsets(
             Call(self.client, timeout), group_id, partitions, require_stable=require_stable
         )
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    async def list_transactions(
+        self,
+        *,
+        states: Sequence[str] = (),
+        pattern: str | None = None,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[str, TransactionListing]:
+        """Return the transactional ids of the cluster that the client may describe (KIP-664).
+
+        Args:
+            states: Only ids in one of these states, such as "Ongoing" (empty: all).
+            pattern: Only ids that this regular expression matches as a whole (None: all). Brokers
+                before 4.1 return all ids, which are then filtered here (KIP-1152).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            The listings by transactional id.
+        """
+        if unknown:
+            raise unknown_keyword(self.list_transactions, unknown)
+        from kafka_async.admin import transactions
+
+        return await transactions.list_all(
+            Call(self.client, timeout), states=states, pattern=pattern
+        )
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+    ) -> dict[str, TransactionDescription]:
+        """Return state, producer and partitions of transactional ids (KIP-664).
+
+        Args:
+            transactional_ids: The transactional ids.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            The descriptions by transactional id.
+
+        Raises:
+            TransactionalIdNotFoundError: A transactional id was never used, or has expired.
+            TransactionalIdAuthorizationError: The client's principal may not DESCRIBE an id.
+        """
+        if unknown:
+            raise unknown_keyword(self.describe_transactions, unknown)
+        from kafka_async.admin import transactions
+
+        return await transactions.describe(Call(self.client, timeout), transactional_ids)
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+    ) -> None:
+        """Fence the producers of transactional ids, and abort their open transactions.
+
+        Args:
+            transactional_ids: The transactional ids.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            TransactionalIdAuthorizationError: The client's principal may not WRITE to an id.
+        """
+        if unknown:
+            raise unknown_keyword(self.fence_producers, unknown)
+        from kafka_async.admin import transactions
+
+        await transactions.fence(Call(self.client, timeout), transactional_ids)
+
+    async def end_transaction(
+        self,
+        prepared: PreparedTransaction,
+        *,
+        commit: bool,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Commit or abort a transaction that `Transaction.prepare` has left open.
+
+        The call may be repeated, also from another process, as long as no producer has used the
+        transactional id since: brokers respond to the second EndTxn as to the first. After an error
+        of the last group the records say if they were committed: `describe_transactions` does not.
+
+        Args:
+            prepared: The value that `Transaction.prepare` returned.
+            commit: True to commit, False to abort.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            TransactionalIdAuthorizationError: The client's principal may not WRITE to the id.
+            InvalidTxnStateError: The transaction was ended the other way, as after its time-out
+                with transactions v2.
+            ProducerFencedError, InvalidProducerEpochError, InvalidPidMappingError: The transaction
+                has timed out, or a producer has used its transactional id since.
+        """
+        if unknown:
+            raise unknown_keyword(self.end_transaction, unknown)
+        from kafka_async.admin import transactions
+
+        await transactions.end(Call(self.client, timeout), prepared, commit=commit)
 
     # -- security ---------------------------------------------------------------------------------
 

@@ -105,6 +105,26 @@ class GroupDescription(NamedTuple):
     members: tuple[MemberDescription, ...]
 
 
+class TransactionListing(NamedTuple):
+    """A transactional id with its producer id and its state, such as "Ongoing"."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class TransactionDescription(NamedTuple):
+    """A transactional id; `start_time` is in milliseconds since the epoch, None if none began."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time: int | None
+    partitions: frozenset[TopicPartition]
+
+
 class OffsetSpec(enum.IntEnum):
     """Offsets that `Admin.list_offsets` can look up besides those by timestamp."""
 

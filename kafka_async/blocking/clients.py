@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         OffsetTarget,
         TopicDescription,
         TopicListing,
+        TransactionDescription,
+        TransactionListing,
     )
     from kafka_async.clock import Clock, Dialer
     from kafka_async.cluster.client import Client as AsyncClient
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
         Health,
         OffsetAndMetadata,
         OffsetAndTimestamp,
+        PreparedTransaction,
         ProducerRecord,
         RecordMetadata,
         TopicPartition,
@@ -632,6 +635,32 @@ class Transaction(BlockingClient, Generic[K, V]):
             InvalidConfigurationError: An option or a permission must be changed first: abort.
         """
         run(self._client.commit, timeout=timeout, **unknown)
+
+    def prepare(
+        self, *, timeout: float | None = None, **unknown: Never
+    ) -> PreparedTransaction | None:
+        """Deliver what was enqueued, and leave the transaction open for another process to end.
+
+        This is the first phase of a two-phase commit. `Admin.end_transaction` commits or aborts it,
+        also after this producer was stopped and from another process; `commit` and `abort` do it
+        here. The end of a block leaves a prepared transaction open; an exception aborts it. The
+        coordinator aborts it after transaction_timeout_ms, counted from its first record.
+
+        Args:
+            timeout: Maximum time in seconds (default: delivery_timeout_ms).
+
+        Returns:
+            What another process needs to end the transaction; None if it had neither records nor
+            offsets, and so is over.
+
+        Raises:
+            TransactionAbortableError: A record was not delivered, or the cluster requires it:
+                abort.
+            TransactionStateError: The transaction is not open.
+            ApplicationRecoverableError: The producer cannot continue.
+            InvalidConfigurationError: An option or a permission must be changed first: abort.
+        """
+        return run(self._client.prepare, timeout=timeout, **unknown)
 
     def abort(self, *, timeout: float | None = None, **unknown: Never) -> None:
         """Abort the transaction; never raises TransactionAbortableError.
@@ -1641,6 +1670,95 @@ class Admin(BlockingClient):
             timeout=timeout,
             **unknown,
         )
+
+    def list_transactions(
+        self,
+        *,
+        states: Sequence[str] = (),
+        pattern: str | None = None,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[str, TransactionListing]:
+        """Return the transactional ids of the cluster that the client may describe (KIP-664).
+
+        Args:
+            states: Only ids in one of these states, such as "Ongoing" (empty: all).
+            pattern: Only ids that this regular expression matches as a whole (None: all). Brokers
+                before 4.1 return all ids, which are then filtered here (KIP-1152).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            The listings by transactional id.
+        """
+        return run(
+            self._client.list_transactions,
+            states=states,
+            pattern=pattern,
+            timeout=timeout,
+            **unknown,
+        )
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+    ) -> dict[str, TransactionDescription]:
+        """Return state, producer and partitions of transactional ids (KIP-664).
+
+        Args:
+            transactional_ids: The transactional ids.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            The descriptions by transactional id.
+
+        Raises:
+            TransactionalIdNotFoundError: A transactional id was never used, or has expired.
+            TransactionalIdAuthorizationError: The client's principal may not DESCRIBE an id.
+        """
+        return run(
+            self._client.describe_transactions, transactional_ids, timeout=timeout, **unknown
+        )
+
+    def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+    ) -> None:
+        """Fence the producers of transactional ids, and abort their open transactions.
+
+        Args:
+            transactional_ids: The transactional ids.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            TransactionalIdAuthorizationError: The client's principal may not WRITE to an id.
+        """
+        run(self._client.fence_producers, transactional_ids, timeout=timeout, **unknown)
+
+    def end_transaction(
+        self,
+        prepared: PreparedTransaction,
+        *,
+        commit: bool,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Commit or abort a transaction that `Transaction.prepare` has left open.
+
+        The call may be repeated, also from another process, as long as no producer has used the
+        transactional id since: brokers respond to the second EndTxn as to the first. After an error
+        of the last group the records say if they were committed: `describe_transactions` does not.
+
+        Args:
+            prepared: The value that `Transaction.prepare` returned.
+            commit: True to commit, False to abort.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            TransactionalIdAuthorizationError: The client's principal may not WRITE to the id.
+            InvalidTxnStateError: The transaction was ended the other way, as after its time-out
+                with transactions v2.
+            ProducerFencedError, InvalidProducerEpochError, InvalidPidMappingError: The transaction
+                has timed out, or a producer has used its transactional id since.
+        """
+        run(self._client.end_transaction, prepared, commit=commit, timeout=timeout, **unknown)
 
     def create_acls(
         self, bindings: Iterable[AclBinding], *, timeout: float | None = None, **unknown: Never

@@ -87,7 +87,7 @@ class Accumulator:
         *("_compression_enabled", "_compression_queue", "_connection_errors", "_flushes"),
         *("_delivery_timeout", "_incomplete", "_max_request_size", "_new_future", "_outage"),
         *("_metadata_updates", "_now", "_partitioner", "_rng", "_stale_topics", "_wakeup"),
-        *("closed_count", "topics"),
+        *("_written_offsets", "closed_count", "topics"),
     )
 
     def __init__(
@@ -116,6 +116,7 @@ class Accumulator:
         self._translate_error: Callable[[Exception], Exception] | None = None
         self._add_partitions: Callable[[list[PartitionQueue]], None] | None = None
         self._abort_error: Exception | None = None
+        self._written_offsets: dict[TopicPartition, tuple[int, int]] = {}
         self._partitioner = config.partitioner
         self._new_future = new_future
         self._rng = rng
@@ -528,6 +529,8 @@ class Accumulator:
         self._metrics.acknowledged(batch, base_offset, now)
         if batch.sequence is not None:
             batch.queue.sequence.note_written(batch.sequence)
+        if self._translate_error is not None and base_offset >= 0:
+            self._note_written(batch.partition, base_offset, base_offset + count - 1)
         self._remove(batch)
         batch.outcome.acknowledge(base_offset, append_time, count)
         self._continue_partition(batch.queue, now)
@@ -760,6 +763,7 @@ class Accumulator:
         `mark_partitions_added` or `fail_partitions_not_added`.
         """
         self._translate_error = translate_error
+        self._written_offsets = {}
         self._add_partitions = add_partitions
         self._sequencer.begin_transaction()
         self._ready.begin_transaction(must_add_partitions=add_partitions is not None)
@@ -767,6 +771,15 @@ class Accumulator:
     def end_transaction(self) -> None:
         """Require no more partitions to be added: the transaction is over."""
         self._ready.end_transaction()
+
+    @property
+    def written_offsets(self) -> dict[TopicPartition, tuple[int, int]]:
+        """First and last known offset that the last transaction has written, by partition."""
+        return dict(self._written_offsets)
+
+    def _note_written(self, partition: TopicPartition, first: int, last: int) -> None:
+        before = self._written_offsets.get(partition, (first, last))
+        self._written_offsets[partition] = (min(first, before[0]), max(last, before[1]))
 
     @property
     def transactions_v2(self) -> bool:

@@ -45,6 +45,7 @@ from kafka_async.producer.transactions.state import (
     TransactionState,
     TransactionStateMachine,
 )
+from kafka_async.types import PreparedTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -245,6 +246,23 @@ class TransactionManager:
             limit = self._deadline(None) if deadline is None else deadline
             ending, deadline = self._start_end(self._commit, limit, commit=True), None
         await self._wait_for_end(ending, deadline)
+
+    async def prepare(self, timeout: float | None = None) -> PreparedTransaction | None:
+        """Deliver the transaction's records and leave it open; None if it has no contents."""
+        deadline = None if timeout is None else self._loop.time() + timeout
+        await self._flush_records(deadline)
+        if not self._known_to_coordinator():
+            self._finish(committed=True)
+            return None
+        self._machine.apply(TransactionEvent.PREPARED)
+        producer_id, epoch = self._id_and_epoch
+        return PreparedTransaction(
+            self._id,
+            producer_id,
+            epoch,
+            version=2 if self._v2 else 1,
+            offsets=self._accumulator.written_offsets,
+        )
 
     async def abort(self, timeout: float | None = None) -> None:
         """Abort the transaction."""

@@ -39,6 +39,8 @@ class TransactionState(enum.Enum):
     """The records of the transaction are being delivered; EndTxn is not sent yet."""
     COMMIT_SENT = "commit sent"
     OUTCOME_UNKNOWN = "outcome unknown"
+    PREPARED = "prepared"
+    """All records are acknowledged and the transaction is open, for another process to end."""
     ABORTABLE_ERROR = "abortable error"
     ABORTING_TRANSACTION = "aborting"
     FATAL_ERROR = "fatal error"
@@ -54,6 +56,7 @@ class TransactionEvent(enum.Enum):
     COMMIT = "commit"
     COMMIT_INTERRUPTED = "commit was cancelled"
     COMMIT_SENT = "EndTxn(commit) is sent"
+    PREPARED = "the records are delivered, and prepare() was called"
     NO_RESPONSE = "EndTxn(commit) got no response"
     ABORT = "abort"
     ENDED = "the transaction is over"
@@ -79,6 +82,9 @@ TRANSITIONS: Final[Mapping[tuple[TransactionState, TransactionEvent], Transactio
     # Nothing was written, so no EndTxn is sent.
     (S.COMMITTING_TRANSACTION, E.ENDED): S.READY,
     (S.COMMITTING_TRANSACTION, E.ABORTABLE): S.ABORTABLE_ERROR,
+    (S.COMMITTING_TRANSACTION, E.PREPARED): S.PREPARED,
+    (S.PREPARED, E.COMMIT): S.COMMITTING_TRANSACTION,
+    (S.PREPARED, E.ABORT): S.ABORTING_TRANSACTION,
     (S.COMMIT_SENT, E.ENDED): S.READY,
     (S.COMMIT_SENT, E.NO_RESPONSE): S.OUTCOME_UNKNOWN,
     # The coordinator has refused to commit.
@@ -101,6 +107,8 @@ STATE_ERRORS: Final[Mapping[TransactionState, str]] = {
     S.COMMIT_SENT: "the transaction is being committed",
     S.OUTCOME_UNKNOWN: "the commit was sent and its outcome is unknown: await commit() again, or "
     "init_transactions()",
+    S.PREPARED: "the transaction is prepared: commit or abort it, here or in another process, or "
+    "stop the producer",
     S.ABORTABLE_ERROR: "the transaction has failed and can only be aborted",
     S.ABORTING_TRANSACTION: "the transaction is being aborted",
     S.FATAL_ERROR: "the producer has failed: close it and start from what was committed",

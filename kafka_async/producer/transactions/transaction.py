@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 
     from kafka_async.producer.runtime import ProducerRuntime
     from kafka_async.producer.transactions.manager import TransactionManager
-    from kafka_async.types import GroupMetadata, OffsetAndMetadata, OffsetSource, TopicPartition
+    from kafka_async.types import (
+        GroupMetadata,
+        OffsetAndMetadata,
+        OffsetSource,
+        PreparedTransaction,
+        TopicPartition,
+    )
 
 __all__ = ["Transaction"]
 
@@ -62,6 +68,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         self._producer_runtime = runtime
         self._number = 0  # until it is begun
         self._ended = False
+        self._prepared = False
 
     # -- calls ------------------------------------------------------------------------------------
 
@@ -126,6 +133,40 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             await manager.commit(timeout)
         self._ended = True
 
+    async def prepare(
+        self, *, timeout: float | None = None, **unknown: Never
+    ) -> PreparedTransaction | None:
+        """Deliver what was enqueued, and leave the transaction open for another process to end.
+
+        This is the first phase of a two-phase commit. `Admin.end_transaction` commits or aborts it,
+        also after this producer was stopped and from another process; `commit` and `abort` do it
+        here. The end of a block leaves a prepared transaction open; an exception aborts it. The
+        coordinator aborts it after transaction_timeout_ms, counted from its first record.
+
+        Args:
+            timeout: Maximum time in seconds (default: delivery_timeout_ms).
+
+        Returns:
+            What another process needs to end the transaction; None if it had neither records nor
+            offsets, and so is over.
+
+        Raises:
+            TransactionAbortableError: A record was not delivered, or the cluster requires it:
+                abort.
+            TransactionStateError: The transaction is not open.
+            ApplicationRecoverableError: The producer cannot continue.
+            InvalidConfigurationError: An option or a permission must be changed first: abort.
+        """
+        if unknown:
+            raise unknown_keyword(self.prepare, unknown)
+        check_timeout(timeout)
+        manager = self._active_manager("prepare")
+        with convert_transaction_errors():
+            prepared = await manager.prepare(timeout)
+        self._prepared = True
+        self._ended = prepared is None
+        return prepared
+
     async def abort(self, *, timeout: float | None = None, **unknown: Never) -> None:
         """Abort the transaction; never raises TransactionAbortableError.
 
@@ -170,6 +211,8 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         if error is not None:
             await self._abort_because(error)
             return
+        if self._prepared:
+            return
         try:
             await self.commit()
         except BaseException as failure:
@@ -182,6 +225,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             TransactionState.IN_TRANSACTION,
             TransactionState.ABORTABLE_ERROR,
             TransactionState.ABORTING_TRANSACTION,
+            TransactionState.PREPARED,
         ):
             return
         loop = asyncio.get_running_loop()
