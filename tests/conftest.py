@@ -28,8 +28,22 @@ pytest_plugins = ["kafka_async_pytest"]
 
 ROOT = Path(__file__).parent
 INTEGRATION = ROOT / "integration"
-FOREIGN = {"contract", "foreign_clients", "kafka_tools", "kafka_tools_security", "kerberos"}
-"""Integration tests with other projects' clients, tools and servers, or with raw requests."""
+FOREIGN = [
+    INTEGRATION / f"test_{name}.py" for name in ("contract", "foreign_clients", "kafka_tools")
+]
+"""Integration tests with other projects' clients and tools, or with raw requests."""
+SECURITY = {
+    "acl",
+    "kerberos",
+    "oidc",
+    "permissions",
+    "sasl",
+    "secrets",
+    "secure",
+    "security",
+    "tls",
+}
+"""Words in the names of files with tests of security."""
 ONE_KERNEL = {"benchmarks", "cli", "conformance", "docs", "spark", "testing", "tools"}
 """Directories whose unit tests do not depend on the kernel in use."""
 SEED = int(os.environ.get("KAFKA_ASYNC_TEST_SEED") or random.SystemRandom().randrange(2**32))
@@ -58,15 +72,17 @@ def pytest_asyncio_loop_factories(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by directory, and those that do not depend on the kernel in use."""
+    """Mark tests by directory and file, and those that do not depend on the kernel in use."""
     for item in items:
         in_one_kernel = any(ROOT / name in item.path.parents for name in ONE_KERNEL)
         if in_one_kernel or "kernel" in getattr(item, "fixturenames", ()):
             item.add_marker("one_kernel")
         if INTEGRATION in item.path.parents:
             item.add_marker("integration")
-            if item.path.stem.removeprefix("test_") in FOREIGN:
-                item.add_marker("foreign")
+        if item.path in FOREIGN or ROOT / "contract" in item.path.parents:
+            item.add_marker("foreign")
+        if not SECURITY.isdisjoint(item.path.stem.split("_")):
+            item.add_marker("security")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,10 +6,10 @@
 
 Unit tests run with the compiled kernel on uvloop and, where the kernel matters, with the kernel in
 plain Python on asyncio. Integration tests run at the same time, because they mostly wait for
-processes. The slow tests run in two halves at the same time. If a requirement (Java, Maven, a C
-compiler) is missing, the other tests run, and the last line names the tests that did not run and
-what to install; with CI=true that is a failure. Only with CI=true is there a time limit, so that a
-test that hangs does not block the run.
+processes. The slow tests run in steps, most of them in two halves at the same time. If a
+requirement (Java, Maven, a C compiler) is missing, the other tests run, and the last line names the
+tests that did not run and what to install; with CI=true that is a failure. Only with CI=true is
+there a time limit, so that a test that hangs does not block the run.
 """
 
 from __future__ import annotations
@@ -66,30 +66,46 @@ NORMAL_STAGES = [
     Stage("unit-c", "unit", UNIT, "c/uvloop", kernel="c", loop="uvloop"),
     Stage("integration", "integration", INTEGRATION, backends=BOTH_BACKENDS),
 ]
-SLOW = "slow and not foreign and not spark"
-SPARK = "spark and slow and not foreign"
+SPARK = "spark and slow"
+SECURITY = "security and slow and not spark"
+FOREIGN = "foreign and slow and not spark and not security"
+SLOW = "slow and not spark and not security and not foreign"
 ANY_BROKER = "any_broker and not slow"
 CPU_BOUND = [
-    *("tests/conformance", "tests/contract", "tests/embedded", "tests/fairness"),
-    *("tests/fuzz", "tests/hostile", "tests/protocol", "tests/tools"),
+    *("tests/conformance", "tests/embedded", "tests/fairness", "tests/fuzz"),
+    *("tests/hostile", "tests/protocol", "tests/tools"),
 ]
 """Directories whose slow tests use one core; the others mostly wait for processes."""
+
+
+def on_both(name: str, group: str, select: str, *arguments: str) -> Stage:
+    """Return a stage of slow tests on the embedded cluster and on Apache Kafka."""
+    return Stage(name, group, select, backends=BOTH_BACKENDS, arguments=[*arguments])
+
+
 STEPS: Mapping[str, Sequence[Step]] = {
-    "normal": [Step(14, NORMAL_STAGES)],
+    "normal": [Step(13, NORMAL_STAGES)],
     "slow": [
-        Step(8, [Stage("foreign", "foreign clients", "foreign and slow", backends=BOTH_BACKENDS)]),
-        Step(8, [Stage("spark", "Spark", SPARK, backends=BOTH_BACKENDS)]),
         Step(
-            14,
+            8,
             [
-                Stage(
-                    "slow",
-                    "slow tests",
-                    SLOW,
-                    backends=BOTH_BACKENDS,
-                    arguments=[f"--ignore={directory}" for directory in CPU_BOUND],
-                ),
-                Stage("computing", "slow tests", SLOW, backends=BOTH_BACKENDS, arguments=CPU_BOUND),
+                on_both("foreign", "foreign clients", FOREIGN, "--ignore=tests/contract"),
+                on_both("contract", "contract suite", FOREIGN, "tests/contract"),
+            ],
+        ),
+        Step(8, [on_both("spark", "Spark", SPARK)]),
+        Step(
+            5,
+            [
+                on_both("security", "security", f"{SECURITY} and integration"),
+                on_both("secure-programs", "security", f"{SECURITY} and not integration"),
+            ],
+        ),
+        Step(
+            11,
+            [
+                on_both("slow", "slow tests", SLOW, *(f"--ignore={name}" for name in CPU_BOUND)),
+                on_both("computing", "slow tests", SLOW, *CPU_BOUND),
             ],
         ),
     ],
