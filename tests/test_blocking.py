@@ -406,6 +406,7 @@ def test_every_call_ends_at_its_timeout(cluster: BlockingCluster) -> None:
         cluster.faults.add(hang=True, count=None)
         stack.callback(cluster.faults.clear)
         pending.enqueue(T, b"v")
+        transactions["prepare"].enqueue(T, b"v")
         consumer.assign([TP])
         raise_at_timeout(pending, "init_transactions")
         raise_at_timeout(uninitialized, "flush")

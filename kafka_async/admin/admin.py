@@ -518,7 +518,7 @@ class Admin:
         self,
         prepared: PreparedTransaction,
         *,
-        commit: bool,
+        commit: bool = True,
         timeout: float | None = None,
         **unknown: Never,
     ) -> None:
@@ -530,7 +530,7 @@ class Admin:
 
         Args:
             prepared: The value that `Transaction.prepare` returned.
-            commit: True to commit, False to abort.
+            commit: True to commit (the default), False to abort.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:

@@ -1736,7 +1736,7 @@ class Admin(BlockingClient):
         self,
         prepared: PreparedTransaction,
         *,
-        commit: bool,
+        commit: bool = True,
         timeout: float | None = None,
         **unknown: Never,
     ) -> None:
@@ -1748,7 +1748,7 @@ class Admin(BlockingClient):
 
         Args:
             prepared: The value that `Transaction.prepare` returned.
-            commit: True to commit, False to abort.
+            commit: True to commit (the default), False to abort.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
