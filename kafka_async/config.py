@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
+import inspect
 import logging
 import math
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -118,9 +121,9 @@ class ClientOptions(TypedDict, total=False):
     client_id: str
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     ssl_context: ssl.SSLContext | None
-    ssl_cafile: str | None
-    ssl_certfile: str | None
-    ssl_keyfile: str | Secret | None
+    ssl_cafile: str | os.PathLike[str] | None
+    ssl_certfile: str | os.PathLike[str] | None
+    ssl_keyfile: str | os.PathLike[str] | Secret | None
     ssl_password: str | Secret | Callable[[], str | Secret] | None
     ssl_check_hostname: bool
     ssl_enabled_protocols: str | Sequence[str]
@@ -136,7 +139,7 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauthbearer_scope: str | None
     sasl_oauthbearer_extensions: Mapping[str, str] | None
     sasl_oauthbearer_jwt_retriever: Literal["client_credentials", "jwt_bearer"]
-    sasl_oauthbearer_assertion_private_key_file: str | None
+    sasl_oauthbearer_assertion_private_key_file: str | os.PathLike[str] | None
     sasl_oauthbearer_assertion_private_key_passphrase: str | Secret | None
     sasl_oauthbearer_assertion_algorithm: Literal["RS256", "ES256"]
     sasl_oauthbearer_assertion_claim_iss: str | None
@@ -145,7 +148,7 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauthbearer_assertion_claim_exp_seconds: int
     sasl_kerberos_service_name: str
     sasl_kerberos_principal: str | None
-    sasl_kerberos_keytab: str | None
+    sasl_kerberos_keytab: str | os.PathLike[str] | None
     client_rack: str
     request_timeout_ms: float
     default_api_timeout_ms: float
@@ -414,12 +417,18 @@ class ClientConfig:
     def __init__(
         self, servers: str | Sequence[str] = (), /, **options: Unpack[ClientOptions]
     ) -> None:
-        options = hide_secrets(options)
+        servers, options = hide_secrets(servers), hide_secrets(options)
         self._set(servers, options)
 
     def _set(self, servers: object, options: Mapping[str, object]) -> None:
         """Check all options and store them."""
         rows = {row.name: row for row in dataclasses.fields(self)}
+        if isinstance(servers, Mapping):
+            name = type(self).__name__
+            raise InvalidConfigurationError(
+                f"{name} takes options by name, not as a dict: write {name}(**options), or give a "
+                f"dict of Kafka's own names to {name}.from_properties(properties)"
+            )
         if servers != () and "bootstrap_servers" in options:
             raise InvalidConfigurationError(
                 "bootstrap_servers is given twice, by position and by name: give it once"
@@ -563,7 +572,7 @@ class ProducerConfig(ClientConfig):
     def __init__(
         self, servers: str | Sequence[str] = (), /, **options: Unpack[ProducerOptions]
     ) -> None:
-        options = hide_secrets(options)
+        servers, options = hide_secrets(servers), hide_secrets(options)
         self._set(servers, options)
 
     @classmethod
@@ -713,7 +722,7 @@ class ConsumerConfig(ClientConfig):
     def __init__(
         self, servers: str | Sequence[str] = (), /, **options: Unpack[ConsumerOptions]
     ) -> None:
-        options = hide_secrets(options)
+        servers, options = hide_secrets(servers), hide_secrets(options)
         self._set(servers, options)
 
     @classmethod
@@ -775,6 +784,18 @@ _PUBLIC_IN_JAVA: Final = frozenset(
     }
 )
 """Properties of Java's client that are no options here and hold no secret."""
+_PATHS: Final = frozenset(
+    {
+        "ssl_cafile",
+        "ssl_certfile",
+        "ssl_keyfile",
+        "ssl_keystore_location",
+        "ssl_truststore_location",
+        "sasl_kerberos_keytab",
+        "sasl_oauthbearer_assertion_private_key_file",
+    }
+)
+"""Options and properties of Java's client that take the path of a file, also as os.PathLike."""
 _PRIVATE_KEY: Final = "PRIVATE KEY-----"
 """A part of PEM texts with a private key, which may be given as an option that is not secret."""
 _WRONG_TYPES: Final = frozenset({bytes, bytearray, int, float, list, tuple, dict, set, frozenset})
@@ -796,6 +817,8 @@ def hide_secret(name: str, value: object) -> Any:
     """Return the value of an option or argument, wrapped if it is a secret."""
     name = name.replace(".", "_").replace("-", "_")
     row = _ROWS.get(name)
+    if name in _PATHS and isinstance(value, os.PathLike):
+        value = cast("object", os.fspath(value))  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, str) and _PRIVATE_KEY in value:
         return Secret(value)
     if name in _PUBLIC_IN_JAVA or (row is not None and "Secret" not in str(row.type)):
@@ -1022,6 +1045,8 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
         _check_ssl_context(value)
     if row.name == "sasl_mechanism" and value is not None:
         _check_mechanism(value)
+    if row.name == "sasl_token_provider" and value is not None:
+        _check_token_provider(cast("Callable[..., object]", value))
     number = cast("float", value)
     if (low is not None and number < low) or (high is not None and number > high):
         bounds = f"at least {low}" if high is None else f"from {low} to {high}"
@@ -1030,10 +1055,15 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
 
 def _check_secret(row: dataclasses.Field[Any], value: Secret) -> None:
     if "Secret" not in str(row.type) and _PRIVATE_KEY in value.reveal():
-        raise InvalidConfigurationError(
-            f"{row.name} contains a private key: give the key's text as ssl_keyfile, and only the "
-            "certificates as ssl_certfile"
-        )
+        advice = "leave it out, change the key if others have seen it, and give it as ssl_keyfile"
+        if row.name in ("ssl_cafile", "ssl_certfile"):
+            advice = f"give the key's text as ssl_keyfile, and only the certificates as {row.name}"
+        elif row.name == "sasl_oauthbearer_assertion_private_key_file":
+            advice = (
+                "it takes the path of a PEM file, not the key's text: write the text to a file "
+                "that only this user can read, and give its path"
+            )
+        raise InvalidConfigurationError(f"{row.name} contains a private key: {advice}")
 
 
 def _check_mechanism(value: object) -> None:
@@ -1052,6 +1082,36 @@ def _check_mechanism(value: object) -> None:
             f"sasl_mechanism={value!r:.100} must be one of {', '.join(SASL_MECHANISMS)}, or an "
             "object with the attributes of kafka_async.cluster.sasl.mechanism.SaslMechanism"
         )
+
+
+def _check_token_provider(provider: Callable[..., object]) -> None:
+    """Raise for a provider that certainly returns no awaitable, or that needs arguments.
+
+    Whether another function without `async def` returns an awaitable is known at its first call.
+    """
+    function = provider
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not isinstance(function, type) and not inspect.isroutine(function):
+        function = type(function).__call__
+    returned = getattr(function, "__annotations__", {}).get("return")
+    is_async = inspect.iscoroutinefunction(function)
+    yields = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    creates = isinstance(function, type) and not hasattr(function, "__await__")
+    if yields or creates or (not is_async and returned in (Token, str, "Token", "str")):
+        raise InvalidConfigurationError(
+            "sasl_token_provider is not a coroutine function: define it with `async def`, and "
+            "return a kafka_async.Token"
+        )
+    try:
+        inspect.signature(provider).bind()
+    except TypeError:
+        raise InvalidConfigurationError(
+            "sasl_token_provider is called without arguments, and has one without a default: bind "
+            "it with functools.partial"
+        ) from None
+    except ValueError:
+        return  # A callable of C has no signature.
 
 
 def _check_security(config: ClientConfig) -> None:
@@ -1112,6 +1172,7 @@ _MECHANISM_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "SCRAM-SHA-512": ("sasl_username", "sasl_password", "sasl_delegation_token"),
     "OAUTHBEARER": ("sasl_token_provider", "sasl_oauthbearer_"),
     "GSSAPI": ("sasl_kerberos_",),
+    "AWS_MSK_IAM": (),
 }
 """By mechanism: its options, or how they begin. An object as sasl_mechanism may use any."""
 
@@ -1122,9 +1183,12 @@ def _check_unused(config: ClientConfig, given: Iterable[str]) -> None:
     used = _MECHANISM_OPTIONS.get(mechanism) if isinstance(mechanism, str) else None
     for name in given:
         if used is not None and not name.startswith((*_EVERY_MECHANISM, *used)):
+            origin = ""
+            if mechanism == "AWS_MSK_IAM":
+                origin = ", since the credentials are those of the AWS environment"
             raise InvalidConfigurationError(
-                f'{name} is given but sasl_mechanism="{mechanism}" does not use it: leave it out, '
-                "or change sasl_mechanism"
+                f'{name} is given but sasl_mechanism="{mechanism}" does not use it{origin}: leave '
+                "it out, or change sasl_mechanism"
             )
 
 
@@ -1188,6 +1252,8 @@ _RENAMED: Final[Mapping[str, str]] = {
     "sasl_oauth_token_provider": "sasl_token_provider",
     "sasl_plain_password": "sasl_password",
     "sasl_plain_username": "sasl_username",
+    "ssl_ciphers": "ssl_context",
+    "ssl_crlfile": "ssl_context",
     "transaction_timeout": "transaction_timeout_ms",
     # Kafka
     "sasl_jaas_config": "sasl_username",
@@ -1234,7 +1300,15 @@ _UNSUPPORTED: Final = frozenset(
         "transaction_two_phase_commit_enable",
     }
 )
-"""Options of Kafka's clients that have no equivalent here yet; sasl_* is not listed."""
+"""Options of Kafka's clients that have no equivalent here yet, without `_UNSUPPORTED_PREFIXES`."""
+_UNSUPPORTED_PREFIXES: Final = (
+    "oauth",
+    "sasl_client_",
+    "sasl_kerberos_",
+    "sasl_login_",
+    "sasl_oauthbearer_",
+)
+"""Prefixes of many options of Kafka's clients and of librdkafka without an equivalent here."""
 
 _UNNEEDED: Final[Mapping[str, str]] = {
     "api_version": "versions are negotiated with each broker",
@@ -1270,11 +1344,16 @@ def _unknown(name: str, names: set[str]) -> str:
     text = f"there is no option {name}"
     if flat in _UNNEEDED:
         return f"{text}, and no need for it: {_UNNEEDED[flat]}"
-    foreign = flat.startswith(("sasl_", "oauth")) and flat not in _RENAMED
-    if foreign and (near := difflib.get_close_matches(flat, names, 1, 0.9)):
+    near: list[str] = []
+    if flat not in _RENAMED:
+        foreign = flat.startswith(_UNSUPPORTED_PREFIXES)
+        likeness = 0.9 if foreign else 0.75
+        if flat.startswith(("ssl_", "sasl_", "oauth")):
+            near = difflib.get_close_matches(flat, names, 1, likeness)
+        if not near and (foreign or flat in _UNSUPPORTED):
+            return f"{name} is not supported yet: leave it out"
+    if near:
         return f"{text}: did you mean {near[0]}?"
-    if flat in _UNSUPPORTED or foreign:
-        return f"{name} is not supported yet: leave it out"
     meant = _RENAMED.get(flat, "ssl_context" if flat.startswith("ssl_") else flat)
     if meant in names:
         return f"{text}: use {meant} (see docs/configuration.md)"

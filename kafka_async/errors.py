@@ -274,7 +274,8 @@ class DeliveryFailure:
 
     def __repr__(self) -> str:
         place = self.topic if self.partition is None else f"{self.topic}-{self.partition}"
-        return f"DeliveryFailure({place}, {self.count} records, {self.error})"
+        records = "1 record" if self.count == 1 else f"{self.count} records"
+        return f"DeliveryFailure({place}, {records}, {self.error})"
 
 
 class CommitFailedError(KafkaError):
@@ -371,7 +372,7 @@ class NotCoordinatorError(RefreshRetriableError, code=16, name="NOT_COORDINATOR"
 
 
 class InvalidTopicError(InvalidConfigurationError, code=17, name="INVALID_TOPIC_EXCEPTION"):
-    """The topic's name is not legal, or the operation is not allowed on it."""
+    """The topic's name has other characters than a-z A-Z 0-9 . _ -, or it may not be changed."""
 
 
 class RecordBatchTooLargeError(InvalidConfigurationError, code=18, name="RECORD_LIST_TOO_LARGE"):

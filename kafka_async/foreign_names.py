@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
+from kafka_async.errors import InvalidConfigurationError
+
 
 class ForeignName:
     """Raises AttributeError with a hint when a method name of another client is looked up."""
@@ -137,16 +139,21 @@ def add_foreign_names(client: type, names: Mapping[str, str]) -> None:
 def check_construction(
     client: type, args: tuple[object, ...], options: Mapping[str, object]
 ) -> None:
-    """Raise TypeError for positional arguments in the form of other clients.
+    """Raise for positional arguments in the form of other clients.
 
     The first is the bootstrap servers, or None.
+
+    Raises:
+        InvalidConfigurationError: The options are given as a dict.
+        TypeError: There are other positional arguments than the bootstrap servers.
     """
     name, first = client.__name__, args[0]
     reads = ', topics=["orders"]' if name == "Consumer" else ""
     right = f'{name}("localhost:9092"{reads}, ...)'
     if isinstance(first, Mapping):
-        raise TypeError(
-            f"{name} takes options by name: {right}; for a dict of Kafka's own names, "
+        raise InvalidConfigurationError(
+            f"{name} takes options by name, not as a dict: write {right} or "
+            f"{name}(**options), pass config=, or give a dict of Kafka's own names to "
             f"{name}.from_properties(properties)"
         )
     if len(args) > 1 or (first is not None and "bootstrap_servers" in options):

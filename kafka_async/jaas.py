@@ -34,7 +34,7 @@ FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 _TOKEN: Final = re.compile(
     r"""
     \s+ | //[^\r\n]* | /\*.*?\*/                        # spaces and comments
-    | (?P<word>[\w.$+@:/\\-]+)
+    | (?P<word>\$\{[\w.:/-]*\} | [\w.$+@:/\\-]+)        # a reference is refused, not expanded
     | "(?P<double>(?:[^"\\\r\n]|\\.)*)"
     | '(?P<single>(?:[^'\\\r\n]|\\.)*)'
     | (?P<sign>[=;])

@@ -15,6 +15,13 @@ from kafka_async.secrets import Secret
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _REFERENCE: Final = re.compile(r"\$\{[^{}]*:[^{}]*\}|^\s*\$\{[^{}]*\}\s*$")
+TRUSTSTORE_TO_PEM: Final = "keytool -list -rfc -keystore truststore.jks > ca.pem"
+"""Command that writes all certificates of a trust store in Java's formats as PEM."""
+JKS_TO_PKCS12: Final = (
+    "keytool -importkeystore -srckeystore client.jks -destkeystore client.p12 -deststoretype PKCS12"
+)
+PKCS12_TO_PEM: Final = "openssl pkcs12 -in client.p12 -out client.pem"
+"""Command that writes the key, encrypted, and the certificates of a key store as PEM."""
 _KAFKA: Final = "org.apache.kafka.common.security."
 
 
@@ -28,8 +35,8 @@ def is_reference(value: object) -> bool:
 def refuse_reference(name: str) -> NoReturn:
     """Raise for a value that looks like a reference to a config provider."""
     raise InvalidConfigurationError(
-        f"{name} looks like a reference to a config provider, ${{...}}, which is not expanded: "
-        "read the value in the application and pass it"
+        f"{name} looks like a reference to a variable or a config provider, ${{...}}, and nothing "
+        "is expanded: fill in the value before, or read it in the application and pass it"
     )
 
 
@@ -127,9 +134,9 @@ def _read_keystore(given: dict[str, object]) -> None:
 def _check_pem(store: str, kind: object, location: object, password: object) -> None:
     """Raise unless a key store or trust store is in PEM form."""
     if not isinstance(kind, str) or kind.upper() != "PEM":
-        convert = "keytool -list -rfc -keystore FILE"
+        convert = f"`{TRUSTSTORE_TO_PEM}`"
         if store == "keystore":
-            convert = "openssl pkcs12 -in FILE (for JKS after keytool -importkeystore)"
+            convert = f"`{PKCS12_TO_PEM}` (JKS first with `{JKS_TO_PKCS12}`)"
         name = "is missing, which means JKS" if kind is None else "must be PEM"
         raise InvalidConfigurationError(
             f"ssl.{store}.type {name}: only Java reads JKS and PKCS12 key stores. Convert the "
@@ -361,6 +368,8 @@ def _read_login_module(given: dict[str, object], found: LoginModule) -> None:
             f"sasl.jaas.config has {short}, which is for sasl.mechanism="
             f"{' or '.join(module.mechanisms)}: set sasl.mechanism, or change the login module"
         )
+    if any(map(is_reference, found.options.values())):
+        refuse_reference("sasl.jaas.config")
     options = module.read(found.options)
     for name in found.options:
         prefixed = name.startswith(_EXTENSION) and "extension_NAME" in module.names

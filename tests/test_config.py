@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import ssl
-from collections.abc import Callable
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,8 @@ from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.group.assignors import RangeAssignor
 from kafka_async.hooks import Hooks
+from kafka_async.secrets import Secret
+from kafka_async.types import Token
 
 ROLES = [
     (ClientConfig, config.ClientOptions),
@@ -311,6 +316,16 @@ def test_every_java_property_is_an_option_or_refused_with_a_reason(
         (ProducerConfig, "group_id", "an option of a consumer"),
         (ConsumerConfig, "fetch.wait.max.ms", "use fetch_max_wait_ms"),
         (ConsumerConfig, "max_pol_records", "did you mean max_poll_records"),
+        (ClientConfig, "bootstrap_server", r"did you mean bootstrap_servers\?"),
+        (ClientConfig, "ssl_ca_file", r"did you mean ssl_cafile\?"),
+        (ClientConfig, "ssl_ca", r"did you mean ssl_cafile\?"),
+        (ClientConfig, "ssl_cert_file", r"did you mean ssl_certfile\?"),
+        (ClientConfig, "ssl_key_file", r"did you mean ssl_keyfile\?"),
+        (ClientConfig, "ssl_check_hostnam", r"did you mean ssl_check_hostname\?"),
+        (ClientConfig, "security_protocoll", r"did you mean security_protocol\?"),
+        (ClientConfig, "sasl_user", r"did you mean sasl_username\?"),
+        (ClientConfig, "sasl_mech", r"did you mean sasl_mechanism\?"),
+        (ClientConfig, "ssl_sigalgs_list", "use ssl_context"),
     ],
 )
 def test_error_for_an_option_of_another_client_names_the_one_to_use(
@@ -328,10 +343,18 @@ def test_error_for_a_java_name_as_keyword_names_the_option_and_from_properties()
         ProducerConfig("a:1", **options)
 
 
+@pytest.mark.parametrize("role", [ClientConfig, ProducerConfig, ConsumerConfig])
+def test_error_for_a_dict_in_place_of_servers_names_from_properties(role: Any) -> None:
+    given = {"bootstrap.servers": "a:1", "sasl.password": "planted"}
+    with pytest.raises(InvalidConfigurationError, match=r"dict.*from_properties") as caught:
+        role(given)
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    frames = [frame for frame in shown.stack if "config.py" in frame.filename][1:]
+    assert "planted" not in str([frame.locals for frame in frames])
+
+
 @pytest.mark.parametrize("client", [Client, Admin, Producer, Consumer])
-def test_error_for_a_dict_in_place_of_servers_names_from_properties(client: Any) -> None:
-    with pytest.raises(TypeError, match=r"dict.*from_properties"):
-        client({"bootstrap.servers": "a:1"})
+def test_from_properties_refuses_servers(client: Any) -> None:
     with pytest.raises(InvalidConfigurationError, match="takes a dict of Java's names"):
         client.from_properties("a:1")
 
@@ -506,6 +529,161 @@ def test_client_takes_the_connection_options_of_a_shared_client(
 def test_producer_with_a_shared_client_takes_its_own_options() -> None:
     producer = Producer(Client("a:1", client_id="web"), linger_ms=1)
     assert (producer.config.client_id, producer.config.linger_ms) == ("web", 1)
+
+
+@pytest.mark.parametrize("name", ["ssl_cafile", "ssl_certfile", "ssl_keyfile"])
+@pytest.mark.parametrize("make", PATHS)
+def test_options_with_a_path_take_path_objects(make: Callable[..., Any], name: str) -> None:
+    options = {"ssl_certfile": "c", name: Path("/etc/kafka/file.pem")}
+    found = getattr(make(ClientConfig, security_protocol="SSL", **options), name)
+    assert found == (Secret("/etc/kafka/file.pem") if name == "ssl_keyfile" else str(options[name]))
+
+
+def test_options_of_sasl_with_a_path_take_path_objects() -> None:
+    keytab = Path("/etc/kafka/client.keytab")
+    found = ClientConfig(
+        "a:1", security_protocol="SASL_SSL", sasl_mechanism="GSSAPI", sasl_kerberos_keytab=keytab
+    )
+    assert found.sasl_kerberos_keytab == str(keytab)
+    found = ClientConfig(
+        "a:1",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauthbearer_assertion_private_key_file=Path("/etc/kafka/key.pem"),
+    )
+    assert found.sasl_oauthbearer_assertion_private_key_file == "/etc/kafka/key.pem"
+
+
+def test_properties_with_a_path_take_path_objects() -> None:
+    found = ClientConfig.from_properties(
+        {
+            "bootstrap.servers": "a:1",
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": Path("/etc/kafka/ca.pem"),
+        }
+    )
+    assert found.ssl_cafile == "/etc/kafka/ca.pem"
+
+
+def test_other_options_refuse_path_objects() -> None:
+    with pytest.raises(
+        InvalidConfigurationError, match=r"client_id=.* must be a str, not PosixPath"
+    ):
+        directly(ClientConfig, client_id=Path("/etc"))
+
+
+KEY_TEXT = "-----BEGIN PRIVATE KEY-----\nplanted\n-----END PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        ("ssl_cafile", "only the certificates as ssl_cafile"),
+        ("ssl_certfile", "only the certificates as ssl_certfile"),
+        ("client_id", "give it as ssl_keyfile"),
+        ("sasl_oauthbearer_assertion_private_key_file", "write the text to a file"),
+    ],
+)
+def test_error_for_a_private_key_in_another_option_says_where_it_belongs(
+    option: str, advice: str
+) -> None:
+    with pytest.raises(InvalidConfigurationError, match=advice) as caught:
+        directly(ClientConfig, **{option: KEY_TEXT})
+    assert f"{option} contains a private key" in str(caught.value)
+    assert "planted" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "option", ["sasl_username", "sasl_password", "sasl_kerberos_keytab", "sasl_delegation_token"]
+)
+def test_msk_iam_refuses_credentials_of_other_mechanisms(option: str) -> None:
+    value: object = True if option == "sasl_delegation_token" else "x"
+    words = f'{option} is given but sasl_mechanism="AWS_MSK_IAM" does not use it.*AWS environment'
+    with pytest.raises(InvalidConfigurationError, match=words):
+        directly(
+            ClientConfig,
+            security_protocol="SASL_SSL",
+            sasl_mechanism="AWS_MSK_IAM",
+            **{option: value},
+        )
+
+
+def with_provider(provider: Any) -> ClientConfig:
+    return ClientConfig(
+        "a:1",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_token_provider=provider,
+    )
+
+
+async def provide() -> Token:
+    return Token("t")
+
+
+async def provide_for(audience: str, scope: str = "") -> Token:
+    return Token(audience + scope)
+
+
+class AsyncProvider:
+    async def __call__(self) -> Token:
+        return Token("t")
+
+    async def method(self) -> Token:
+        return Token("t")
+
+
+def provide_later() -> Awaitable[Token]:
+    return provide()
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        provide,
+        functools.partial(provide_for, "a"),
+        functools.partial(functools.partial(provide_for), scope="b", audience="a"),
+        AsyncProvider(),
+        AsyncProvider().method,
+        provide_later,
+        lambda: provide_for("a"),
+    ],
+)
+def test_accepts_every_provider_that_may_return_an_awaitable(provider: Any) -> None:
+    assert with_provider(provider).sasl_token_provider is provider
+
+
+class SyncProvider:
+    def __call__(self) -> Token:
+        return Token("t")
+
+
+def provide_now() -> Token:
+    return Token("t")
+
+
+def generate() -> Iterator[Token]:
+    yield Token("t")
+
+
+async def generate_async() -> AsyncIterator[Token]:
+    yield Token("t")
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [provide_now, functools.partial(provide_now), SyncProvider(), Token, generate, generate_async],
+)
+def test_refuses_a_provider_that_certainly_returns_no_awaitable(provider: Any) -> None:
+    with pytest.raises(InvalidConfigurationError, match="define it with `async def`"):
+        with_provider(provider)
+
+
+@pytest.mark.parametrize("provider", [provide_for, functools.partial(provide_for, scope="b")])
+def test_refuses_a_provider_that_needs_arguments(provider: Any) -> None:
+    with pytest.raises(InvalidConfigurationError, match="is called without arguments"):
+        with_provider(provider)
 
 
 def test_configurations_are_immutable() -> None:

@@ -15,6 +15,7 @@ from kafka_async import blocking
 from kafka_async.admin import Admin
 from kafka_async.cluster.client import Client
 from kafka_async.consumer.consumer import Consumer
+from kafka_async.errors import InvalidConfigurationError
 from kafka_async.foreign_names import ADMIN, CONSUMER, PRODUCER
 from kafka_async.producer.producer import Producer
 from kafka_async.producer.transactions.transaction import Transaction
@@ -70,7 +71,6 @@ def test_every_call_of_other_clients_is_known(theirs: type, ours: type, excluded
 
 
 FORMS: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
-    (({"bootstrap.servers": SERVERS},), {}, r"takes options by name.*\.from_properties"),
     (("orders",), {"bootstrap_servers": SERVERS}, "takes bootstrap servers first, and"),
     ((SERVERS, "orders"), {}, "takes bootstrap servers first, and"),
 ]
@@ -91,12 +91,20 @@ def test_error_for_positional_topics_shows_the_keyword() -> None:
         consumer("orders", "payments", bootstrap_servers=SERVERS)
 
 
+DICT_REFUSED = r"takes options by name.*\(\*\*options\).*config=.*\.from_properties"
+
+
 @pytest.mark.parametrize(
-    "client", [blocking.Client, blocking.Producer, blocking.Consumer, blocking.Admin]
+    "client",
+    [
+        *(Client, Producer, Consumer, Admin),
+        *(blocking.Client, blocking.Producer, blocking.Consumer, blocking.Admin),
+    ],
 )
-def test_blocking_clients_refuse_a_dict(client: Any) -> None:
-    with pytest.raises(TypeError, match="from_properties"):
-        client({"bootstrap.servers": SERVERS})
+def test_clients_refuse_a_dict(client: Any) -> None:
+    with pytest.raises(InvalidConfigurationError, match=DICT_REFUSED) as caught:
+        client({"bootstrap.servers": SERVERS, "sasl.password": "planted"})
+    assert "planted" not in str(caught.value)
 
 
 def public_calls() -> list[tuple[type, str]]:

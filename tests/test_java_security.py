@@ -97,7 +97,7 @@ def test_reads_properties_of_tls(properties: dict[str, Any], expected: dict[str,
         ),
         (
             {"ssl_keystore_type": "PKCS12", "ssl_keystore_location": "/a.p12"},
-            "ssl.keystore.type must be PEM.*openssl pkcs12",
+            "ssl.keystore.type must be PEM.*openssl pkcs12 .*keytool -importkeystore",
         ),
         ({"ssl_truststore_password": "geheim"}, "without ssl.truststore.location"),
         ({"ssl_keystore_password": "geheim"}, "without ssl.keystore.location"),
@@ -314,12 +314,16 @@ def test_accepts_the_handler_of_every_recipe_for_msk() -> None:
         ("sasl.username", "${vault:path:user}"),
         ("client.id", "a-${env:NAME}"),
         ("sasl.jaas.config", f'{PLAIN} required password="${{file:/x:y}}";'),
+        ("sasl.jaas.config", f'{PLAIN} required username="a" password="${{PASSWORD}}";'),
+        ("sasl.jaas.config", f"{PLAIN} required username=a password=${{PASSWORD}};"),
+        ("sasl.jaas.config", f"{PLAIN} required username='${{USER}}' password=b;"),
         ("bootstrap.servers", "${env:SERVERS}"),
     ],
 )
 def test_never_expands_references(role: type[ClientConfig], name: str, value: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=f"{name} looks like a reference") as raised:
-        role.from_properties({"bootstrap.servers": "a:1", name: value})
+        role.from_properties({"bootstrap.servers": "a:1", "sasl.mechanism": "PLAIN", name: value})
+    assert "fill in the value before" in str(raised.value)
     assert value not in str(raised.value)
 
 

@@ -180,7 +180,7 @@ def test_errors_of_javas_properties_show_no_secret(make: Any, properties: str) -
 def test_properties_given_by_position_are_refused_without_their_secrets(
     make: Callable[..., Any],
 ) -> None:
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises(InvalidConfigurationError) as caught:
         make({"bootstrap.servers": SERVERS, "sasl.password": PASSWORD})
     assert secrets_in(text_of(caught.value)) == set()
 

@@ -303,5 +303,5 @@ async def test_integer_has_the_sizes_of_javas_serializers() -> None:
 async def test_only_the_pydantic_class_needs_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic", None)
     serde.Json()
-    with pytest.raises(ImportError, match="pip install pydantic"):
+    with pytest.raises(ImportError, match="the extra pydantic: pip install"):
         serde.Pydantic(dict)

@@ -14,5 +14,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
-        sys.exit("kafka-async needs typer and rich for its commands: pip install typer rich")
+        from kafka_async.extras import missing_extra
+
+        sys.exit(missing_extra("the command kafka-async", "cli"))
     app()

@@ -10,6 +10,7 @@ from typing import Final
 from kafka_async.cli import terminal
 from kafka_async.cli.properties import parse_properties
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.extras import missing_extra
 from kafka_async.secret_files import decode, read_file, read_secret
 from kafka_async.secrets import Secret
 
@@ -67,7 +68,7 @@ def password_from_keyring(service: str, username: object) -> Secret:
         import keyring
         from keyring.errors import KeyringError
     except ModuleNotFoundError:
-        terminal.fail("--sasl-password-keyring needs the package keyring: pip install keyring")
+        terminal.fail(missing_extra("--sasl-password-keyring", "keyring"))
     try:
         password = Secret(keyring.get_password(service, username) or "")
     except KeyringError as error:

@@ -70,6 +70,8 @@ MAX_OFFLOADED_MERGES: Final = 2
 """Merges of a response in a thread that concurrent changes invalidate, before one in the loop."""
 MIN_REFUSALS_PER_SERVER: Final = 3
 """Refused attempts of each bootstrap server before `Client.start` fails."""
+WARN_OF_BOOTSTRAP_AFTER: Final = 1.0
+"""Seconds of a start after which a failure of all bootstrap servers is logged."""
 HEDGE_AFTER: Final = 1.0
 """Seconds without a response after which another broker is sent the same request."""
 
@@ -491,7 +493,8 @@ class MetadataUpdater:
             if brokers.all_failures_permanent() or self._all_refused(brokers):
                 failure = failure or bootstrap_error(brokers)
             elif failure is None and brokers.all_failed():
-                self._warn_of_bootstrap_failure(bootstrap_error(brokers).message)
+                message = bootstrap_error(brokers).message
+                self._warn_of_bootstrap_failure(message, refused=brokers.refusals() > 0)
         if failure is not None:
             # At the start, a second attempt for callers that came during this one would only count
             # against the user name at the broker.
@@ -523,11 +526,21 @@ class MetadataUpdater:
         waited = self._loop.time() - self._created_at
         return waited >= self._refused_timeout and brokers.refusals() >= MIN_REFUSALS_PER_SERVER
 
-    def _warn_of_bootstrap_failure(self, failure: str) -> None:
-        """Log a failure that delays the start of the client, once."""
-        if failure != self._warned:
-            self._warned = failure
-            logger.warning("%s; the client keeps retrying", failure)
+    def _warn_of_bootstrap_failure(self, failure: str, *, refused: bool) -> None:
+        """Log a failure that delays the start of the client, once.
+
+        Not at once, since some failures are found to be permanent after a few connections.
+        """
+        waited = self._loop.time() - self._created_at
+        if failure == self._warned or waited < WARN_OF_BOOTSTRAP_AFTER:
+            return
+        self._warned = failure
+        limit = seconds(self._context.config.default_api_timeout_ms)
+        if refused:
+            limit = min(limit, self._refused_timeout)
+        logger.warning(
+            "%s; the client retries for up to %.0f s more", failure, max(1.0, limit - waited)
+        )
 
     def _rebootstrap_if_due(self, brokers: Brokers, now: float) -> bool:
         if not self.snapshot.brokers:

@@ -33,6 +33,7 @@ from kafka_async.errors import (
     KafkaError,
     SaslAuthenticationError,
 )
+from kafka_async.extras import missing_extra
 from kafka_async.secrets import Secret
 from kafka_async.types import Token
 
@@ -129,8 +130,7 @@ class TokenEndpoint:
                 response = await self._post(context, form)
         except ImportError:
             return SaslAuthenticationError(
-                "sasl_oauthbearer_token_endpoint_url needs httpx and Authlib: "
-                "pip install httpx Authlib joserfc"
+                missing_extra("sasl_oauthbearer_token_endpoint_url", "oidc")
             )
         except KafkaError as error:
             return error.with_traceback(None)

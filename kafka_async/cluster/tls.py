@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast
 
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.secrets import Secret
+from kafka_async.secrets import Secret, SecretBytes
 
 if TYPE_CHECKING:
     import ssl
@@ -211,7 +211,7 @@ class _PasswordSource:
         else:
             try:
                 return _plain(_checked(self._source()))
-            except Exception as error:  # noqa: BLE001 (it is the application's function)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (the application's function)
                 self.problem = f"the function ssl_password has raised {type(error).__name__}"
         raise ValueError(self.problem)
 
@@ -230,30 +230,79 @@ def _certificate_error(
     if password.problem:
         return InvalidConfigurationError(f"ssl_password: {password.problem}: check it")
     if reason == "KEY_VALUES_MISMATCH":
-        text = "ssl_keyfile is not the private key of ssl_certfile: check both"
+        text = (
+            f"ssl_keyfile{_place(config.ssl_keyfile)} is not the private key of "
+            f"ssl_certfile{_place(config.ssl_certfile)}: check both"
+        )
     elif password.asked:
         text = (
             "ssl_password does not decrypt the private key, or the key is damaged: check the "
             f"password ({_reason(error)})"
         )
-    elif config.ssl_keyfile is None:
-        text = (
-            "ssl_certfile has no certificate and private key in PEM form "
-            f"({_reason(error)}): give a file with both, or the key as ssl_keyfile"
-        )
     else:
-        text = (
-            "ssl_certfile or ssl_keyfile cannot be used "
-            f"({_reason(error)}): both must be in PEM form, and the certificates in the order of "
-            "the chain, the client's first"
-        )
+        text = _malformed(config, _reason(error))
     return InvalidConfigurationError(text)
 
 
+def _malformed(config: ClientConfig, reason: str) -> str:
+    """Return the message for a certificate and a key that OpenSSL cannot read."""
+    certificate = f"ssl_certfile{_place(config.ssl_certfile)}"
+    key = f"ssl_keyfile{_place(config.ssl_keyfile)}"
+    if not _contains(config.ssl_certfile, b"CERTIFICATE-----"):
+        return (
+            f"{certificate} has no certificate in PEM form ({reason}): give the client's "
+            "certificate, and the others of its chain after it"
+        )
+    if config.ssl_keyfile is None and not _contains(config.ssl_certfile, b"PRIVATE KEY-----"):
+        return (
+            f"{certificate} has no private key in PEM form ({reason}): give a file with the "
+            "certificate and the key, or the key as ssl_keyfile"
+        )
+    if config.ssl_keyfile is not None and not _contains(config.ssl_keyfile, b"PRIVATE KEY-----"):
+        return f"{key} has no private key in PEM form ({reason}): give the key of ssl_certfile"
+    names = certificate if config.ssl_keyfile is None else f"{certificate} or {key}"
+    return (
+        f"{names} cannot be used ({reason}): both must be in PEM form, and the certificates in the "
+        "order of the chain, the client's first"
+    )
+
+
+def _contains(value: str | Secret | None, words: bytes) -> bool:
+    """Return whether a file or PEM text contains these words; a file that is gone does not."""
+    if value is None or is_pem(_plain(value)):
+        return words.decode() in _plain(value or "")
+    try:
+        with open(_plain(value), "rb") as file:
+            return words in SecretBytes(file.read()).reveal()
+    except (OSError, ValueError):
+        return False
+
+
+def _place(value: str | Secret | None) -> str:
+    """Return the path of an option for a message; nothing for text, which may be a key."""
+    if value is None or is_pem(_plain(value)):
+        return ""
+    is_path = os.path.isfile(_plain(value)) and not _DER.fullmatch(_plain(value))
+    return f"={_plain(value)!r}" if is_path else ""
+
+
+_OPENSSL: Final = re.compile(r"\[\w+(?:: \w+)?\] (.+) \(_ssl\.c:\d+\)")
+_WORDS: Final = {
+    "PEM_LIB": "not valid PEM",
+    "NO_START_LINE": "no PEM text",
+    "NO_CERTIFICATE_OR_CRL_FOUND": "no certificate found",
+}
+"""By OpenSSL's name of an error: words that say more."""
+
+
 def _reason(error: Exception) -> str:
-    """Return the system's or OpenSSL's words, without a path."""
-    words = getattr(error, "reason", None) or getattr(error, "strerror", None)
-    return str(words or type(error).__name__)
+    """Return the cause in words, without a path."""
+    words = str(
+        getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
+    )
+    if (match := _OPENSSL.fullmatch(words)) is not None:  # "[SSL] PEM lib (_ssl.c:3905)"
+        words = match[1].upper().replace(" ", "_")
+    return _WORDS.get(words, words)
 
 
 @contextmanager
@@ -265,7 +314,7 @@ def _file(value: str | Secret | None, option: str) -> Generator[str | Secret | N
         problem = _unreadable(value)
         if problem is not None:
             hidden = isinstance(value, Secret) or _DER.fullmatch(value)
-            place = "" if hidden else f"={value!r}"
+            place = _place(value) if hidden else f"={value!r}"
             raise InvalidConfigurationError(
                 f"{option}{place} cannot be read ({problem}): give the path of a PEM file that "
                 "this user may read"

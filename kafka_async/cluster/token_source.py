@@ -197,7 +197,8 @@ class TokenSource:
             raise KafkaConnectionError(
                 f"{self.purpose} {problem}, so there is no token: the next connection tries again"
             ) from error
-        except (Exception, asyncio.CancelledError) as error:
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            # SystemExit would leave the event loop at once, with all tasks of the application.
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task and task.cancelling():
                 raise  # The client is closed; otherwise the provider has raised it.

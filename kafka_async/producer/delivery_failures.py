@@ -78,14 +78,17 @@ class DeliveryFailures:
 def _delivery_error(rows: list[DeliveryFailure], omitted: int) -> DeliveryError:
     """Return one error for failed batches; its cause is the first error."""
     records = sum(row.count for row in rows)
-    message = f"{records} records were not delivered"
+    message = f"{records} record{' was' if records == 1 else 's were'} not delivered"
     if omitted:
-        message += f", nor were those of {omitted} more batches"
+        batches = "1 more batch" if omitted == 1 else f"{omitted} more batches"
+        message += f", nor were those of {batches}"
     if rows:
-        message += f"; the first: {rows[0].topic}: {rows[0].error}"
-    error = DeliveryError(message, failures=rows)
-    error.__cause__ = rows[0].error if rows else None
-    return error
+        error = rows[0].error
+        named = isinstance(error, KafkaError) and error.topic is not None
+        message += f"; the first: {'' if named else f'{rows[0].topic}: '}{error}"
+    failed = DeliveryError(message, failures=rows)
+    failed.__cause__ = rows[0].error if rows else None
+    return failed
 
 
 class FailureWarnings:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async import kernel
 from kafka_async.errors import CorruptRecordError, InvalidConfigurationError, RecordTooLargeError
+from kafka_async.extras import missing_extra
 from kafka_async.kernel import BinaryColumn
 from kafka_async.records.compression import MAX_DECOMPRESSED_BYTES_PER_CALL
 
@@ -31,9 +32,7 @@ def _pyarrow() -> Any:
     try:
         return importlib.import_module("pyarrow")
     except ImportError as error:
-        raise InvalidConfigurationError(
-            "Arrow needs the package pyarrow: pip install pyarrow"
-        ) from error
+        raise InvalidConfigurationError(missing_extra("Arrow", "spark")) from error
 
 
 def arrow_schema(*, headers: bool = False) -> pyarrow.Schema:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from kafka_async.extras import missing_extra
+
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
@@ -20,14 +22,14 @@ class Pydantic(Generic[T]):
         model: A BaseModel, or any type that pydantic's TypeAdapter takes.
 
     Raises:
-        ImportError: pydantic is not installed; `pip install pydantic` does it.
+        ImportError: pydantic is not installed, which the extra `pydantic` contains.
     """
 
     def __init__(self, model: type[T]) -> None:
         try:
             from pydantic import TypeAdapter
         except ImportError as error:
-            raise ImportError("serde.Pydantic needs pydantic: pip install pydantic") from error
+            raise ImportError(missing_extra("serde.Pydantic", "pydantic")) from error
         self._adapter: TypeAdapter[Any] = TypeAdapter(model)
 
     def serialize(self, value: T) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_async.errors import IllegalStateError
+from kafka_async.extras import missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -23,9 +24,8 @@ else:
             """Replaces pyspark's base class so that this module can be imported without it."""
 
             def __init__(self, options: MutableMapping[str, str]) -> None:
-                raise IllegalStateError(
-                    "pyspark is not installed: pip install pyspark pyarrow (and Java 17)"
-                )
+                needed = missing_extra("the data source kafka_async", "spark")
+                raise IllegalStateError(f"{needed}; Spark also needs Java 17")
 
 
 COLUMNS = (

@@ -63,7 +63,9 @@ def test_missing_pyspark_is_reported_with_the_command_to_install_it(
 ) -> None:
     with_java(monkeypatch)
     without_pyspark(monkeypatch)
-    assert spark.missing_requirement() == "pyspark is missing: pip install pyspark pyarrow"
+    missing = spark.missing_requirement()
+    assert missing is not None
+    assert "the extra spark: pip install 'kafka-async[spark]'" in missing
 
 
 def test_reports_no_missing_requirement(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import itertools
 import logging
+import re
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -169,7 +170,7 @@ async def test_start_warns_once_of_unreachable_servers_until_the_cause_changes(
         (refused,) = warnings()
         assert f"{one}: connection refused" in refused
         assert f"{two}: connection refused" in refused
-        assert refused.endswith("the client keeps retrying")
+        assert re.search("the client retries for up to 5[789] s more$", refused)
         memory.hang(broker=2)
         await memory.cluster.start_broker(2)
         await asyncio.sleep(10)
@@ -180,6 +181,29 @@ async def test_start_warns_once_of_unreachable_servers_until_the_cause_changes(
         await starting
         assert len(warnings()) == 2
         await client.stop()
+
+
+async def test_warning_of_a_start_names_the_time_until_refused_servers_end_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with InMemory() as memory:
+        await memory.cluster.stop_broker(1)
+        with pytest.raises(BootstrapError, match="connection refused"):
+            await memory.client(bootstrap_refused_timeout_ms=4_000).start()
+    (warning,) = [row.getMessage() for row in caplog.records if row.levelno == logging.WARNING]
+    assert re.search("the client retries for up to [23] s more$", warning)
+
+
+async def test_start_does_not_announce_retries_before_a_permanent_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Connects to a broker that closes each connection, as the port of a TLS listener does."""
+    async with InMemory() as memory:
+        memory.cluster.faults.add(disconnect="before", count=None)
+        with pytest.raises(BootstrapError, match="or a TLS port"):
+            await memory.client().start()
+        assert now() < 2
+    assert not [row for row in caplog.records if row.levelno >= logging.WARNING]
 
 
 async def test_start_needs_one_server_that_responds_and_does_not_warn_of_others(

@@ -385,6 +385,8 @@ def wrong(authority: Authority, directory: Path) -> dict[str, tuple[dict[str, An
     bad = authority.client_options(other, "other")
     empty = directory / "empty.pem"
     empty.write_text("")
+    damaged = directory / "damaged.pem"
+    damaged.write_text("-----BEGIN PRIVATE KEY-----\nMIIC\n-----END PRIVATE KEY-----\n")
     key = encrypted(certificate.private_key_pem.bytes(), "geheim")
     chain = chain_text(certificate)
 
@@ -401,11 +403,25 @@ def wrong(authority: Authority, directory: Path) -> dict[str, tuple[dict[str, An
             "ssl_certfile='/does/not/exist' cannot be read .No such file",
         ),
         "no key": ({**good, "ssl_keyfile": "/no/key"}, "ssl_keyfile cannot be read .No such file"),
-        "empty certificate": ({**good, "ssl_certfile": str(empty)}, "ssl_certfile or ssl_keyfile"),
-        "key missing": ({"ssl_certfile": good["ssl_certfile"]}, "give a file with both, or the"),
+        "empty certificate": (
+            {**good, "ssl_certfile": str(empty)},
+            "ssl_certfile='.*empty.pem' has no certificate in PEM form .(not valid|no) PEM",
+        ),
+        "key missing": (
+            {"ssl_certfile": good["ssl_certfile"]},
+            "ssl_certfile='.*' has no private key in PEM form .*or the key as ssl_keyfile",
+        ),
+        "empty key": (
+            {**good, "ssl_keyfile": str(empty)},
+            "ssl_keyfile='.*empty.pem' has no private key in PEM form .(not valid|no) PEM",
+        ),
+        "damaged key": (
+            {**good, "ssl_keyfile": str(damaged)},
+            "ssl_certfile='.*' or ssl_keyfile='.*damaged.pem' cannot be used",
+        ),
         "other key": (
             {**good, "ssl_keyfile": bad["ssl_keyfile"]},
-            "ssl_keyfile is not the private key of ssl_certfile",
+            "ssl_keyfile='.*' is not the private key of ssl_certfile='.*'",
         ),
         "no password": ({"ssl_certfile": chain, "ssl_keyfile": key}, "ssl_password is not given"),
         "wrong password": (
@@ -425,7 +441,8 @@ def wrong(authority: Authority, directory: Path) -> dict[str, tuple[dict[str, An
 
 CASES = (
     "no authorities|no file|wrong path|wrong text|no certificate|no key|empty certificate|"
-    "key missing|other key|no password|wrong password|failing function|function of another kind"
+    "key missing|empty key|damaged key|other key|no password|wrong password|"
+    "failing function|function of another kind"
 )
 
 
@@ -494,7 +511,7 @@ async def test_keeps_the_certificates_if_the_new_ones_cannot_be_used(
             await request(client)
             assert warnings(caplog) == 3
     assert set(broker.subjects) == {"alice"}
-    assert "the certificates before stay in use, since ssl_certfile or ssl_keyfile" in caplog.text
+    assert "the certificates before stay in use, since ssl_keyfile=" in caplog.text
 
 
 async def test_new_certificates_are_used_although_the_connection_that_found_them_was_cancelled(

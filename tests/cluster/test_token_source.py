@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -269,6 +270,22 @@ async def test_a_provider_that_raises_cancelled_error_is_reported_like_another_e
 
     with pytest.raises(SaslAuthenticationError, match="raised CancelledError"):
         await new_source(provide).token()
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+async def test_a_provider_that_exits_is_reported_and_ends_no_task(
+    new_source: NewSource, asynchronous: bool
+) -> None:
+    async def provide() -> Token:
+        sys.exit("planted-secret")
+
+    def exit_at_once() -> Awaitable[Token]:
+        sys.exit("planted-secret")
+
+    source = new_source(provide if asynchronous else exit_at_once)
+    with pytest.raises(SaslAuthenticationError, match="raised SystemExit") as raised:
+        await source.token()
+    assert "planted-secret" not in str(raised.value)
 
 
 async def test_the_error_of_a_provider_names_its_type_and_has_it_as_cause(

@@ -31,3 +31,12 @@ def test_help_lists_every_target() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     listed = set(re.findall(r"make ([a-z0-9-]+) +\w", done.stdout))
     assert set(phony[1].split()) - {"help"} == listed
+
+
+def test_git_runs_pyright_before_a_push_and_not_before_a_commit() -> None:
+    assert "pyright, which takes minutes, before each push" in GUIDE
+    settings, *hooks = (ROOT / ".pre-commit-config.yaml").read_text("utf-8").split("- id: ")
+    assert "default_install_hook_types: [pre-commit, pre-push]" in settings
+    assert "default_stages: [pre-commit]" in settings
+    slow = [hook.split()[0] for hook in hooks if "stages: [pre-push]" in hook]
+    assert slow == ["pyright"]

@@ -8,7 +8,8 @@ import tomllib
 import pytest
 
 from kafka_async import errors
-from tests.docs.markdown_blocks import ROOT
+from kafka_async.java_security import JKS_TO_PKCS12, PKCS12_TO_PEM, TRUSTSTORE_TO_PEM
+from tests.docs.markdown_blocks import PAGES, ROOT
 from tools.generated_page import tracked_files
 
 PAGE = (ROOT / "docs" / "security.md").read_text("utf-8")
@@ -116,3 +117,12 @@ def test_messages_of_the_table_are_those_of_the_code() -> None:
     for said, *_ in rows("Errors"):
         text = reasons.sub("", said)
         assert any(text in source for source in code), text
+
+
+def test_conversion_of_java_stores_is_the_same_in_messages_and_pages() -> None:
+    for command in (TRUSTSTORE_TO_PEM, JKS_TO_PKCS12, PKCS12_TO_PEM):
+        assert command in PAGE
+    for page in PAGES:
+        for line in page.read_text("utf-8").splitlines():
+            commands = (TRUSTSTORE_TO_PEM, JKS_TO_PKCS12)
+            assert "keytool" not in line or any(command in line for command in commands), page

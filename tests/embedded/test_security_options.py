@@ -42,5 +42,23 @@ def test_certificates_come_from_files(tmp_path: Path) -> None:
     context = options.listeners()["SSL"].ssl_context
     assert context is not None
     assert context.verify_mode == ssl.CERT_REQUIRED
-    with pytest.raises(InvalidConfigurationError, match="cannot be used"):
-        options._replace(ssl_certfile=tmp_path / "missing").listeners()
+
+
+def test_error_names_the_file_that_cannot_be_used(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    broker = Path(certificates.write("broker.pem", certificates.broker.pem))
+    other = Path(certificates.write("client.key", certificates.client.key))
+    empty = Path(certificates.write("empty.pem", ""))
+    good = SecurityOptions("SSL", ssl_certfile=broker, ssl_cafile=Path(certificates.cafile))
+    for options, words in (
+        (good._replace(ssl_certfile=tmp_path / "missing"), "missing cannot be used .No such file"),
+        (
+            good._replace(ssl_certfile=empty),
+            f"--ssl-certfile {empty} cannot be used .not valid PEM",
+        ),
+        (good._replace(ssl_keyfile=other), f"{other} .*the key does not belong to the certificate"),
+        (good._replace(ssl_cafile=empty), f"--ssl-cafile {empty} cannot be used"),
+    ):
+        with pytest.raises(InvalidConfigurationError, match=words) as caught:
+            options.listeners()
+        assert "_ssl.c" not in str(caught.value)

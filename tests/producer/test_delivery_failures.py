@@ -51,10 +51,23 @@ async def test_does_not_warn_of_failures_that_a_task_awaits_or_flush_raises(
     await asyncio.sleep(delivery_failures.AWAIT_GRACE_PERIOD / 2)
     assert isinstance(later.exception(), KafkaError)
     await bench.producer.enqueue("clicks", b"v")
-    with pytest.raises(DeliveryError, match="1 records"):
+    with pytest.raises(
+        DeliveryError, match=r"^1 record was not delivered; the first: clicks-0: [^:]*"
+    ):
         await bench.producer.flush()
     await asyncio.sleep(60)
     assert warnings(caplog) == []
+
+
+async def test_error_of_flush_names_the_topic_once(bench: Bench) -> None:
+    await bench.producer.enqueue("not legal!", b"v")
+    with pytest.raises(DeliveryError) as caught:
+        await bench.producer.flush()
+    text = str(caught.value)
+    assert text.startswith("1 record was not delivered; the first: not legal!: The topic's name")
+    assert "a-z A-Z 0-9 . _ -" in text
+    assert text.count("not legal!") == 1
+    assert "1 record, " in repr(caught.value.failures[0])
 
 
 async def test_warns_at_growing_intervals_while_records_fail(

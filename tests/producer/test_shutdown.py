@@ -67,7 +67,7 @@ async def test_end_of_a_block_takes_at_most_close_timeout_ms(outage: Outage) -> 
         await outage(bench)
         await bench.producer.enqueue("clicks", b"v")
         started = now()
-        with pytest.raises(DeliveryError, match="1 records"):
+        with pytest.raises(DeliveryError, match="1 record was"):
             await bench.producer.__aexit__(None, None, None)
         assert now() - started == pytest.approx(4, abs=0.2)
 
@@ -88,7 +88,7 @@ async def test_block_left_by_an_exception_closes_within_10_s(
     with pytest.raises(ZeroDivisionError) as caught:
         await block()
     assert now() - started == pytest.approx(limit, abs=0.1)
-    assert "1 records were not delivered" in caught.value.__notes__[0]
+    assert "1 record was not delivered" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
@@ -237,7 +237,7 @@ async def test_flush_and_stop_end_at_once_if_the_shared_client_was_stopped(
     async with shared_client(linger_ms=1_000) as producer:
         delivery = await producer.enqueue("clicks", b"v")
         await producer.client.stop()
-        with pytest.raises(DeliveryError, match="1 records were not delivered"):
+        with pytest.raises(DeliveryError, match="1 record was not delivered"):
             await call(producer)
         assert isinstance(delivery.exception(), ClientClosedError)
         assert now() < 0.1

@@ -162,5 +162,7 @@ def test_message_sets_are_not_supported() -> None:
 
 def test_missing_pyarrow_raises_invalid_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InvalidConfigurationError, match="pip install"):
+    with pytest.raises(
+        InvalidConfigurationError, match=r"the extra spark: pip install 'kafka-async\[spark\]'"
+    ):
         arrow_schema()

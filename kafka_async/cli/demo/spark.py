@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from kafka_async.cli.demo.child_process import child_process
 from kafka_async.errors import KafkaError
+from kafka_async.extras import missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +84,7 @@ def missing_pyspark() -> str | None:
     """Return a line on how to install pyspark; None if it is installed."""
     importlib.invalidate_caches()
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
-        return "pyspark is missing: pip install pyspark pyarrow"
+        return missing_extra("Spark", "spark")
     return None
 
 

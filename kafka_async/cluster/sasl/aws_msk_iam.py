@@ -32,6 +32,7 @@ from kafka_async.errors import (
     KafkaError,
     SaslAuthenticationError,
 )
+from kafka_async.extras import missing_extra
 from kafka_async.secrets import Secret
 from kafka_async.types import Token
 
@@ -126,9 +127,7 @@ class MskIamTokens:
                 frozen = None if self._chain is None else self._chain.get_frozen_credentials()
                 region = self._region or _environment_region(session)
         except ImportError:
-            return SaslAuthenticationError(
-                'sasl_mechanism="AWS_MSK_IAM" needs botocore: pip install botocore'
-            )
+            return SaslAuthenticationError(missing_extra('sasl_mechanism="AWS_MSK_IAM"', "msk"))
         except Exception as error:  # noqa: BLE001  # nothing of botocore may be shown, see above
             return _failure(error)
         if frozen is None or not frozen.access_key or not frozen.secret_key:

@@ -23,6 +23,7 @@ from kafka_async.errors import (
     KafkaError,
     SaslAuthenticationError,
 )
+from kafka_async.extras import missing_extra
 from kafka_async.secrets import SecretBytes
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ _RETRIABLE: Final = {
 """Errors of Kerberos that may pass, as in Java's client; the last is of the library."""
 _PURPOSE: Final = "Kerberos (is its key distribution center reachable?)"
 _INSTALL: Final = (
-    'sasl_mechanism="GSSAPI" needs python-gssapi and the Kerberos library: install them (Debian: '
-    "apt-get install libkrb5-dev gcc python3-dev; then pip install gssapi)"
+    missing_extra('sasl_mechanism="GSSAPI"', "gssapi")
+    + "; it also needs the Kerberos library (Debian: apt-get install libkrb5-dev gcc python3-dev)"
 )
 _ADVICE: Final = (
     "check the ticket (klist) or the keytab, sasl_kerberos_service_name, that the broker's host "

@@ -68,16 +68,27 @@ class SecurityOptions(NamedTuple):
 
     def _context(self, certfile: Path) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        names = f"--ssl-certfile {certfile}"
+        if self.ssl_keyfile is not None:
+            names += f" or --ssl-keyfile {self.ssl_keyfile}"
         try:
             context.load_cert_chain(certfile, self.ssl_keyfile)
+            names = f"--ssl-cafile {self.ssl_cafile}"
             if self.ssl_cafile is not None:
                 context.load_verify_locations(self.ssl_cafile)
         except OSError as error:  # an SSLError too
             raise InvalidConfigurationError(
-                f"the files of --ssl-certfile, --ssl-keyfile and --ssl-cafile cannot be used: "
-                f"{error.strerror or error}"
+                f"{names} cannot be used ({_reason(error)}): give PEM files that this user may read"
             ) from None
         return context
+
+
+def _reason(error: OSError) -> str:
+    """Return the cause in words: Python's own are "[SSL] PEM lib (_ssl.c:3905)"."""
+    reason = str(getattr(error, "reason", None) or error.strerror or type(error).__name__)
+    if reason == "KEY_VALUES_MISMATCH":
+        return "the key does not belong to the certificate"
+    return "not valid PEM" if reason == "PEM_LIB" or "PEM lib" in reason else reason
 
 
 def _users(file: Path) -> dict[str, Secret]:

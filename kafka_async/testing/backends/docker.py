@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
+from kafka_async.extras import missing_extra
 from kafka_async.testing.backends.base import Backend, BackendUnavailableError, ClusterOptions
 from kafka_async.testing.backends.nodes import free_ports
 from kafka_async.testing.backends.probe import wait_until_ready
@@ -43,7 +44,7 @@ class DockerBackend(Backend):
             from docker.errors import DockerException
             from testcontainers.core.container import DockerContainer
         except ImportError as error:
-            raise BackendUnavailableError("pip install testcontainers") from error
+            raise BackendUnavailableError(missing_extra("Docker", "testing")) from error
         (self._port,) = free_ports(1)
         try:
             container = DockerContainer(self.image)

@@ -169,7 +169,7 @@ def test_check_refuses_another_origin_of_tokens() -> None:
     config = ClientConfig(
         MSK,
         security_protocol="SASL_SSL",
-        sasl_mechanism="AWS_MSK_IAM",
+        sasl_mechanism=AwsMskIam(),
         sasl_token_provider=provider,
     )
     with pytest.raises(InvalidConfigurationError, match='sasl_mechanism="OAUTHBEARER"'):
@@ -273,7 +273,7 @@ async def test_names_the_package_to_install(
     environment: pytest.MonkeyPatch, supervisor: Supervisor
 ) -> None:
     environment.setitem(__import__("sys").modules, "botocore.session", None)
-    with pytest.raises(SaslAuthenticationError, match="pip install botocore"):
+    with pytest.raises(SaslAuthenticationError, match="the extra msk: pip install"):
         await provider_of(supervisor)()
 
 
