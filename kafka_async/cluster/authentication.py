@@ -1,12 +1,12 @@
-"""Authenticates connections by SASL (KIP-43, KIP-152), and again before a session ends (KIP-368).
+"""The steps of an authentication by SASL (KIP-43, KIP-152).
 
 An authentication is a generator, as the handshake is: it yields requests, functions and coroutine
-functions, which the connection carries out, and returns the session that the broker grants. Pure.
+functions, which `connection_authentication.py` carries out, and returns the session that the broker
+grants. Pure.
 """
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -40,11 +40,6 @@ if TYPE_CHECKING:
     from kafka_async.config import ClientConfig
     from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 
-EARLIEST_REAUTHENTICATION: Final = 0.85
-LATEST_REAUTHENTICATION: Final = 0.95
-"""Fractions of a session's lifetime between which a connection authenticates again, at random."""
-MIN_REAUTHENTICATION_INTERVAL: Final = 1.1
-"""Seconds between two authentications of a connection. Brokers require one second."""
 MAX_LIFETIME: Final = 30 * 86_400.0
 """Seconds after which a connection authenticates again, even if its session lasts longer."""
 MAX_BROKER_TEXT: Final = 300
@@ -76,11 +71,6 @@ class Session(NamedTuple):
 
     username: str | None = None
     lifetime: float = inf
-
-    def hold_after(self) -> float:
-        """Return the seconds after which the next authentication is due, chosen at random."""
-        fraction = random.uniform(EARLIEST_REAUTHENTICATION, LATEST_REAUTHENTICATION)
-        return self.lifetime * fraction
 
 
 Authentication: TypeAlias = "Generator[Step | Compute | Await, Any, Session]"

@@ -31,7 +31,8 @@ from kafka_async.hooks import Throttled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafka_async.cluster.connection import Address, BrokerActivity
+    from kafka_async.cluster.address import Address
+    from kafka_async.cluster.connection import BrokerActivity
     from kafka_async.cluster.connection_context import ConnectionContext
     from kafka_async.cluster.handshake import BrokerVersions
     from kafka_async.cluster.pending_response import ResponseFuture

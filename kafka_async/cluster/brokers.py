@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from kafka_async.cluster.address import Address
 from kafka_async.cluster.broker_connection import (
     CLOSE_TIMEOUT,
     BrokerConnection,
@@ -23,7 +24,6 @@ from kafka_async.cluster.broker_connection import (
 )
 from kafka_async.cluster.connection import (
     UNANSWERED_AFTER,
-    Address,
     BrokerActivity,
     ConnectionSetupError,
     WrongBrokerError,

@@ -10,23 +10,21 @@ request_timeout_ms, or for its own timeout if that is longer, because a broker r
 When a connection ends, all requests in flight fail at once, with the connection's name and the
 reason.
 
-With SASL a connection authenticates after the handshake, and again before its session ends
-(KIP-368): SaslHandshake is sent behind the requests in flight, and requests that are submitted
-meanwhile are held until the broker has accepted the credentials.
+With SASL a connection authenticates after the handshake, and again before its session ends; see
+`connection_authentication.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from kafka_async.cluster.authentication import MIN_REAUTHENTICATION_INTERVAL, Session
+from kafka_async.cluster.connection_authentication import ConnectionAuthentication, HeldRequest
 from kafka_async.cluster.connection_diagnosis import (
     ConnectionFacts,
     ConnectionStage,
@@ -38,7 +36,6 @@ from kafka_async.cluster.framing import FrameReader
 from kafka_async.cluster.handshake import BrokerVersions, handshake
 from kafka_async.cluster.in_flight_requests import InFlightRequest, InFlightRequests
 from kafka_async.cluster.pending_response import ResponseCallback, ResponseFuture, Waiter
-from kafka_async.cluster.sasl.mechanism import Await, Compute
 from kafka_async.cluster.tls import server_name
 from kafka_async.cluster.transport import Stream
 from kafka_async.config import seconds
@@ -50,8 +47,6 @@ from kafka_async.errors import (
     RebootstrapRequiredError,
 )
 from kafka_async.hooks import (
-    Authenticated,
-    AuthenticationFailed,
     Connected,
     Disconnected,
     RequestSent,
@@ -62,7 +57,7 @@ from kafka_async.protocol.api import lookup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafka_async.cluster.authentication import Authenticator
+    from kafka_async.cluster.address import Address
     from kafka_async.cluster.connection_context import ConnectionContext
     from kafka_async.cluster.framing import Frame
     from kafka_async.cluster.handshake import Step
@@ -80,19 +75,6 @@ UNANSWERED_AFTER: Final = 5.0
 
 A broker responds within milliseconds to every request that it does not hold back.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """The address of a broker; `node_id` is negative for a bootstrap server."""
-
-    node_id: int
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        place = f"{self.host}:{self.port}"
-        return place if self.node_id < 0 else f"{place} (broker {self.node_id})"
 
 
 class ConnectionSetupError(KafkaConnectionError):
@@ -143,18 +125,6 @@ class BrokerActivity:
     def record_end(self, *, hang_up: bool) -> None:
         """Record the end of a connection by an error."""
         self.hang_ups = self.hang_ups + 1 if hang_up else 0
-
-
-@dataclass(slots=True, eq=False)
-class HeldRequest:
-    """A request that waits for a connection to authenticate again; times as `InFlightRequest`."""
-
-    request: Request[Any]
-    version: int
-    waiter: Waiter
-    expect_response: bool
-    submitted_at: float
-    deadline: float
 
 
 class Connection:
@@ -209,22 +179,14 @@ class Connection:
         self._overdue_after = min(self._request_timeout, UNANSWERED_AFTER)
         max_idle = seconds(context.config.connections_max_idle_ms)
         self._max_idle = max_idle if max_idle >= 0 else inf
-        self._session = Session()
-        self._setup_timeout = 0.0
-        self._began_at = 0.0
-        self._asked_at = 0.0
-        self._hold_from = inf
-        self._reauthenticate_at = inf
-        self._held: deque[HeldRequest] = deque()
+        self._authentication = ConnectionAuthentication(context, address, kind, self._send_step)
         self._reauthentication: SupervisedTask | None = None
-        self._retiring = False
-        self._awaited = ""
         self.room = self._requests.room
 
     @property
     def in_flight(self) -> int:
         """Number of requests without a response, cancelled and held ones included."""
-        return len(self._requests.queue) + len(self._held)
+        return len(self._requests.queue) + len(self._authentication.held)
 
     @property
     def oldest_request(self) -> InFlightRequest[Waiter] | None:
@@ -238,17 +200,18 @@ class Connection:
         KafkaError if the broker rejects the client.
         """
         started_at = self._loop.time()
-        self._setup_timeout = timeout
         self.stage = ConnectionStage.CONNECTING
         try:
             async with asyncio.timeout(timeout):
                 await self._dial()
                 self.stage = ConnectionStage.HANDSHAKE
                 self.versions = await self._run_handshake(timeout)
-                await self._authenticate()
+                if self._context.authenticator is not None:
+                    self.stage = ConnectionStage.AUTHENTICATION
+                    await self._authentication.authenticate(self.versions, timeout)
         except (OSError, KafkaError) as error:
             failure = self._close_reason or self._connection_error(error)
-            self._emit_authentication_failed(failure)
+            self._authentication.fail(failure)
             self._end(failure)
             self.abort()  # The orderly end of TLS would outlive a client that stops now.
             if failure is error:
@@ -263,7 +226,7 @@ class Connection:
         self._first_request = self._requests.next_id
         self.open = self._close_reason is None
         self._used_at = self._loop.time()
-        next_at = min(self._used_at + self._max_idle, self._reauthenticate_at)
+        next_at = min(self._used_at + self._max_idle, self._authentication.due_at)
         if next_at < self._timer_at:
             self._set_timer(next_at)
         self._emit_connected(self._used_at - started_at)
@@ -285,8 +248,9 @@ class Connection:
 
     def diagnosis(self, error: BaseException) -> Diagnosis:
         """Return the cause of `error` at the connection's current stage."""
-        if self._awaited and isinstance(error, TimeoutError):
-            return Diagnosis(f"{self._awaited} did not return within {self._setup_timeout:.3g} s")
+        found = self._authentication.diagnosis(error)
+        if found is not None:
+            return found
         config = self._context.config
         facts = ConnectionFacts(
             config.security_protocol,
@@ -377,7 +341,7 @@ class Connection:
         request.waiter.set_frame(frame, request.version)
         if self._hooks.active:
             self._emit_response_received(request, len(frame))
-        if self._retiring and not self._requests.queue:
+        if self._authentication.retiring and not self._requests.queue:
             self._retire()
 
     def _pause_reading(self, pause: bool) -> None:
@@ -421,7 +385,7 @@ class Connection:
         if version is None:
             version = self.versions.version(request.API_KEY)
         now = self._loop.time()
-        if now >= self._hold_from:
+        if now >= self._authentication.hold_from:
             self._hold(request, version, now, now + timeout, waiter, expect_response)
         else:
             self._write(request, version, now, now + timeout, waiter, expect_response)
@@ -485,132 +449,32 @@ class Connection:
         )
         self._hooks.emit(event)
 
-    # -- authentication ---------------------------------------------------------------------------
-
-    async def _authenticate(self) -> None:
-        """Authenticate a new connection, unless the client has no SASL."""
-        authenticator = self._context.authenticator
-        if authenticator is None:
-            return
-        self.stage = ConnectionStage.AUTHENTICATION
-        session = await self._run_authentication(authenticator, self._setup_timeout)
-        self._begin_session(session)
-
-    async def _run_authentication(
-        self,
-        authenticator: Authenticator,
-        first_timeout: float,
-        limit: asyncio.Timeout | None = None,
-    ) -> Session:
-        """Carry out the steps of an authentication; return its session.
-
-        The response to the first request may take `first_timeout` seconds; `limit` is then set to
-        the time for all other steps.
-        """
-        procedure = authenticator.authenticate(
-            self.address.host, self.address.port, self.versions, self._context.tokens
-        )
-        self._began_at = self._loop.time()
-        step, timeout = next(procedure), first_timeout
-        while True:
-            result: Any = None
-            failure: Exception | None = None
-            if isinstance(step, Compute | Await):
-                try:
-                    result = await self._call(step)
-                except Exception as error:  # noqa: BLE001  # of a function of the application
-                    failure = error
-            else:
-                self._asked_at = self._loop.time()
-                result = await self._send_step(step, timeout)
-            if limit is not None:
-                limit.reschedule(self._loop.time() + self._setup_timeout)
-                limit = None
-            timeout = self._setup_timeout
-            try:
-                step = procedure.send(result) if failure is None else procedure.throw(failure)
-            except StopIteration as ended:
-                return cast("Session", ended.value)
-
-    async def _call(self, step: Compute | Await) -> Any:
-        # It stays set when the time for the setup is over, for the error.
-        self._awaited = step.purpose
-        try:
-            if isinstance(step, Compute):
-                offload = self._context.supervisor.offload_credentials
-                result = await offload(step.function, *step.arguments)
-            else:
-                result = await step.function()
-        except Exception:
-            self._awaited = ""
-            raise
-        self._awaited = ""
-        return result
-
-    def _begin_session(self, session: Session) -> None:
-        """Set the time of the next authentication."""
-        self._session = session
-        # The broker's clock began later, when it had the request.
-        self._hold_from = self._asked_at + session.hold_after()
-        self._reauthenticate_at = max(
-            self._hold_from, self._began_at + MIN_REAUTHENTICATION_INTERVAL
-        )
-        if self._hooks.active:
-            lifetime = None if session.lifetime == inf else session.lifetime
-            self._hooks.emit(Authenticated(*self._authentication(), lifetime))
-
-    def _emit_authentication_failed(self, error: KafkaError) -> None:
-        begun = self.stage in (ConnectionStage.AUTHENTICATION, ConnectionStage.OPEN)
-        if begun and self._hooks.active:
-            self._hooks.emit(AuthenticationFailed(*self._authentication(), error))
-
-    def _authentication(self) -> tuple[str, int, str, str, float, bool]:
-        """Return what events tell of the current authentication."""
-        authenticator = self._context.authenticator
-        assert authenticator is not None
-        return (
-            self._context.config.client_id,
-            self.address.node_id,
-            self._kind,
-            authenticator.mechanism.name,
-            self._loop.time() - self._began_at,
-            self.stage is ConnectionStage.OPEN,
-        )
+    # -- re-authentication ------------------------------------------------------------------------
 
     def _begin_reauthentication(self) -> None:
-        """Hold new requests, and authenticate again behind those in flight.
-
-        Brokers do not let a connection change its user. After `set_sasl_credentials` with another
-        user name, the connection closes as soon as the requests in flight have their responses.
-        """
-        authenticator = self._context.authenticator
-        assert authenticator is not None
-        self._hold_from, self._reauthenticate_at = -inf, inf
-        if authenticator.username != self._session.username:
-            self._retiring = True
+        """Authenticate again behind the requests in flight, or close behind them."""
+        if not self._authentication.begin_again():
             if not self._requests.queue:
                 self._retire()
             return
         try:
             self._reauthentication = self._context.supervisor.spawn(
-                self._reauthenticate, authenticator, name=f"authenticating {self}"
+                self._reauthenticate, name=f"authenticating {self}"
             )
         except KafkaError as error:  # the client has stopped
             self._end(error)
 
-    async def _reauthenticate(self, authenticator: Authenticator) -> None:
+    async def _reauthenticate(self) -> None:
         now = self._loop.time()
         ahead = max((each.connection_deadline for each in self._requests.queue), default=now)
         timeout = max(ahead - now, 0.0) + self._request_timeout
         try:
-            async with asyncio.timeout(timeout) as limit:
-                session = await self._run_authentication(authenticator, timeout, limit)
+            await self._authentication.authenticate_again(self.versions, timeout)
         except (OSError, KafkaError) as error:
             self._reauthentication = None
             self._fail_reauthentication(error)
             return
         self._reauthentication = None
-        self._begin_session(session)
         self._release_held()
 
     def _fail_reauthentication(self, error: OSError | KafkaError) -> None:
@@ -623,7 +487,7 @@ class Connection:
         # Not an AuthenticationError: a new connection may succeed, and reports it if not.
         failure = KafkaConnectionError(f"{self}: authenticating again has failed: {text}")
         failure.__cause__ = error
-        self._emit_authentication_failed(failure)
+        self._authentication.fail(failure)
         logger.info("lost: %s", failure)
         self._end(failure)
         self.abort()
@@ -642,15 +506,18 @@ class Connection:
         expect_response: bool,
     ) -> None:
         self._requests.check(request, version)
-        self._held.append(HeldRequest(request, version, waiter, expect_response, now, deadline))
+        held = HeldRequest(request, version, waiter, expect_response, now, deadline)
+        self._authentication.hold(held)
         if deadline < self._timer_at:
             self._set_timer(deadline)
 
     def _release_held(self) -> None:
         """Send the requests that were held, in order."""
         now = self._loop.time()
-        while self._held and now < self._hold_from and self._close_reason is None:
-            held = self._held.popleft()
+        while self._close_reason is None:
+            held = self._authentication.take_held(now)
+            if held is None:
+                break
             try:
                 self._write(
                     held.request,
@@ -662,7 +529,7 @@ class Connection:
                 )
             except KafkaError as error:
                 held.waiter.fail(error)
-        self._set_timer(min(self._timer_at, self._reauthenticate_at))
+        self._set_timer(min(self._timer_at, self._authentication.due_at))
 
     # -- deadlines --------------------------------------------------------------------------------
 
@@ -681,9 +548,9 @@ class Connection:
             logger.debug("%s: closed, idle for %g s", self, self._max_idle)
             self._end(None)
             return
-        if now >= self._reauthenticate_at:
+        if now >= self._authentication.due_at:
             self._begin_reauthentication()
-        next_at = min(next_at, self._reauthenticate_at)
+        next_at = min(next_at, self._authentication.due_at)
         dead: KafkaTimeoutError | None = None
         for request in self._requests.queue:
             if request.deadline > now:
@@ -700,10 +567,9 @@ class Connection:
         if dead is not None:
             self._fail(dead)
             return
-        for held in [each for each in self._held if each.deadline <= now]:
-            self._held.remove(held)
+        for held in self._authentication.take_overdue(now):
             held.waiter.fail(self._timeout_error(held.request.API_KEY, now - held.submitted_at))
-        next_at = min([next_at, *[each.deadline for each in self._held]])
+        next_at = min([next_at, *[each.deadline for each in self._authentication.held]])
         if self._close_reason is None:
             self._set_timer(next_at)
 
@@ -771,8 +637,8 @@ class Connection:
             self._reauthentication.cancel()
         for request in self._requests.close():
             request.waiter.fail(_copy(self._close_reason))
-        while self._held:
-            self._held.popleft().waiter.fail(_copy(self._close_reason))
+        for held in self._authentication.close():
+            held.waiter.fail(_copy(self._close_reason))
         if self._stream is not None:
             self._stream.close()
         if not was_open:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.cluster.authentication import (
+from kafka_async.cluster.broker_connection import BrokerConnection, ConnectionKind
+from kafka_async.cluster.client import Client, services_of
+from kafka_async.cluster.connection_authentication import (
     EARLIEST_REAUTHENTICATION,
     LATEST_REAUTHENTICATION,
 )
-from kafka_async.cluster.broker_connection import BrokerConnection, ConnectionKind
-from kafka_async.cluster.client import Client, services_of
 from kafka_async.cluster.request_router import AnyBroker
 from kafka_async.cluster.sasl.aws_msk_iam import MskIamTokens
 from kafka_async.cluster.sasl.mechanism import Await, Compute, Exchange, SaslContext
