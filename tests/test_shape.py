@@ -47,7 +47,7 @@ PURE_MODULES = [
         f"embedded/security/{name}.py"
         for name in (
             *("credentials", "delegation_tokens", "exchange", "oauthbearer", "plain"),
-            *("principals", "sasl_server_authenticator", "scram"),
+            *("principal_mapping", "principals", "sasl_server_authenticator", "scram"),
         )
     ),
 ]

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kafka_async.clock import Clock, MemoryNetwork
     from kafka_async.embedded.network import OpenPort
     from kafka_async.embedded.security.listeners import Listener, Listeners
+    from kafka_async.embedded.security.principal_mapping import PrincipalMapping
     from kafka_async.embedded.state.partition import Topic
     from kafka_async.secrets import Secret
     from kafka_async.types import TopicPartition
@@ -387,16 +388,22 @@ class EmbeddedCluster:
         broker = self.brokers[broker_id]
         opened = self._open_ports[broker_id] = []
         for name, listener in self._listeners.items():
-            accept = partial(self._accept, broker, name, listener)
+            mapping = listener.principal_mapping()
+            accept = partial(self._accept, broker, name, listener, mapping)
             port = await listen(accept, HOST, broker.ports[name], self._network)
             opened.append(port)
             broker.ports[name] = port.port
         broker.on_started()
 
-    def _accept(self, broker: Broker, name: str, listener: Listener) -> asyncio.BaseProtocol:
+    def _accept(
+        self, broker: Broker, name: str, listener: Listener, mapping: PrincipalMapping | None
+    ) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection at a listener."""
         session = ClientSession(
-            broker=broker, listener=name, security_protocol=listener.security_protocol
+            broker=broker,
+            listener=name,
+            security_protocol=listener.security_protocol,
+            principal_mapping=mapping,
         )
         if listener.uses_sasl:
             starts = exchanges_of(listener, self._credentials, self._tokens, self.scheduler.now_ms)

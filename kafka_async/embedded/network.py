@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from kafka_async.embedded.requests.context import Disconnect
-from kafka_async.embedded.security.principals import certificate_principal
 from kafka_async.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -147,7 +146,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's is its own class
         peer = transport.get_extra_info("peername")
         self._session.client_host = str(peer[0]) if peer else ""
-        self._session.tls_principal = certificate_principal(transport.get_extra_info("peercert"))
+        if not self._session.set_certificate(transport.get_extra_info("peercert")):
+            logger.info(
+                "broker %d closes %s: no rule of ssl_principal_mapping_rules maps the subject of "
+                "its certificate",
+                self._broker.id,
+                self._session.client_host,
+            )
+            stream.abort()
+            return
         if not (self._broker.alive and self._supervisor.running):
             stream.abort()
             return

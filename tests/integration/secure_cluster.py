@@ -42,10 +42,13 @@ COMBINATIONS: Final = [
 """Every listener with every mechanism it offers."""
 REAUTH_MS: Final = 3_000
 """Lifetime of a session of the listener REAUTH."""
+MAPPING_RULES: Final = r"RULE:^CN=other\.test$/other/, RULE:^CN=([^,]+),OU=.*$/$1@mapped/U"
+"""Rules of the listener MAPPED: principals of certificates, none without a common name."""
 PROTOCOLS: Final = {
     "PLAINTEXT": "PLAINTEXT",
     "SSL": "SSL",
     "MTLS": "SSL",
+    "MAPPED": "SSL",
     "EXPIRED": "SSL",
     "SASL_SSL": "SASL_SSL",
     "SASL_PLAINTEXT": "SASL_PLAINTEXT",
@@ -65,6 +68,13 @@ def cluster_security(certificates: Certificates, issuer: Issuer) -> ClusterSecur
             certificate=broker,
             client_ca=certificates.authority.pem,
             client_auth="required",
+        ),
+        "MAPPED": SecureListener(
+            security_protocol="SSL",
+            certificate=broker,
+            client_ca=certificates.authority.pem,
+            client_auth="requested",
+            ssl_principal_mapping_rules=MAPPING_RULES,
         ),
         "EXPIRED": SecureListener(
             security_protocol="SSL", certificate=certificates.expired_broker.pem

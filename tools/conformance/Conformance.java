@@ -23,17 +23,18 @@ public final class Conformance {
     private static final int MAX_STRING_LENGTH = 1 << 28;
 
     private static final JsonMapper JSON = mapper();
-    private static final Map<String, Operation> OPERATIONS = Map.of(
-        "versions", Messages::versions,
-        "compare", Messages::compare,
-        "encode", Messages::encode,
-        "read", Records::read,
-        "write", Records::write,
-        "assign", Records::assign,
-        "marker", Records::marker,
-        "control", Records::control,
-        "empty", Records::empty,
-        "compact", Records::compact);
+    private static final Map<String, Operation> OPERATIONS = Map.ofEntries(
+        Map.entry("versions", Messages::versions),
+        Map.entry("compare", Messages::compare),
+        Map.entry("encode", Messages::encode),
+        Map.entry("read", Records::read),
+        Map.entry("write", Records::write),
+        Map.entry("assign", Records::assign),
+        Map.entry("marker", Records::marker),
+        Map.entry("control", Records::control),
+        Map.entry("empty", Records::empty),
+        Map.entry("compact", Records::compact),
+        Map.entry("principal", Principals::principal));
 
     private Conformance() {
     }

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka_async.embedded.security.principals import ANONYMOUS
+from kafka_async.embedded.security.principals import ANONYMOUS, certificate_principal
 
 if TYPE_CHECKING:
     from kafka_async.embedded.security.listeners import SecurityProtocol
+    from kafka_async.embedded.security.principal_mapping import PrincipalMapping
     from kafka_async.embedded.security.sasl_server_authenticator import SaslServerAuthenticator
     from kafka_async.embedded.state.brokers import Broker
 
@@ -22,6 +23,7 @@ class ClientSession:
         listener: Name of the listener.
         security_protocol: The listener's security protocol.
         client_host: The client's address.
+        principal_mapping: Maps the subject of a certificate to the name of the principal.
         tls_principal: Principal of the client's certificate, ANONYMOUS without one.
         authenticator: Authenticates the client; None on a listener without SASL.
     """
@@ -30,8 +32,22 @@ class ClientSession:
     listener: str
     security_protocol: SecurityProtocol = "PLAINTEXT"
     client_host: str = ""
+    principal_mapping: PrincipalMapping | None = None
     tls_principal: str = ANONYMOUS
     authenticator: SaslServerAuthenticator | None = None
+
+    def set_certificate(self, certificate: bytes | None) -> bool:
+        """Set the principal of a client certificate in DER; return False if no rule maps it.
+
+        A client that authenticates by SASL has the principal of that, and needs no rule.
+        """
+        if self.authenticator is not None:
+            return True
+        mapping = self.principal_mapping
+        principal = certificate_principal(certificate, mapping and mapping.name_of)
+        if principal is not None:
+            self.tls_principal = principal
+        return principal is not None
 
     @property
     def principal(self) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from kafka_async.embedded.security.credentials import ScramMechanism
 from kafka_async.embedded.security.oauthbearer import UnsecuredTokens, oauthbearer
 from kafka_async.embedded.security.plain import plain
+from kafka_async.embedded.security.principal_mapping import PrincipalMapping
 from kafka_async.embedded.security.scram import scram
 from kafka_async.errors import InvalidConfigurationError
 
@@ -55,8 +56,14 @@ class Listener:
             client has to authenticate again (KIP-368), 0 for unlimited. Default: the setting of
             this name.
 
+        ssl_principal_mapping_rules: Kafka's rules that map the subject of a client certificate to
+            the name of a principal (KIP-371), such as `RULE:^CN=(.*?),.*$/$1/L, DEFAULT`. The
+            connection of a client whose subject matches no rule, or is longer than 1,024
+            characters, is closed. Default: the name is the subject.
+
     Raises:
-        InvalidConfigurationError: There is no such protocol or mechanism, or TLS has no context.
+        InvalidConfigurationError: There is no such protocol or mechanism, TLS has no context, or a
+            rule is not valid.
     """
 
     security_protocol: SecurityProtocol
@@ -65,6 +72,7 @@ class Listener:
     sasl_mechanisms: Sequence[str] = (PLAIN, *_SCRAM)
     oauthbearer: UnsecuredTokens | ValidateToken = field(default_factory=UnsecuredTokens)
     connections_max_reauth_ms: int | None = None
+    ssl_principal_mapping_rules: str | None = None
 
     def __post_init__(self) -> None:
         if self.security_protocol not in SECURITY_PROTOCOLS:
@@ -86,6 +94,12 @@ class Listener:
                     f"client_auth is {self.client_auth!r}: use one of {', '.join(_VERIFY_MODES)}"
                 )
             self.ssl_context.verify_mode = mode
+        if self.ssl_principal_mapping_rules is not None:
+            if not self.uses_tls:
+                raise InvalidConfigurationError(
+                    f"{self.security_protocol} has no TLS: remove ssl_principal_mapping_rules"
+                )
+            self.principal_mapping()
         if self.uses_sasl and not self.sasl_mechanisms:
             raise InvalidConfigurationError("a listener with SASL needs sasl_mechanisms")
         for mechanism in self.sasl_mechanisms:
@@ -104,6 +118,11 @@ class Listener:
     def uses_sasl(self) -> bool:
         """True if clients authenticate with SASL."""
         return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    def principal_mapping(self) -> PrincipalMapping | None:
+        """Return the mapping of certificates to principals; None without rules."""
+        rules = self.ssl_principal_mapping_rules
+        return None if rules is None else PrincipalMapping(rules)
 
 
 Listeners: TypeAlias = "SecurityProtocol | Mapping[str, Listener | SecurityProtocol]"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 USER: Final = "User"
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -27,11 +27,18 @@ def split_principal(principal: str) -> tuple[str, str]:
     return kind, name
 
 
-def certificate_principal(certificate: bytes | None) -> str:
-    """Return the principal of a client certificate in DER; ANONYMOUS without one."""
+def certificate_principal(
+    certificate: bytes | None, name_of: Callable[[str], str | None] | None = None
+) -> str | None:
+    """Return the principal of a client certificate in DER; ANONYMOUS without one.
+
+    `name_of` maps the subject to a name. The principal is None if there is no name for it.
+    """
     if certificate is None:
         return ANONYMOUS
-    return user_principal(subject_name(certificate))
+    subject = subject_name(certificate)
+    name = subject if name_of is None else name_of(subject)
+    return None if name is None else user_principal(name)
 
 
 def subject_name(certificate: bytes) -> str:

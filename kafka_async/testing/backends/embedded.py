@@ -113,6 +113,8 @@ def _listener(listener: SecureListener) -> Listener:
         optional["sasl_mechanisms"] = listener.sasl_mechanisms
     if listener.token_issuer is not None:
         optional["oauthbearer"] = listener.token_issuer.validate
+    if listener.ssl_principal_mapping_rules:
+        optional["ssl_principal_mapping_rules"] = listener.ssl_principal_mapping_rules
     return Listener(
         security_protocol=listener.security_protocol,
         ssl_context=_ssl_context(listener) if uses_tls else None,

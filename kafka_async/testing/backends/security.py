@@ -45,6 +45,8 @@ class SecureListener:
         certificate: PEM text of the broker's private key (PKCS #8) and certificate chain.
         client_ca: PEM text of the authorities that client certificates are checked with.
         client_auth: Determines if clients need a certificate (mTLS).
+        ssl_principal_mapping_rules: Rules that map the subjects of client certificates to the
+            names of principals (KIP-371); empty: the name is the subject.
         sasl_mechanisms: The mechanisms that clients may use.
         max_reauth_ms: Maximum lifetime of a session (KIP-368) in milliseconds; 0: unlimited.
         token_issuer: The issuer of OAUTHBEARER tokens; None: unsecured tokens are accepted.
@@ -54,6 +56,7 @@ class SecureListener:
     certificate: str = field(default="", repr=False)
     client_ca: str = field(default="", repr=False)
     client_auth: Literal["none", "requested", "required"] = "none"
+    ssl_principal_mapping_rules: str = ""
     sasl_mechanisms: Sequence[str] = ()
     max_reauth_ms: int = 0
     token_issuer: TokenIssuer | None = None
@@ -152,6 +155,8 @@ def _listener_settings(listener: SecureListener, users: Mapping[str, str]) -> di
                 "ssl.truststore.type": "PEM",
                 "ssl.truststore.certificates": listener.client_ca,
             }
+    if listener.ssl_principal_mapping_rules:
+        settings["ssl.principal.mapping.rules"] = listener.ssl_principal_mapping_rules
     if listener.sasl_mechanisms:
         settings["sasl.enabled.mechanisms"] = ",".join(listener.sasl_mechanisms)
     if listener.max_reauth_ms:
