@@ -1,115 +1,38 @@
-"""Options of `format("kafka_async")`, with the names of Spark's Kafka connector."""
+"""Parsing of data source options, shared by the reader's and the writer's options.
+
+Options of the other side are accepted, so that one set of options can read and write; unknown
+options are refused.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import difflib
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_async.config import ConsumerConfig, ProducerConfig, hide_secret
+from kafka_async.config import hide_secret
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_offsets
-from kafka_async.spark.properties import Properties, option_name
+from kafka_async.spark.properties import option_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafka_async.types import TopicPartition
-
-SOURCES: Final = ("subscribe", "subscribePattern", "assign")
-KNOWN: Final = (
-    *SOURCES,
+SOURCE_OPTIONS: Final = (
+    "subscribe",
+    "subscribePattern",
+    "assign",
     "startingOffsets",
     "endingOffsets",
     "includeHeaders",
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
-    "topic",
 )
-NAMED: Final = {"earliest": EARLIEST, "latest": LATEST}
-
-# Spark's connector rejects these options too.
-FORBIDDEN: Final = {
-    "kafka.group.id": "the source joins no group",
-    "kafka.auto.offset.reset": "use startingOffsets",
-    "kafka.enable.auto.commit": "the source commits nothing",
-    "kafka.key.deserializer": "columns are bytes: cast them in Spark",
-    "kafka.value.deserializer": "columns are bytes: cast them in Spark",
-    "kafka.key.serializer": "columns are bytes: cast them in Spark",
-    "kafka.value.serializer": "columns are bytes: cast them in Spark",
-    "kafka.transactional.id": "the sink is at-least-once",
-}
+SINK_OPTIONS: Final = ("topic", "checkpointLocation")
+SPARK_OPTIONS: Final = ("path",)
+"""Options that Spark may add."""
 
 
-@dataclass(frozen=True)
-class SourceOptions:
-    """Holds a reader's options; exactly one of `topics`, `pattern` and `partitions` is set."""
-
-    properties: Properties[ConsumerConfig]
-    topics: tuple[str, ...] | None = None
-    pattern: str | None = None
-    partitions: tuple[TopicPartition, ...] | None = None
-    starting: Offsets | int = EARLIEST
-    ending: Offsets | int = LATEST
-    include_headers: bool = False
-    min_partitions: int | None = None
-    max_records: int | None = None
-    fail_on_data_loss: bool = True
-
-    def config(self) -> ConsumerConfig:
-        """Return the configuration of a consumer, with secrets read in this process."""
-        return self.properties.config()
-
-
-@dataclass(frozen=True)
-class SinkOptions:
-    """Holds a writer's options; `topic` overrides the column of that name."""
-
-    properties: Properties[ProducerConfig]
-    topic: str | None = None
-
-    def config(self) -> ProducerConfig:
-        """Return the configuration of a producer, with secrets read in this process."""
-        return self.properties.config()
-
-
-def source_options(options: Mapping[str, str]) -> SourceOptions:
-    """Parse and check a reader's options; InvalidConfigurationError names the option."""
-    options = _hidden(options)
-    given = _given(options)
-    named = [name for name in SOURCES if name in given]
-    if len(named) != 1:
-        raise InvalidConfigurationError(
-            "say what to read with exactly one of the options subscribe, subscribePattern and "
-            f"assign; {' and '.join(named) or 'none'} is given"
-        )
-    topics = tuple(t.strip() for t in given.get("subscribe", "").split(",") if t.strip())
-    if "subscribe" in given and not topics:
-        raise InvalidConfigurationError("subscribe names no topic")
-    properties = {**_properties(options), "auto_offset_reset": "none"}
-    return SourceOptions(
-        properties=Properties(ConsumerConfig, properties),
-        topics=topics or None,
-        pattern=given.get("subscribePattern"),
-        partitions=tuple(parse_assignment(given["assign"])) if "assign" in given else None,
-        starting=_bound(given, "startingOffsets", EARLIEST),
-        ending=_bound(given, "endingOffsets", LATEST),
-        include_headers=_flag(given, "includeHeaders", default=False),
-        min_partitions=_count(given, "minPartitions"),
-        max_records=_count(given, "maxRecordsPerPartition"),
-        fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
-    )
-
-
-def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Parse and check a writer's options; InvalidConfigurationError names the option."""
-    options = _hidden(options)
-    given = _given(options)
-    properties = Properties(ProducerConfig, _properties(options))
-    return SinkOptions(properties, topic=given.get("topic"))
-
-
-def _hidden(options: Mapping[str, str]) -> dict[str, Any]:
+def hide_option_secrets(options: Mapping[str, str]) -> dict[str, Any]:
     """Return the options with their secrets wrapped."""
     return {
         key: value if (name := option_name(key)) is None else hide_secret(name, value)
@@ -117,27 +40,39 @@ def _hidden(options: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _given(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the source's own options with their canonical names; Spark passes any letter case."""
-    spelling = {name.lower(): name for name in KNOWN}
-    given: dict[str, str] = {}
+def own_options(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the data source's own options with canonical names; Spark passes any letter case.
+
+    Raises:
+        InvalidConfigurationError: An option is unknown.
+    """
+    spelling = {name.lower(): name for name in (*SOURCE_OPTIONS, *SINK_OPTIONS, *SPARK_OPTIONS)}
+    own: dict[str, str] = {}
     for key, value in options.items():
         if key.lower() in spelling:
-            given[spelling[key.lower()]] = value
-        elif option_name(key) is None and key.lower() != "path":
-            raise InvalidConfigurationError(
-                f"format kafka_async has no option {key} (yet): it takes kafka.*, "
-                "security_protocol, ssl_*, sasl_*, " + ", ".join(KNOWN)
-            )
-    return given
+            own[spelling[key.lower()]] = value
+        elif option_name(key) is None:
+            near = difflib.get_close_matches(key.lower(), spelling, 1)
+            hint = f"did you mean {spelling[near[0]]}?" if near else "docs/spark.md lists them"
+            raise InvalidConfigurationError(f"format kafka_async has no option {key}: {hint}")
+    return own
 
 
-def _properties(options: Mapping[str, Any]) -> dict[str, object]:
+def client_options(options: Mapping[str, Any], refused: Mapping[str, str]) -> dict[str, object]:
+    """Return the options of the Kafka client, with underscores.
+
+    Args:
+        options: All options.
+        refused: Reasons by Java's names of options that the data source sets itself.
+
+    Raises:
+        InvalidConfigurationError: An option is refused or given twice, or the servers are missing.
+    """
     properties: dict[str, object] = {}
     for key, value in options.items():
         java = key.lower().replace("_", ".").replace("-", ".")
-        if java in FORBIDDEN:
-            raise InvalidConfigurationError(f"option {key} is not allowed: {FORBIDDEN[java]}")
+        if java in refused:
+            raise InvalidConfigurationError(f"option {key} is not allowed: {refused[java]}")
         name = option_name(key)
         if name in properties:
             raise InvalidConfigurationError(f"option {key} is given twice, under two names")
@@ -150,26 +85,20 @@ def _properties(options: Mapping[str, Any]) -> dict[str, object]:
     return properties
 
 
-def _bound(given: Mapping[str, str], option: str, default: int) -> Offsets | int:
-    text = given.get(option)
-    if text is None:
-        return default
-    if text.lower() in NAMED:
-        return NAMED[text.lower()]
-    return parse_offsets(text, option)
-
-
-def _flag(given: Mapping[str, str], option: str, *, default: bool) -> bool:
-    text = given.get(option, str(default)).lower()
+def flag(own: Mapping[str, str], option: str, *, default: bool) -> bool:
+    """Return an option that is true or false."""
+    text = own.get(option, str(default)).strip().lower()
     if text not in ("true", "false"):
         raise InvalidConfigurationError(f"{option}={text!r} is neither true nor false")
     return text == "true"
 
 
-def _count(given: Mapping[str, str], option: str) -> int | None:
-    text = given.get(option)
+def count(own: Mapping[str, str], option: str, *, low: int = 1) -> int | None:
+    """Return an option that is a whole number of at least `low`; None if it is not given."""
+    text = own.get(option)
     if text is None:
         return None
-    if not text.isdecimal() or int(text) < 1:
-        raise InvalidConfigurationError(f"{option}={text!r} is not a number of at least 1")
+    text = text.strip()
+    if not (text.isascii() and text.isdecimal()) or int(text) < low:
+        raise InvalidConfigurationError(f"{option}={text!r} is not a number of at least {low}")
     return int(text)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from kafka_async.spark.options import SourceOptions
+    from kafka_async.spark.source_options import SourceOptions
 
 MAX_ROWS_PER_BATCH: Final = 32_768
 """Rows of an Arrow batch; larger batches are not faster, and each batch has a fixed cost."""

@@ -56,14 +56,14 @@ class KafkaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return a reader of the records between two sets of offsets."""
-        from kafka_async.spark.options import source_options
         from kafka_async.spark.reader import BatchReader
+        from kafka_async.spark.source_options import source_options
 
         return BatchReader(source_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> ArrowWriter:
         """Return a writer to one topic, or to the topics in the column topic."""
-        from kafka_async.spark.options import sink_options
+        from kafka_async.spark.sink_options import sink_options
         from kafka_async.spark.writer import ArrowWriter, check_columns
 
         options = sink_options(self.options)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
-    from kafka_async.spark.options import SinkOptions
+    from kafka_async.spark.sink_options import SinkOptions
 
 # Arrow arrays by column name; Any, because their element types differ.
 Columns = dict[str, Any]

@@ -8,7 +8,8 @@ import pytest
 
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.offsets import EARLIEST, LATEST
-from kafka_async.spark.options import sink_options, source_options
+from kafka_async.spark.sink_options import sink_options
+from kafka_async.spark.source_options import source_options
 from kafka_async.types import TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -50,7 +51,7 @@ def test_option_names_are_case_insensitive() -> None:
         ({}, "subscribe"),
         ({"subscribe": "a", "assign": '{"a":[0]}'}, "subscribe and assign"),
         ({"subscribe": " , "}, "names no topic"),
-        ({"subscribe": "a", "startingTimestamp": "1"}, "startingTimestamp"),
+        ({"subscribe": "a", "startingOffset": "1"}, "did you mean startingOffsets?"),
         ({"subscribe": "a", "kafka.group.id": "g"}, "kafka.group.id"),
         ({"subscribe": "a", "kafka.group_id": "g"}, "kafka.group_id is not allowed"),
         ({"subscribe": "a", "kafka.nonsense": "1"}, "there is no option nonsense"),
