@@ -96,6 +96,8 @@ def describe(action: member.MembershipErrorAction) -> str:
     words = ["retry" if action.event is None else action.event.value]
     if action.find_coordinator:
         words.insert(0, "find coordinator")
+    if action.raised:
+        words.insert(0, "raise to polls")
     if action.invalidates:
         words.append(f"invalidates {action.invalidates.name.lower().replace('_', ' ')}")
     return ", ".join(words)

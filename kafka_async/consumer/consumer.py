@@ -502,6 +502,10 @@ class Consumer(Generic[K, V]):
             IllegalStateError: There is nothing to read, another task polls, an `async for` is in
                 progress, or a rebalance listener polls.
             ClientClosedError: The consumer is not started, or is stopped.
+            AuthenticationError: The brokers reject the credentials. Positions and the membership in
+                the group are kept: polls continue once the credentials are right again.
+            GroupAuthorizationError: The principal may not join the group or be a member of it. Once
+                it may, polls continue likewise.
             KafkaError: The group rejected this consumer, or a task of it has died. If joining
                 again cannot help, as with FencedInstanceIdError, each poll raises the group's error
                 until the consumer is closed.

@@ -364,10 +364,16 @@ class Fetcher:
                 broker_fetcher.wakeup.set()
 
     def on_raised(self, state: PartitionState, error: KafkaError) -> None:
-        """Retry after a partition's error was raised, unless it continues after a seek only."""
-        if fetch_error_action(error) not in (FetchErrorAction.RAISE, FetchErrorAction.RESET_OFFSET):
-            state.on_error_raised()
-            self.retry_later(state)
+        """Retry after a partition's error was raised, unless it continues after a seek only.
+
+        All partitions that failed with the request retry: its error is raised once.
+        """
+        if fetch_error_action(error) in (FetchErrorAction.RAISE, FetchErrorAction.RESET_OFFSET):
+            return
+        for each in [state, *self._subscription]:
+            if each.error is error:
+                each.on_error_raised()
+                self.retry_later(each)
 
 
 class BrokerFetcher:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.deserialize import Convert
     from kafka_async.consumer.rebalance_listener import RebalanceListenerInvoker
     from kafka_async.consumer.subscription import Subscription
+    from kafka_async.errors import AuthenticationError
     from kafka_async.supervisor import Supervisor
     from kafka_async.types import Health, OffsetAndMetadata, TopicPartition
 
@@ -69,7 +70,7 @@ class ConsumerRuntime:
         self._stopping = False
         self._closing: Closing | None = None
         self._revoke_commit: asyncio.Timeout | None = None
-        self._raised_error: Exception | None = None
+        self._rejection: AuthenticationError | None = None
         self._tracked_topics = frozenset[str]()
         self._missing_topics = MissingTopics(
             creates=config.allow_auto_create_topics,
@@ -131,6 +132,7 @@ class ConsumerRuntime:
         self._unregister = [
             self._services.supervisor.on_failure(on_failure),
             self._services.metadata.add_listener(self._on_metadata),
+            self._services.metadata.add_rejection_listener(self._on_rejection),
         ]
         self._supervisor.spawn(self._fail_with_client, name="client")
         self._supervisor.spawn(self.position_finder.run, name="positions")
@@ -251,9 +253,20 @@ class ConsumerRuntime:
         self.position_finder.wakeup()
         self.fetcher.wakeup()
 
+    def _on_rejection(self, error: AuthenticationError) -> None:
+        """Raise an error at the next poll if no broker is known that could be fetched from.
+
+        While brokers are known, their fetches and heartbeats report what concerns the consumer.
+        """
+        if not self._services.metadata.snapshot.brokers:
+            self._rejection = error
+            self.queue.wake_poll()
+
     def _on_metadata(self, metadata: ClusterMetadata) -> None:
         if self._stopping:
             return
+        if metadata.brokers:
+            self._rejection = None
         subscription = self.subscription
         subscription.record_partition_counts(metadata)
         if self.membership is None:
@@ -332,14 +345,13 @@ class ConsumerRuntime:
         failure = self.listeners.take_failure()
         if failure is None:
             failure = self._missing_topics.take_error()
+        if failure is None:
+            failure, self._rejection = self._rejection, None
         if failure is not None:
             raise failure
         if self.membership is not None:
-            error = self.membership.error
-            if error is not None and (
-                error is not self._raised_error or self.membership.failed_permanently
-            ):
-                self._raised_error = error
+            error = self.membership.take_error()
+            if error is not None:
                 raise error
         if not self.subscription.reads_anything:
             raise IllegalStateError(

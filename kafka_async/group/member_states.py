@@ -5,6 +5,7 @@
                         ├──────────────── rebalance needed ──────────────────────┤
                         └────────── LOST ◀──────── membership lost ──────────────┘
 
+    JOINING, SYNCING ── access denied ──▶ JOIN_DENIED ── polled ──▶ PREPARING_REBALANCE
     PREPARING_REBALANCE to STABLE ── failed ──▶ FAILED ── polled ──▶ LOST
     PREPARING_REBALANCE to STABLE ── rejected ──▶ FATAL ── close requested ──▶ CLOSED
 
@@ -21,6 +22,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka_async.errors import (
+    AuthenticationError,
+    AuthorizationError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     FencedInstanceIdError,
@@ -60,6 +63,9 @@ class MemberState(enum.Enum):
     """The coordinator removed the member: its partitions may belong to another member already."""
     POLL_TIMEOUT = "poll timeout"
     """Left because max_poll_interval_ms passed without a poll; the next poll joins again."""
+    JOIN_DENIED = "join denied"
+    """Authentication or authorization of JoinGroup or SyncGroup has failed: the error is raised to
+    the application, and the next poll joins again with the same member id."""
     LEAVING = "leaving"
     """Revokes its partitions and sends LeaveGroup."""
     FAILED = "failed"
@@ -89,6 +95,8 @@ class MembershipEvent(enum.Enum):
     POLLED = "polled"
     LEAVE_REQUESTED = "leave requested"
     LEFT = "left"
+    ACCESS_DENIED = "access denied"
+    """Authentication or authorization of a request has failed."""
     FAILED = "failed"
     """An error that joining again may resolve."""
     REJECTED = "rejected"
@@ -109,12 +117,14 @@ TRANSITIONS: Final[Mapping[tuple[MemberState, MembershipEvent], MemberState]] = 
     (S.PREPARING_REBALANCE, E.REJECTED): S.FATAL,
     (S.JOINING, E.JOINED): S.SYNCING,
     (S.JOINING, E.MEMBERSHIP_LOST): S.LOST,
+    (S.JOINING, E.ACCESS_DENIED): S.JOIN_DENIED,
     (S.JOINING, E.FAILED): S.FAILED,
     (S.JOINING, E.REJECTED): S.FATAL,
     (S.JOINING, E.LEAVE_REQUESTED): S.LEAVING,
     (S.SYNCING, E.SYNCED): S.ASSIGNING,
     (S.SYNCING, E.REBALANCE_NEEDED): S.PREPARING_REBALANCE,
     (S.SYNCING, E.MEMBERSHIP_LOST): S.LOST,
+    (S.SYNCING, E.ACCESS_DENIED): S.JOIN_DENIED,
     (S.SYNCING, E.FAILED): S.FAILED,
     (S.SYNCING, E.REJECTED): S.FATAL,
     (S.SYNCING, E.LEAVE_REQUESTED): S.LEAVING,
@@ -131,6 +141,8 @@ TRANSITIONS: Final[Mapping[tuple[MemberState, MembershipEvent], MemberState]] = 
     (S.LOST, E.LEAVE_REQUESTED): S.LEAVING,
     (S.POLL_TIMEOUT, E.POLLED): S.LOST,
     (S.POLL_TIMEOUT, E.LEAVE_REQUESTED): S.LEAVING,
+    (S.JOIN_DENIED, E.POLLED): S.PREPARING_REBALANCE,
+    (S.JOIN_DENIED, E.LEAVE_REQUESTED): S.LEAVING,
     (S.FAILED, E.POLLED): S.LOST,
     (S.FAILED, E.LEAVE_REQUESTED): S.LEAVING,
     (S.LEAVING, E.LEFT): S.UNJOINED,
@@ -166,6 +178,7 @@ POSTED_EVENTS: Final[Mapping[MemberState, tuple[MembershipEvent, ...]]] = {
     ),
     S.LOST: (E.LEAVE_REQUESTED,),
     S.POLL_TIMEOUT: (E.LEAVE_REQUESTED, E.POLLED),
+    S.JOIN_DENIED: (E.LEAVE_REQUESTED, E.POLLED),
     S.FAILED: (E.LEAVE_REQUESTED, E.POLLED),
     S.FATAL: (E.CLOSE_REQUESTED,),
 }
@@ -235,21 +248,25 @@ class Invalidation(enum.IntEnum):
 class MembershipErrorAction(NamedTuple):
     """Action to take for an error: `event` ends the state; None sends the same request again.
 
-    `find_coordinator`: look it up first; `invalidates`: the part of the membership that is lost.
+    `find_coordinator`: look it up first; `invalidates`: the part of the membership that is lost;
+    `raised`: polls raise the error, although it ends no state.
     """
 
     event: MembershipEvent | None
     find_coordinator: bool = False
     invalidates: Invalidation = Invalidation.NONE
+    raised: bool = False
 
 
 RETRY: Final = MembershipErrorAction(None)
+RAISE_AND_RETRY: Final = MembershipErrorAction(None, raised=True)
 FIND_COORDINATOR: Final = MembershipErrorAction(None, find_coordinator=True)
 REJOIN: Final = MembershipErrorAction(E.REBALANCE_NEEDED)
 GENERATION_LOST: Final = MembershipErrorAction(
     E.MEMBERSHIP_LOST, invalidates=Invalidation.GENERATION
 )
 MEMBER_ID_LOST: Final = MembershipErrorAction(E.MEMBERSHIP_LOST, invalidates=Invalidation.MEMBER_ID)
+DENY: Final = MembershipErrorAction(E.ACCESS_DENIED)
 FAIL: Final = MembershipErrorAction(E.FAILED)
 REJECT: Final = MembershipErrorAction(E.REJECTED)
 
@@ -266,6 +283,8 @@ _COORDINATOR_ERRORS: Final[MembershipErrorTable] = {
 """Rows for every request to a coordinator."""
 
 _OTHER_ERRORS: Final[MembershipErrorTable] = {
+    AuthenticationError: DENY,
+    AuthorizationError: DENY,
     FencedInstanceIdError: REJECT,
     InvalidGroupIdError: REJECT,
     InvalidSessionTimeoutError: REJECT,
@@ -298,6 +317,9 @@ SYNC_ERRORS: Final[MembershipErrorTable] = {
 HEARTBEAT_ERRORS: Final[MembershipErrorTable] = {
     **_COORDINATOR_ERRORS,
     **_OTHER_ERRORS,
+    # The membership lasts until its session ends: the cause may be removed before that.
+    AuthenticationError: RAISE_AND_RETRY,
+    AuthorizationError: RAISE_AND_RETRY,
     RebalanceInProgressError: REJOIN,
     UnknownMemberIdError: MEMBER_ID_LOST,
     IllegalGenerationError: GENERATION_LOST,

@@ -17,7 +17,7 @@ from anyio import CancelScope, move_on_after
 
 from kafka_async import hooks
 from kafka_async.backoff import Backoff
-from kafka_async.errors import KafkaError, RetriableError
+from kafka_async.errors import AuthenticationError, KafkaError, RetriableError
 from kafka_async.group import classic_protocol
 from kafka_async.group.coordinator_connection import CoordinatorConnection
 from kafka_async.group.member import LocalMember, PollTimeoutError, RebalanceHandler
@@ -25,6 +25,7 @@ from kafka_async.group.member_states import (
     HEARTBEAT_ERRORS,
     HEARTBEAT_STATES,
     JOIN_ERRORS,
+    POSTED_EVENTS,
     SYNC_ERRORS,
     Invalidation,
     MembershipErrorAction,
@@ -57,19 +58,22 @@ _REBALANCE_STATES = frozenset(
 )
 _UNSETTLED_STATES = _REBALANCE_STATES | {MemberState.LOST, MemberState.LEAVING}
 _OUTSIDE_STATES = frozenset({MemberState.UNJOINED, MemberState.FATAL, MemberState.CLOSED})
-_FAILURES = frozenset({MembershipEvent.FAILED, MembershipEvent.REJECTED})
+_ERROR_STATES = frozenset({MemberState.JOIN_DENIED, MemberState.FAILED, MemberState.FATAL})
+_FAILURES = frozenset(
+    {MembershipEvent.FAILED, MembershipEvent.REJECTED, MembershipEvent.ACCESS_DENIED}
+)
 
 
 class GroupMembership:
     """Keeps a consumer in its group.
 
     Args:
-        on_error: Called when the member has become FAILED or FATAL, because of `error`.
+        on_error: Called when polls have to raise `error`: in the states JOIN_DENIED, FAILED and
+            FATAL, and when a heartbeat was denied.
 
     Attributes:
-        error: The error that ends in FAILED or FATAL: a response of the coordinator, or an
-            exception of the assignor or while the assignment is applied. None once a FAILED member
-            starts again.
+        error: The error of a request to the coordinator, or an exception of the assignor or while
+            the assignment is applied. None once the member continues or starts again.
         rebalances: Number of completed rebalances.
     """
 
@@ -83,6 +87,7 @@ class GroupMembership:
     ) -> None:
         self.error: Exception | None = None
         self.rebalances = 0
+        self._error_raised = False
         self._hooks = services.hooks
         self._client_id = services.config.client_id
         self._supervisor = supervisor
@@ -106,6 +111,8 @@ class GroupMembership:
         self._close_deadline: float | None = None
         self._request_scope: CancelScope | None = None
         self._backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
+        self._heartbeat_denied = False
+        self._warned_of_denial = False
         self._state_handlers: Mapping[MemberState, Callable[[], Awaitable[MembershipEvent]]] = {
             MemberState.UNJOINED: self._wait_for_event,
             MemberState.PREPARING_REBALANCE: self._run_preparing_rebalance,
@@ -115,6 +122,7 @@ class GroupMembership:
             MemberState.STABLE: self._run_stable,
             MemberState.LOST: self._run_lost,
             MemberState.POLL_TIMEOUT: self._run_poll_timeout,
+            MemberState.JOIN_DENIED: self._run_join_denied,
             MemberState.FAILED: self._run_failed,
             MemberState.FATAL: self._run_fatal,
             MemberState.LEAVING: self._run_leaving,
@@ -170,9 +178,21 @@ class GroupMembership:
         self._post(MembershipEvent.REBALANCE_NEEDED)
 
     def on_poll(self) -> None:
-        """Join again after a poll timeout or an error: the application polled."""
-        if self._state in (MemberState.POLL_TIMEOUT, MemberState.FAILED):
+        """Continue, or join again, after a poll timeout or an error: the application polled."""
+        if MembershipEvent.POLLED in POSTED_EVENTS.get(self._state, ()):
             self._post(MembershipEvent.POLLED)
+
+    def take_error(self) -> Exception | None:
+        """Return the error that a poll has to raise: each error once, that of FATAL always.
+
+        An error is not raised before the state that it leads to, where the next poll continues.
+        """
+        if self._state not in _ERROR_STATES and not self._heartbeat_denied:
+            return None
+        if self._error_raised and not self.failed_permanently:
+            return None
+        self._error_raised = True
+        return self.error
 
     async def leave(self) -> None:
         """Revoke all partitions, leave the group and return when that is done.
@@ -290,21 +310,23 @@ class GroupMembership:
     async def _sync(self) -> MembershipEvent:
         joined = self._joined
         assert joined is not None
-        assignments: Mapping[str, bytes] = {}
+        assignments: Mapping[str, bytes] | None = {}
         if joined.leads and not joined.skip_assignment:
             assignments = await self._assign(joined)
+            if assignments is None:
+                return MembershipEvent.FAILED
         self._assignment = await self._coordinator.exchange_held(
             classic_protocol.sync(self._member, self._handler.protocol_type, assignments)
         )
         return MembershipEvent.SYNCED
 
-    async def _assign(self, joined: classic_protocol.Joined) -> Mapping[str, bytes]:
+    async def _assign(self, joined: classic_protocol.Joined) -> Mapping[str, bytes] | None:
         """Compute the assignments; on failure leave, since the other members wait for them."""
         try:
             return await self._handler.assign(joined.protocol_name, joined.members)
-        except RetriableError:
-            raise  # the group rebalances again
-        except Exception as error:
+        except (RetriableError, AuthenticationError):
+            raise  # A row of SYNC_ERRORS: the group rebalances again, or the member is denied.
+        except Exception as error:  # noqa: BLE001  # raised by the application's assignor
             logger.warning(
                 "group %s: the assignor %s raised %r, so this member, the leader, leaves",
                 self._settings.group_id,
@@ -312,7 +334,8 @@ class GroupMembership:
                 error,
             )
             await self._leave_group("the assignor has failed", static=True)
-            raise
+            self._set_error(error)
+            return None
 
     async def _run_assigning(self) -> MembershipEvent:
         assert self._joined is not None
@@ -322,7 +345,7 @@ class GroupMembership:
         except PollTimeoutError:
             return MembershipEvent.POLL_TIMED_OUT
         except KafkaError as error:
-            self.error = error
+            self._set_error(error)
             return MembershipEvent.FAILED
         if rejoin and MembershipEvent.REBALANCE_NEEDED not in self._pending:
             self.rejoin("partitions were revoked for other members")
@@ -354,6 +377,16 @@ class GroupMembership:
         await self._leave_group("max.poll.interval.ms has passed without a poll")
         return await self._wait_for_event()
 
+    async def _run_join_denied(self) -> MembershipEvent:
+        member_id = "the same" if self._member.member_id else "a new"
+        self._warn_of_denial(
+            f"the consumer joins again at the next poll, with {member_id} member id"
+        )
+        self._on_error()
+        event = await self._wait_for_event()
+        self._clear_error()
+        return event
+
     async def _run_failed(self) -> MembershipEvent:
         self._on_error()
         self._member.invalidate(Invalidation.MEMBER_ID)
@@ -381,7 +414,7 @@ class GroupMembership:
         self._member.invalidate(invalid)
         self._member.discard_invalid()
         self._pending.end_membership()
-        self.error = None
+        self._clear_error()
 
     # -- requests and their errors ----------------------------------------------------------------
 
@@ -406,13 +439,37 @@ class GroupMembership:
             action = self._action_for(table, error)
             self._member.invalidate(action.invalidates)
             if action.event in _FAILURES:
-                self.error = error
+                self._set_error(error)
             else:
                 await asyncio.sleep(self._backoff.next())
             return action.event
         except Exception as error:  # noqa: BLE001  # raised by the application's assignor
-            self.error = error
+            self._set_error(error)
             return MembershipEvent.FAILED
+
+    def _set_error(self, error: Exception, *, heartbeat_denied: bool = False) -> None:
+        self.error, self._error_raised = error, False
+        self._heartbeat_denied = heartbeat_denied
+
+    def _clear_error(self) -> None:
+        self.error, self._heartbeat_denied = None, False
+
+    def _warn_of_denial(self, consequence: str) -> None:
+        """Log the current error; as a warning only if it is the first one in a row."""
+        level = logging.DEBUG if self._warned_of_denial else logging.WARNING
+        self._warned_of_denial = True
+        name = type(self.error).__name__
+        logger.log(
+            level, "group %s: %s: %s; %s", self._settings.group_id, name, self.error, consequence
+        )
+
+    def _on_accepted(self) -> None:
+        """End what a denial has begun: the coordinator has accepted a request."""
+        if self._heartbeat_denied:
+            self._clear_error()
+        if self._warned_of_denial:
+            self._warned_of_denial = False
+            logger.info("group %s: the coordinator accepts requests again", self._settings.group_id)
 
     def _action_for(self, table: MembershipErrorTable, error: KafkaError) -> MembershipErrorAction:
         logger.debug("group %s: %s", self._settings.group_id, error)
@@ -444,6 +501,7 @@ class GroupMembership:
             try:
                 await self._coordinator.heartbeat(self._member)
                 backoff.reset()
+                self._on_accepted()
             except KafkaError as error:
                 if self._state in HEARTBEAT_STATES and generation == self._member.generation:
                     self._on_heartbeat_error(error)
@@ -452,13 +510,21 @@ class GroupMembership:
 
     def _on_heartbeat_error(self, error: KafkaError) -> None:
         action = self._action_for(HEARTBEAT_ERRORS, error)
-        rejoins = self._state is MemberState.PREPARING_REBALANCE
-        if action.event is None or (rejoins and action.event is MembershipEvent.REBALANCE_NEEDED):
+        event, rejoins = action.event, self._state is MemberState.PREPARING_REBALANCE
+        if action.raised:
+            self._set_error(error, heartbeat_denied=True)
+            self._warn_of_denial(
+                "the consumer keeps its partitions and its member id, and retries until its "
+                f"session ends, {self._settings.session_timeout:g} s (session_timeout_ms) after "
+                "the last successful heartbeat"
+            )
+            self._on_error()
+        if event is None or (rejoins and event is MembershipEvent.REBALANCE_NEEDED):
             return
-        if self._post(action.event):
+        if self._post(event):
             self._member.invalidate(action.invalidates)
-            if action.event in _FAILURES:
-                self.error = error
+            if event in _FAILURES:
+                self._set_error(error)
 
     # -- events for hooks -------------------------------------------------------------------------
 
@@ -473,6 +539,7 @@ class GroupMembership:
 
     def _end_rebalance(self) -> None:
         self.rebalances += 1
+        self._on_accepted()
         if self._hooks.active:
             event = hooks.RebalanceEnded(
                 self._client_id,

@@ -8,6 +8,7 @@ from kafka_async import errors
 from kafka_async.consumer.commit_errors import COMMIT_ERRORS, CommitErrorAction, commit_error_action
 from kafka_async.errors import IllegalStateError, KafkaConnectionError, KafkaError, for_code
 from kafka_async.group.member_states import (
+    DENY,
     FAIL,
     FIND_COORDINATOR,
     GENERATION_LOST,
@@ -16,6 +17,7 @@ from kafka_async.group.member_states import (
     JOIN_ERRORS,
     MEMBER_ID_LOST,
     POSTED_EVENTS,
+    RAISE_AND_RETRY,
     REJECT,
     REJOIN,
     RETRY,
@@ -166,7 +168,8 @@ def test_event_of_an_error_has_a_transition(state: MemberState, event: Membershi
         (JOIN_ERRORS, errors.FencedInstanceIdError(), REJECT),
         (JOIN_ERRORS, errors.InvalidSessionTimeoutError(), REJECT),
         (JOIN_ERRORS, errors.GroupMaxSizeReachedError(), FAIL),
-        (JOIN_ERRORS, errors.GroupAuthorizationError(), FAIL),
+        (JOIN_ERRORS, errors.GroupAuthorizationError(), DENY),
+        (JOIN_ERRORS, errors.SaslAuthenticationError("wrong"), DENY),
         (JOIN_ERRORS, errors.InconsistentGroupProtocolError(), FAIL),
         (SYNC_ERRORS, errors.RebalanceInProgressError(), REJOIN),
         (SYNC_ERRORS, errors.NotCoordinatorError(), REJOIN._replace(find_coordinator=True)),
@@ -176,6 +179,9 @@ def test_event_of_an_error_has_a_transition(state: MemberState, event: Membershi
         (HEARTBEAT_ERRORS, errors.UnknownMemberIdError(), MEMBER_ID_LOST),
         (HEARTBEAT_ERRORS, errors.NotCoordinatorError(), FIND_COORDINATOR),
         (HEARTBEAT_ERRORS, errors.KafkaTimeoutError("late"), RETRY),
+        (HEARTBEAT_ERRORS, errors.GroupAuthorizationError(), RAISE_AND_RETRY),
+        (HEARTBEAT_ERRORS, errors.SslAuthenticationError("expired"), RAISE_AND_RETRY),
+        (SYNC_ERRORS, errors.GroupAuthorizationError(), DENY),
     ],
 )
 def test_membership_error_actions(

@@ -15,12 +15,15 @@ import pytest
 from kafka_async import Admin, Client, Consumer, Producer, TopicPartition
 from kafka_async.admin import (
     AclBinding,
+    AclFilter,
     AclOperation,
     AclResourceType,
     UserScramCredentialUpsertion,
 )
 from kafka_async.cluster.request_router import AnyBroker
 from kafka_async.errors import (
+    GroupAuthorizationError,
+    KafkaError,
     SaslAuthenticationError,
     TopicAuthorizationError,
 )
@@ -28,6 +31,7 @@ from kafka_async.hooks import Connected, Disconnected, Hooks, RequestSent
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
 from tests.integration.helpers import create_topic, read_values
 from tests.integration.secure_cluster import ALICE, MECHANISMS
+from tests.recording_listener import RecordingListener
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -299,6 +303,131 @@ async def test_a_password_that_became_wrong_is_reported_and_can_be_replaced(
         await client.set_sasl_credentials(user, "second")
         async with asyncio.timeout(20):
             await call(clients, topic)
+
+
+class Member:
+    """Reads in a group without committing, so that a record is read again after a new join."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self.values: list[bytes | None] = []
+        self.listener = RecordingListener()
+
+    async def poll(self) -> KafkaError | None:
+        """Poll once; return the error that it raised."""
+        try:
+            self.values += [record.value for record in await self.consumer.poll(timeout=0.2)]
+        except KafkaError as error:
+            return error
+        return None
+
+    async def poll_until_an_error(self, kind: type[KafkaError]) -> None:
+        """Poll until this error is raised."""
+        async with asyncio.timeout(30):
+            while (error := await self.poll()) is None:
+                pass
+        assert isinstance(error, kind)
+
+    async def poll_until_read(self, count: int, kind: type[KafkaError]) -> None:
+        """Poll until that many values were read; errors of earlier requests may still be raised."""
+        async with asyncio.timeout(30):
+            while len(self.values) < count:
+                error = await self.poll()
+                assert error is None or isinstance(error, kind)
+
+    async def poll_until_heartbeat(self) -> None:
+        """Poll until a heartbeat that is sent from now on has succeeded."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with asyncio.timeout(30):
+            while True:
+                assert await self.poll() is None
+                age = self.consumer.health().last_heartbeat_s
+                if age is not None and loop.time() - age > began:
+                    return
+
+
+async def check_that_a_member_continues(
+    member: Member,
+    producer: Producer,
+    topic: str,
+    kind: type[KafkaError],
+    change: Callable[[], Awaitable[None]],
+    correct: Callable[[], Awaitable[None]],
+) -> None:
+    """Check that a member keeps its identity and positions over an error."""
+    member.consumer.subscribe([topic], listener=member.listener)
+    await producer.send(topic, b"before")
+    await member.poll_until_read(1, kind)
+    identity = member.consumer.group_metadata()
+    await change()
+    await member.poll_until_an_error(kind)
+    await producer.send(topic, b"meanwhile")
+    await correct()
+    await producer.send(topic, b"after")
+    await member.poll_until_read(3, kind)
+    await member.poll_until_heartbeat()
+    assert member.values == [b"before", b"meanwhile", b"after"]
+    assert member.consumer.group_metadata() == identity
+    assert member.listener.lines == [("assigned", [0])]
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_a_group_member_continues_after_its_password_was_replaced(
+    secure_cluster: SecureCluster, strategy: str
+) -> None:
+    handle = secure_cluster.handle
+    user, topic = handle.group("user"), await create_topic(handle)
+    await set_password(secure_cluster, user, "first")
+    await allow(secure_cluster, f"User:{user}", topic)
+    options = secure_cluster.options("REAUTH", SCRAM, sasl_username=user, sasl_password="first")
+    async with (
+        Producer(handle.bootstrap_servers) as producer,
+        Consumer(
+            **options,
+            group_id=handle.group(),
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            partition_assignment_strategy=[strategy],
+        ) as consumer,
+    ):
+        await check_that_a_member_continues(
+            Member(consumer),
+            producer,
+            topic,
+            SaslAuthenticationError,
+            lambda: set_password(secure_cluster, user, "second"),
+            lambda: consumer.set_sasl_credentials(user, "second"),
+        )
+
+
+async def test_a_group_member_continues_after_its_permission_was_granted_again(
+    secure_cluster: SecureCluster,
+) -> None:
+    handle = secure_cluster.handle
+    topic, group = await create_topic(handle), handle.group()
+    right = AclBinding(AclResourceType.GROUP, group, f"User:{ALICE}", AclOperation.READ)
+    options = secure_cluster.options("SASL_SSL", SCRAM, user=ALICE)
+    async with (
+        Admin(handle.bootstrap_servers) as admin,
+        Producer(handle.bootstrap_servers) as producer,
+        Consumer(
+            **options, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False
+        ) as consumer,
+    ):
+
+        async def grant() -> None:
+            await admin.create_acls([right])
+
+        async def revoke() -> None:
+            await admin.delete_acls([AclFilter(AclResourceType.GROUP, group)])
+
+        read = AclBinding(AclResourceType.TOPIC, topic, f"User:{ALICE}", AclOperation.READ)
+        await admin.create_acls([read, right])
+        await check_that_a_member_continues(
+            Member(consumer), producer, topic, GroupAuthorizationError, revoke, grant
+        )
+        await revoke()
 
 
 async def test_failed_authentications_keep_to_the_reconnect_backoff(
