@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.util
 import os
 import random
@@ -23,6 +24,7 @@ from kafka_async.testing.backends.jvm import find_java
 from kafka_async.testing.clock import VirtualClockEventLoop
 from kafka_async.testing.environment import in_ci
 from tests.request_checks import REFUSED
+from tools.run_tests import ONE_KERNEL
 
 pytest_plugins = ["kafka_async_pytest"]
 
@@ -44,8 +46,6 @@ SECURITY = {
     "tls",
 }
 """Words in the names of files with tests of security."""
-ONE_KERNEL = {"benchmarks", "cli", "conformance", "docs", "spark", "testing", "tools"}
-"""Directories whose unit tests do not depend on the kernel in use."""
 SEED = int(os.environ.get("KAFKA_ASYNC_TEST_SEED") or random.SystemRandom().randrange(2**32))
 
 
@@ -74,15 +74,23 @@ def pytest_asyncio_loop_factories(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by directory and file, and those that do not depend on the kernel in use."""
     for item in items:
-        in_one_kernel = any(ROOT / name in item.path.parents for name in ONE_KERNEL)
-        if in_one_kernel or "kernel" in getattr(item, "fixturenames", ()):
+        for mark in marks_of(item.path):
+            item.add_marker(mark)
+        if "kernel" in getattr(item, "fixturenames", ()):
             item.add_marker("one_kernel")
-        if INTEGRATION in item.path.parents:
-            item.add_marker("integration")
-        if item.path in FOREIGN or ROOT / "contract" in item.path.parents:
-            item.add_marker("foreign")
-        if not SECURITY.isdisjoint(item.path.stem.split("_")):
-            item.add_marker("security")
+
+
+@functools.cache
+def marks_of(path: Path) -> list[str]:
+    """Return the marks of all tests of a file."""
+    directory = path.relative_to(ROOT).parts[0] if path.is_relative_to(ROOT) else ""
+    marks = {
+        "one_kernel": directory in ONE_KERNEL,
+        "integration": directory == INTEGRATION.name,
+        "foreign": path in FOREIGN or directory == "contract",
+        "security": not SECURITY.isdisjoint(path.stem.split("_")),
+    }
+    return [mark for mark, given in marks.items() if given]
 
 
 @pytest.hookimpl(tryfirst=True)

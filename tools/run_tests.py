@@ -61,10 +61,31 @@ class Step:
 UNIT = "not integration and not spark and not slow"
 BOTH_BACKENDS = "embedded,apache"
 INTEGRATION = "(integration or spark) and not slow"
+ON_CLUSTERS = ["tests/integration", "tests/docs"]
+"""Directories of all tests marked integration or spark."""
+ONE_KERNEL = ("benchmarks", "cli", "conformance", "docs", "spark", "testing", "tools")
+"""Directories below tests whose unit tests do not depend on the kernel in use."""
+IGNORE_INTEGRATION = "--ignore=tests/integration"
+"""A stage that runs no test of a directory does not import its modules, which takes seconds."""
 NORMAL_STAGES = [
-    Stage("unit-python", "unit", f"{UNIT} and not one_kernel", "python/asyncio", kernel="python"),
-    Stage("unit-c", "unit", UNIT, "c/uvloop", kernel="c", loop="uvloop"),
-    Stage("integration", "integration", INTEGRATION, backends=BOTH_BACKENDS),
+    Stage(
+        "unit-python",
+        "unit",
+        f"{UNIT} and not one_kernel",
+        "python/asyncio",
+        kernel="python",
+        arguments=[IGNORE_INTEGRATION, *(f"--ignore=tests/{name}" for name in ONE_KERNEL)],
+    ),
+    Stage(
+        "unit-c",
+        "unit",
+        UNIT,
+        "c/uvloop",
+        kernel="c",
+        loop="uvloop",
+        arguments=[IGNORE_INTEGRATION],
+    ),
+    Stage("integration", "integration", INTEGRATION, backends=BOTH_BACKENDS, arguments=ON_CLUSTERS),
 ]
 SPARK = "spark and slow"
 SECURITY = "security and slow and not spark"
@@ -89,16 +110,16 @@ STEPS: Mapping[str, Sequence[Step]] = {
         Step(
             8,
             [
-                on_both("foreign", "foreign clients", FOREIGN, "--ignore=tests/contract"),
+                on_both("foreign", "foreign clients", FOREIGN, "tests/integration"),
                 on_both("contract", "contract suite", FOREIGN, "tests/contract"),
             ],
         ),
-        Step(8, [on_both("spark", "Spark", SPARK)]),
+        Step(8, [on_both("spark", "Spark", SPARK, *ON_CLUSTERS)]),
         Step(
             5,
             [
-                on_both("security", "security", f"{SECURITY} and integration"),
-                on_both("secure-programs", "security", f"{SECURITY} and not integration"),
+                on_both("security", "security", SECURITY, "tests/integration"),
+                on_both("secure-programs", "security", SECURITY, IGNORE_INTEGRATION),
             ],
         ),
         Step(
@@ -110,13 +131,24 @@ STEPS: Mapping[str, Sequence[Step]] = {
         ),
     ],
     "matrix": [
-        Step(30, [Stage("older-brokers", "integration", ANY_BROKER, backends=OLDER_BROKERS)]),
+        Step(
+            30,
+            [
+                Stage(
+                    "older-brokers",
+                    "integration",
+                    ANY_BROKER,
+                    backends=OLDER_BROKERS,
+                    arguments=["tests/integration"],
+                )
+            ],
+        ),
     ],
 }
 """Steps that run one after the other, by kind of run."""
 MAX_PARALLEL_PYTHONS, PYTHON_MINUTES = 2, 8
 IGNORE_DEVELOPMENT = [f"--ignore=tests/{name}" for name in ("benchmarks", "conformance", "tools")]
-"""Tests of development tools, which run on one Python version only."""
+"""Options that ignore tests of development tools, which run on one Python version only."""
 CI_TIME_FACTOR = 1.6
 """Factor for the time limit of a step with CI=true, because machines differ."""
 
@@ -173,7 +205,7 @@ def other_pythons(summary: Summary) -> list[Step]:
                 "c",
                 loop,
                 python=str(python),
-                arguments=IGNORE_DEVELOPMENT,
+                arguments=[IGNORE_INTEGRATION, *IGNORE_DEVELOPMENT],
             )
         )
     return [

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import ROOT
 from tools import run_tests, test_results
 from tools.run_tests import Stage, conclude
 from tools.test_results import Summary
@@ -150,18 +151,33 @@ def test_every_combination_of_marks_belongs_to_a_stage() -> None:
         assert len(set(running)) == 1 or not facts["slow"], facts
 
 
-def test_steps_with_directories_run_all_of_their_tests() -> None:
+def test_tests_of_marked_stages_are_in_their_directories() -> None:
+    """A test elsewhere with one of these marks would not run."""
+    places = {"spark": run_tests.ON_CLUSTERS, "any_broker": ["tests/integration"]}
+    elsewhere = [
+        (mark, str(path))
+        for path in (ROOT / "tests").rglob("*.py")
+        for mark, directories in places.items()
+        if f"pytest.mark.{mark}" in path.read_text("utf-8")
+        if not any(path.is_relative_to(ROOT / directory) for directory in directories)
+    ]
+    assert elsewhere == []
+
+
+def test_stages_with_directories_run_all_slow_tests_of_their_marks() -> None:
     foreign, contract = run_tests.STEPS["slow"][0].stages
     assert foreign.select == contract.select
-    assert foreign.arguments == [f"--ignore={directory}" for directory in contract.arguments]
+    assert [*foreign.arguments, *contract.arguments] == ["tests/integration", "tests/contract"]
+    on_clusters, others = run_tests.STEPS["slow"][2].stages
+    assert on_clusters.select == others.select
+    assert others.arguments == [f"--ignore={on_clusters.arguments[0]}"]
 
 
 def test_halves_of_slow_tests_are_complements() -> None:
     slow, computing = run_tests.STEPS["slow"][-1].stages
     assert slow.select == computing.select
     assert slow.arguments == [f"--ignore={directory}" for directory in computing.arguments]
-    root = Path(run_tests.__file__).parent.parent
-    assert [each for each in computing.arguments if not (root / each).is_dir()] == []
+    assert [each for each in computing.arguments if not (ROOT / each).is_dir()] == []
 
 
 def test_ci_adds_up_runs_and_counts_failed_part_without_tests(
