@@ -43,6 +43,7 @@ PURE_MODULES = [
     "consumer/offsets.py",
     "consumer/missing_topics.py",
     "group/member_states.py",
+    *(f"spark/jobs/{name}.py" for name in ("control", "errors", "ledger", "ranges", "triggers")),
     *(
         f"embedded/security/{name}.py"
         for name in (

@@ -1,11 +1,25 @@
-"""A Spark data source for Kafka in Python and Arrow: `spark.read.format("kafka_async")`.
+"""Spark: the data source `spark.read.format("kafka_async")`, and the orchestrator of jobs.
 
-The classes can be imported without pyspark; using one then raises an error that says what to
-install. Spark finds the source through the top-level module `pyspark_kafka_async`.
+The classes can be imported without pyspark; using the data source then raises an error that says
+what to install. Spark finds the source through the top-level module `pyspark_kafka_async`.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from kafka_async.spark.source import KafkaDataSource as KafkaDataSource
 
-__all__ = ["KafkaDataSource"]
+if TYPE_CHECKING:
+    from kafka_async.spark.orchestrator import Orchestrator as Orchestrator
+
+__all__ = ["KafkaDataSource", "Orchestrator"]
+
+
+def __getattr__(name: str) -> Any:
+    # Spark's workers import this package for the data source, and need no orchestrator.
+    if name == "Orchestrator":
+        from kafka_async.spark.orchestrator import Orchestrator
+
+        return Orchestrator
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
