@@ -209,7 +209,7 @@ class Orchestrator:
         chosen = name or getattr(function, "__name__", "")
         if not chosen or "<" in chosen or "@" in chosen:
             raise ValueError(f"a job needs a name without @, not {chosen!r}: pass name=")
-        if self._jobs.setdefault(chosen, function) is not function:
+        if self._jobs.setdefault(chosen, function) != function:
             raise ValueError(f"another function is registered as {chosen!r}: pass another name=")
         return function
 
@@ -275,7 +275,7 @@ class Orchestrator:
                 raise ValueError(f"there is no job {job!r}: registered are {known}")
             return job, self._jobs[job]
         for name, function in self._jobs.items():
-            if function is job:
+            if function == job:
                 return name, function
         self.job(job)
         return job.__name__, job

@@ -479,7 +479,7 @@ class ActiveDriver:
             if not limit.expired():
                 raise
             error = JobTimeoutError(
-                f"{record.job} {record.job_id} has not ended within {record.timeout:g} s"
+                f"{record.job} {record.job_id} has not ended within {record.timeout:.3g} s"
             )
             error.__cause__, state = failure, JobState.FAILED
         except JobFailedError as failure:
