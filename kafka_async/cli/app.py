@@ -8,12 +8,14 @@ import typer
 
 from kafka_async.cli import broker, consume, produce, terminal, topics
 from kafka_async.cli.demo import command as demo
+from kafka_async.cli.help import Command, Group
 
 app = typer.Typer(
     name="kafka-async",
     help="Kafka for asyncio: a demo, a cluster for development, and topics at hand.",
     no_args_is_help=True,
     add_completion=False,
+    cls=Group,
     pretty_exceptions_enable=False,
 )
 
@@ -40,8 +42,8 @@ def options(
     """Kafka for asyncio: a demo, a cluster for development, and topics at hand."""
 
 
-app.command("demo")(demo.demo)
-app.command("broker")(broker.broker)
-app.command("produce")(produce.produce)
-app.command("consume")(consume.consume)
+app.command("demo", cls=Command)(demo.demo)
+app.command("broker", cls=Command)(broker.broker)
+app.command("produce", cls=Command)(produce.produce)
+app.command("consume", cls=Command)(consume.consume)
 app.add_typer(topics.app, name="topics")

@@ -12,8 +12,12 @@ from kafka_async.cli import terminal
 
 
 def broker(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="First port; 0: free ports.")] = 9092,
-    brokers: Annotated[int, typer.Option(min=1, max=16, help="Number of brokers.")] = 1,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="First port; 0: free ports.")
+    ] = 9092,
+    brokers: Annotated[
+        int, typer.Option(min=1, max=16, metavar="N", help="Number of brokers.")
+    ] = 1,
     security_protocol: Annotated[
         str, typer.Option(help="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.", metavar="PROTOCOL")
     ] = "PLAINTEXT",

@@ -24,12 +24,17 @@ if TYPE_CHECKING:
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     connection: Connection,
-    offset: Annotated[str, typer.Option(help="Start offset: beginning, end, or a number.")] = "end",
+    offset: Annotated[
+        str, typer.Option(metavar="OFFSET", help="Start offset: beginning, end, or a number.")
+    ] = "end",
     exit_at_end: Annotated[
         bool, typer.Option("--exit", help="Stop at the current end of the topic.")
     ] = False,
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="Stop after this number of records.")
+        int | None,
+        typer.Option(
+            "--count", "-n", min=1, metavar="N", help="Stop after this number of records."
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON lines with key, offset and so on.")

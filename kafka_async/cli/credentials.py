@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from kafka_async.cli import terminal
+from kafka_async.cli.messages import CLIENT_SECRET, SASL_PASSWORD, SSL_PASSWORD
 from kafka_async.cli.properties import parse_properties
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.extras import missing_extra
 from kafka_async.secret_files import decode, read_file, read_secret
 from kafka_async.secrets import Secret
 
-SASL_PASSWORD: Final = "KAFKA_ASYNC_SASL_PASSWORD"
-SSL_PASSWORD: Final = "KAFKA_ASYNC_SSL_PASSWORD"
-CLIENT_SECRET: Final = "KAFKA_ASYNC_SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_SECRET"
 _JAAS: Final = "sasl_jaas_config"
+_SECRET_OF_JAAS: Final = re.compile("password|secret", re.IGNORECASE)
 _SOURCES: Final = {
     SASL_PASSWORD: ("sasl_password", _JAAS),
     SSL_PASSWORD: ("ssl_password", "ssl_key_password"),
@@ -84,10 +84,13 @@ def password_from_keyring(service: str, username: object) -> Secret:
 def properties_from_file(file: Path) -> dict[str, object]:
     """Return the values of a Java properties file by option name; secrets are wrapped.
 
-    Like Kafka, strip whitespace around values.
+    Like Kafka, strip whitespace around values. Fail if the file has a secret and other users can
+    read it.
     """
     try:
         entries = parse_properties(decode(read_file(file, private=False), file))
+        if any(_is_secret(key, value) for key, value in entries.items()):
+            read_file(file, private=True)
     except InvalidConfigurationError as error:
         terminal.fail(error.message)
     except ValueError as error:
@@ -96,6 +99,16 @@ def properties_from_file(file: Path) -> dict[str, object]:
         key.replace(".", "_").replace("-", "_"): _visible(key, Secret(value.reveal().strip()))
         for key, value in entries.items()
     }
+
+
+def _is_secret(key: str, value: Secret) -> bool:
+    """Return whether a property has a secret as its value, and not where the secret is."""
+    name = key.replace(".", "_").replace("-", "_")
+    if name == "ssl_keyfile" and "-----BEGIN" not in value.reveal():
+        return False  # A path.
+    if name == _JAAS:
+        return _SECRET_OF_JAAS.search(value.reveal()) is not None
+    return bool(value.reveal().strip()) and isinstance(_visible(key, value), Secret)
 
 
 def _visible(key: str, value: Secret) -> object:

@@ -30,7 +30,8 @@ def produce(
         str | None, typer.Option(metavar="TEXT", help="The text before it is the key.")
     ] = None,
     compression: Annotated[
-        str | None, typer.Option(help="none, gzip, snappy, lz4 or zstd. Default: none.")
+        str | None,
+        typer.Option(metavar="CODEC", help="none, gzip, snappy, lz4 or zstd. Default: none."),
     ] = None,
 ) -> None:
     """Produce each line as a record."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from kafka_async.cli.messages import in_command_terms
 from kafka_async.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     from kafka_async.runner import SIGNALS
     from kafka_async.runner import run as run_loop
 
+    logger, warnings = logging.getLogger("kafka_async"), _Warnings(logging.WARNING)
+    logger.addHandler(warnings)
     try:
         return run_loop(main(), signals=(*SIGNALS, signal.SIGHUP))
     except KeyboardInterrupt:
@@ -57,11 +61,23 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except KafkaError as error:
-        fail(str(error))
+        # The message only: a topic may be called like an option.
+        fail(str(error).replace(error.message, in_command_terms(error.message), 1))
     except TimeoutError as error:
         fail(str(error) or "it took too long")
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    finally:
+        logger.removeHandler(warnings)
+
+
+class _Warnings(logging.Handler):
+    """Prints each warning of the clients in one line, with the names of the command line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record."""
+        line = " ".join(in_command_terms(record.getMessage()).split())
+        err.print(f"[bold yellow]{record.levelname.lower()}:[/] {escape(line)}", soft_wrap=True)
 
 
 def fail(message: str) -> NoReturn:

@@ -10,27 +10,28 @@ from rich.table import Table
 
 from kafka_async.cli import options, terminal
 from kafka_async.cli.connection import Connection
+from kafka_async.cli.help import Command, Group
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from kafka_async.admin import Admin
+    from kafka_async.admin import Admin, ConfigEntry, TopicDescription
 
 T = TypeVar("T")
 
-app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True, cls=Group)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
 
 
-@app.command()
+@app.command(cls=Command)
 @options.connects
 def create(
     name: Name,
     connection: Connection,
-    partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 1,
+    partitions: Annotated[int, typer.Option(min=1, metavar="N", help="Number of partitions.")] = 1,
     replication_factor: Annotated[
-        int, typer.Option(min=-1, help="Replicas of each; -1: the cluster's default.")
+        int, typer.Option(min=-1, metavar="N", help="Replicas of each; -1: the cluster's default.")
     ] = -1,
     config: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A topic option; repeatable.")
@@ -46,7 +47,7 @@ def create(
     terminal.err.print(f"created {name} with {count}", markup=False)
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 @options.connects
 def list_(
     connection: Connection,
@@ -56,23 +57,45 @@ def list_(
         terminal.out.print(name, markup=False)
 
 
-@app.command()
+@app.command(cls=Command)
 @options.connects
 def describe(
     name: Name,
     connection: Connection,
 ) -> None:
-    """Print each partition's leader, replicas and in-sync replicas."""
-    topic = _run(connection, lambda admin: admin.describe_topics([name]))[name]
+    """Print each partition's leader, replicas and in-sync replicas, and the topic's configuration.
+
+    The configuration is what differs from Kafka's defaults.
+    """
+    topic, configs = _run(connection, lambda admin: _describe(admin, name))
     box_style = box.SIMPLE if terminal.unicode(terminal.out) else box.ASCII
     table = Table("partition", "leader", "replicas", "in sync", title=name, box=box_style)
     for row in topic.partitions:
         replicas, in_sync = (" ".join(map(str, ids)) for ids in (row.replicas, row.in_sync))
         table.add_row(str(row.partition), str(row.leader), replicas, in_sync)
     terminal.out.print(table)
+    for key, entry in sorted(configs.items()):
+        value = "(hidden)" if entry.sensitive else entry.value
+        terminal.out.print(f"{key}={value}", markup=False)
 
 
-@app.command()
+async def _describe(admin: Admin, name: str) -> tuple[TopicDescription, Mapping[str, ConfigEntry]]:
+    """Return a topic, and the options of its configuration that are not Kafka's defaults."""
+    from kafka_async.admin import ConfigResource, ConfigSource, ResourceType
+    from kafka_async.errors import TopicAuthorizationError
+
+    topic = (await admin.describe_topics([name]))[name]
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    try:
+        entries = (await admin.describe_configs([resource]))[resource]
+    except TopicAuthorizationError as error:
+        terminal.err.print(f"no configuration: {error.message}", markup=False, soft_wrap=True)
+        return topic, {}
+    changed = {key: row for key, row in entries.items() if row.source is not ConfigSource.DEFAULT}
+    return topic, changed
+
+
+@app.command(cls=Command)
 @options.connects
 def delete(
     name: Name,

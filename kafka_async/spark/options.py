@@ -6,10 +6,11 @@ options are refused.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_async.config import hide_secret
+from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig, hide_secret
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.properties import option_name
 
@@ -30,6 +31,12 @@ SOURCE_OPTIONS: Final = (
 SINK_OPTIONS: Final = ("topic", "checkpointLocation")
 SPARK_OPTIONS: Final = ("path",)
 """Options that Spark may add."""
+_CLIENT_OPTIONS: Final = {
+    name: f"kafka.{name}"
+    for role in (ClientConfig, ConsumerConfig, ProducerConfig)
+    for name in (row.name.replace("_", ".") for row in dataclasses.fields(role))
+}
+"""Options of the Kafka client by Java's names, to suggest for one without its prefix."""
 
 
 def hide_option_secrets(options: Mapping[str, str]) -> dict[str, Any]:
@@ -52,8 +59,9 @@ def own_options(options: Mapping[str, Any]) -> dict[str, str]:
         if key.lower() in spelling:
             own[spelling[key.lower()]] = value
         elif option_name(key) is None:
-            near = difflib.get_close_matches(key.lower(), spelling, 1)
-            hint = f"did you mean {spelling[near[0]]}?" if near else "docs/spark.md lists them"
+            names = spelling | _CLIENT_OPTIONS
+            near = difflib.get_close_matches(key.lower().replace("_", "."), names, 1)
+            hint = f"did you mean {names[near[0]]}?" if near else "docs/spark.md lists them"
             raise InvalidConfigurationError(f"format kafka_async has no option {key}: {hint}")
     return own
 

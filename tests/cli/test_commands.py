@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -43,8 +44,26 @@ def test_creates_lists_describes_and_deletes_a_topic(command: Command) -> None:
     described = command("topics", "describe", "life").out
     assert "in sync" in described
     assert sum(line.split()[:1] in (["0"], ["1"], ["2"]) for line in described.splitlines()) == 3
+    assert described.endswith("\nretention.ms=60000\n")
     assert command("topics", "delete", "life").err == "deleted life\n"
     assert "life" not in command("topics", "list").out.splitlines()
+
+
+def test_error_of_an_illegal_topic_name_lists_the_legal_characters(command: Command) -> None:
+    for arguments in (("topics", "create", "not legal!"), ("produce", "not legal!", __file__)):
+        error = command(*arguments).error
+        assert re.search(r"a-z A-Z 0-9 \. _ -|letters, digits, '\.', '_', '-'", error)
+        assert error.count("not legal!: ") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["", "broker", "demo", "produce", "consume", "topics", "topics create", "topics list"],
+)
+def test_help_shows_no_type_of_options_without_a_value(arguments: str) -> None:
+    shown = call(*arguments.split(), "--help", env={"COLUMNS": "200"}).out
+    assert "--help" in shown
+    assert "<bool>" not in shown
 
 
 def test_produces_and_consumes_lines(command: Command, topic: str, tmp_path: Path) -> None:

@@ -146,6 +146,35 @@ def test_error_names_a_missing_file(option: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"sasl.password={PASSWORD}",
+        f"sasl.pass={PASSWORD}",
+        f'sasl.jaas.config=a.PlainLoginModule required username="a" password="{PASSWORD}";',
+        f"ssl.keystore.key=-----BEGIN PRIVATE KEY----- {PASSWORD} -----END PRIVATE KEY-----",
+    ],
+)
+def test_refuses_a_file_of_properties_with_a_secret_that_others_can_read(
+    write: Callable[..., str], line: str
+) -> None:
+    file = write(f"client.id=one\n{line}\n", 0o644)
+    error = connect("--command-config", file).error
+    assert f"{file} can be read by other users (mode 0644): run chmod 600 {file}" in error
+
+
+def test_reads_a_file_of_properties_without_a_secret_that_others_can_read(
+    write: Callable[..., str],
+) -> None:
+    file = write(
+        "security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\nssl.keyfile=/etc/key.pem\n"
+        "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required "
+        'useKeyTab=true keyTab="/etc/a.keytab";\nsasl.password=\n',
+        0o644,
+    )
+    assert connect("--command-config", file).status == 0
+
+
 def test_connection_of_a_child_process_is_one_line_with_its_secrets() -> None:
     options = {"bootstrap_servers": "a:1", "sasl_allow_plaintext": True}
     connection = Connection({**options, "sasl_password": Secret('"\n\u20ac')}, 3.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,7 @@ def test_commands_authenticate(
     text.write_text("one\n")
     assert call("produce", "secure", str(text), *options).err == "1 record produced to secure\n"
     properties = tmp_path / "client.properties"
+    properties.touch(0o600)
     properties.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.allow.plaintext=true\nsasl.mechanism=PLAIN\n"
         f"sasl.username=alice\nsasl.password={PASSWORD}\nbootstrap.servers={secure_servers}\n"
@@ -71,9 +73,13 @@ def test_commands_connect_over_tls_with_a_client_certificate(tmp_path: Path) -> 
         options = (*servers, "--ssl-cafile", certificates.cafile)
         assert call("topics", "create", "mutual", *options, *own).status == 0
         assert call("topics", "list", *options, *own).out == "mutual\n"
-        assert "ssl_certfile" in call("topics", "list", *options).error
+        assert "give --ssl-certfile and --ssl-keyfile" in call("topics", "list", *options).error
         other = ("--ssl-cafile", certificates.other_cafile)
-        assert "ssl_cafile" in call("topics", "list", *servers, *other, *own).error
+        error = call("topics", "list", *servers, *other, *own).error
+        assert "give --ssl-cafile that trusts its issuer" in error
+        assert (
+            "set --security-protocol SSL or SASL_SSL" in call("topics", "list", *servers[:2]).error
+        )
 
 
 def test_error_of_a_wrong_password_says_what_to_check(
@@ -81,8 +87,27 @@ def test_error_of_a_wrong_password_says_what_to_check(
 ) -> None:
     monkeypatch.setenv(SASL_PASSWORD, NEW_PASSWORD)
     error = call("topics", "list", *ALICE, "--bootstrap", secure_servers).error
-    assert "check sasl_username and sasl_password" in error
+    assert f"check --sasl-username and the password ({SASL_PASSWORD}, --sasl-pass" in error
     assert secrets_in(error) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (ALICE, f"SCRAM-SHA-256 needs the password ({SASL_PASSWORD}, --sasl-password-file or --s"),
+        (ALICE[:-2], "SCRAM-SHA-256 needs --sasl-username: it is missing or empty"),
+        (SASL, "needs --sasl-mechanism: name the one that the brokers offer"),
+        (ALICE[3:], "set it to SASL_SSL, or to SASL_PLAINTEXT"),
+        ((*SASL[:2], *ALICE[3:]), "set --security-protocol SASL_SSL, or --sasl-allow-plaintext to"),
+        ((*SASL, "--sasl-mechanism", "OAUTHBEARER"), "give sasl.oauthbearer.token.endpoint.url in"),
+    ],
+)
+def test_error_of_missing_options_names_what_the_command_line_takes(
+    secure_servers: str, arguments: tuple[str, ...], words: str
+) -> None:
+    error = call("topics", "list", *arguments, "--bootstrap", secure_servers).error.replace('"', "")
+    assert words in error
+    assert not re.search(r"\b(ssl|sasl|security)_[a-z]", error)
 
 
 def shown_by(pid: int) -> str:

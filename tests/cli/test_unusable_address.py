@@ -68,3 +68,8 @@ def test_names_a_host_that_does_not_exist() -> None:
 @pytest.mark.parametrize("address", ["localhost", "localhost:0", "localhost:banana"])
 def test_refuses_a_malformed_address(address: str) -> None:
     assert "write host:port" in error_line(address, "topics", "list")
+
+
+def test_does_not_announce_retries_before_a_permanent_error() -> None:
+    with server(lambda _: b"") as address:
+        assert "TLS port" in call("topics", "list", "--bootstrap", address).error
