@@ -46,6 +46,12 @@ SECURITY = {
     "tls",
 }
 """Words in the names of files with tests of security."""
+MESSAGES_ONLY = {"admin", "cluster", "group"}
+"""Directories with tests of code that uses the kernel for protocol messages only.
+
+tests/protocol compares the messages of both kernels. So these tests run on one, except those that
+run on the event loop in use, which are for both loops.
+"""
 SEED = int(os.environ.get("KAFKA_ASYNC_TEST_SEED") or random.SystemRandom().randrange(2**32))
 
 
@@ -76,14 +82,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for mark in marks_of(item.path):
             item.add_marker(mark)
-        if "kernel" in getattr(item, "fixturenames", ()):
+        if "kernel" in getattr(item, "fixturenames", ()) or uses_messages_only(item):
             item.add_marker("one_kernel")
+
+
+def uses_messages_only(item: pytest.Item) -> bool:
+    """Return True if a test depends neither on the kernel nor on the event loop in use."""
+    on_loop = item.get_closest_marker("asyncio") and not item.get_closest_marker("virtual_clock")
+    return directory_of(item.path) in MESSAGES_ONLY and not on_loop
+
+
+@functools.cache
+def directory_of(path: Path) -> str:
+    """Return the name of the directory below tests with a file; empty for others."""
+    return path.relative_to(ROOT).parts[0] if path.is_relative_to(ROOT) else ""
 
 
 @functools.cache
 def marks_of(path: Path) -> list[str]:
     """Return the marks of all tests of a file."""
-    directory = path.relative_to(ROOT).parts[0] if path.is_relative_to(ROOT) else ""
+    directory = directory_of(path)
     marks = {
         "one_kernel": directory in ONE_KERNEL,
         "integration": directory == INTEGRATION.name,

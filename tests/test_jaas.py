@@ -12,6 +12,7 @@ from kafka_async.errors import InvalidConfigurationError
 from kafka_async.jaas import parse_jaas
 from kafka_async.secrets import Secret
 
+pytestmark = pytest.mark.one_kernel
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 

@@ -11,6 +11,7 @@ from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.secrets import Secret
 
+pytestmark = pytest.mark.one_kernel
 KAFKA = "org.apache.kafka.common.security"
 PLAIN = f"{KAFKA}.plain.PlainLoginModule"
 SCRAM = f"{KAFKA}.scram.ScramLoginModule"

@@ -10,6 +10,7 @@ import pytest
 import setuptools
 from setuptools import Distribution, Extension
 
+pytestmark = pytest.mark.one_kernel
 SETUP: Final = Path(__file__).parents[1] / "setup.py"
 
 

@@ -84,6 +84,7 @@ def imported(source: str) -> set[str]:
     return names
 
 
+@pytest.mark.one_kernel
 @pytest.mark.parametrize("path", pure_modules(), ids=label)
 def test_pure_modules_import_nothing_that_waits(path: Path) -> None:
     assert imported(path.read_text()) & WAITING == set()

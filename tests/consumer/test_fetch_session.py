@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -16,6 +17,7 @@ from kafka_async.consumer.fetch_session import (
 )
 from kafka_async.types import TopicPartition
 
+pytestmark = pytest.mark.one_kernel
 IDS = [uuid.UUID(int=number) for number in (1, 2)]
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 

@@ -18,6 +18,7 @@ from kafka_async.embedded.state.acls import (
     ResourceType,
 )
 
+pytestmark = pytest.mark.one_kernel
 ALICE, BOB, EVERYONE = "User:alice", "User:bob", "User:*"
 HOST, OTHER_HOST = "10.0.0.1", "10.0.0.2"
 TOPIC = ResourceType.TOPIC

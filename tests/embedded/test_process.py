@@ -15,7 +15,7 @@ from kafka_async.protocol.messages.metadata import MetadataRequest
 from tests.embedded.sasl_client import log_in
 from tests.raw_connection import RawConnection
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.may_block]
+pytestmark = [pytest.mark.asyncio, pytest.mark.may_block, pytest.mark.one_kernel]
 
 
 async def launch(*arguments: str) -> asyncio.subprocess.Process:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kafka_async.embedded.security.listeners import Listeners
     from kafka_async.embedded.settings import SettingOptions
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}
 ALL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")

@@ -71,6 +71,7 @@ def test_every_target_has_a_minimum_of_seeds() -> None:
     assert set(MIN_SEEDS) == {*NAMES, *KERNEL_NAMES}
 
 
+@pytest.mark.one_kernel
 @pytest.mark.parametrize("name", ["sections", "batches"])
 def test_large_inputs_are_read_completely(name: str) -> None:
     target = load(name)
@@ -166,12 +167,14 @@ def test_both_kernels_read_a_mutated_batch_alike(
 # -- compression ----------------------------------------------------------------------------------
 
 
+@pytest.mark.one_kernel
 @given(codec=CODECS, data=ANY)
 @settings(deadline=None)
 def test_decompressing_any_bytes_stays_within_the_limit(codec: Codec, data: bytes) -> None:
     compression.check(codec, data)
 
 
+@pytest.mark.one_kernel
 @given(codec=CODECS, data=ANY, times=st.integers(1, 50), edits=EDITS)
 @settings(deadline=None)
 def test_decompressing_mutated_data_stays_within_the_limit(

@@ -45,6 +45,7 @@ COMPRESSED_CODECS = [Codec.gzip, Codec.snappy, Codec.lz4, Codec.zstd]
 DATA = b"".join(records())
 XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
 CAP = 128 * MIB
+# Tests marked one_kernel only decompress, for which no kernel is used.
 
 
 def test_limit_is_128_mib() -> None:
@@ -109,6 +110,7 @@ def bomb(name: str) -> bytes:
     return BOMBS[name][1]()
 
 
+@pytest.mark.one_kernel
 @pytest.mark.parametrize("name", BOMBS)
 def test_bomb_stops_at_limit_with_bounded_memory(name: str) -> None:
     codec, _, ratio = BOMBS[name]
@@ -118,6 +120,7 @@ def test_bomb_stops_at_limit_with_bounded_memory(name: str) -> None:
         decompress(codec, compressed)
 
 
+@pytest.mark.one_kernel
 @pytest.mark.parametrize("codec", COMPRESSED_CODECS)
 def test_batch_below_limit_takes_its_size(codec: Codec) -> None:
     size = CAP - MIB
@@ -126,6 +129,7 @@ def test_batch_below_limit_takes_its_size(codec: Codec) -> None:
         assert len(decompress(codec, compressed)) == size
 
 
+@pytest.mark.one_kernel
 def test_bombs_have_no_content_size() -> None:
     for name, (codec, _, _) in BOMBS.items():
         assert content_size(codec, memoryview(bomb(name))) == 0
@@ -181,6 +185,7 @@ def xerial_block(data: bytes) -> bytes:
     return struct.pack(">i", len(compressed)) + compressed
 
 
+@pytest.mark.one_kernel
 @pytest.mark.parametrize("codec", PIECES)
 @pytest.mark.parametrize("pieces", [MAX_SCANNED_BLOCKS, 20_000])
 def test_scan_of_many_blocks_is_limited(codec: Codec, pieces: int) -> None:
@@ -194,6 +199,7 @@ def test_scan_of_many_blocks_is_limited(codec: Codec, pieces: int) -> None:
     assert view.decompression_cost >= LARGE_BATCH_COST
 
 
+@pytest.mark.one_kernel
 @pytest.mark.parametrize(
     ("module", "maker"), [(zlib, "decompressobj"), (lz4.frame, "LZ4FrameDecompressor")]
 )
@@ -430,6 +436,7 @@ def test_wrong_content_size_is_corrupt(wrong: int) -> None:
         decompress_frames([compressed] * 2, [size, size + wrong])
 
 
+@pytest.mark.one_kernel
 @pytest.mark.parametrize("name", CASES)
 def test_malformed_stream_is_corrupt_and_allocates_little(name: str) -> None:
     codec, compressed, expected_message = CASES[name]
@@ -451,6 +458,7 @@ def test_malformed_stream_in_batch_has_position(kernel: ModuleType, name: str) -
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 3, 5)
 
 
+@pytest.mark.one_kernel
 def test_reads_largest_window_of_java() -> None:
     """Level 22 of zstd uses a window of 128 MiB if it does not know the size."""
     stream = zstandard.ZstdCompressor(level=22, write_content_size=False).compressobj()

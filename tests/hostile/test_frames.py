@@ -264,6 +264,7 @@ async def test_frame_size_limits() -> None:
     assert MAX_HANDSHAKE_FRAME_SIZE == MIB
 
 
+@pytest.mark.one_kernel
 @pytest.mark.parametrize("kind", ConnectionKind)
 @pytest.mark.parametrize("over", [0, 1])
 async def test_each_connection_kind_limits_frame_size(kind: ConnectionKind, over: int) -> None:

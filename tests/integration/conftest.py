@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from kafka_async.testing.backends.apache import JAVA_OPTIONS
 from kafka_async.testing.backends.base import BackendUnavailableError
 from tests.integration.certificates import Certificates
 from tests.integration.kafka_tools import Tools
@@ -77,7 +78,7 @@ def secure_cluster(
 
 @pytest.fixture(scope="module")
 def spark(spark_installation: None) -> Iterator[SparkSession]:
-    """Start a local session without logging."""
+    """Start a local session without logging; its JVM starts as fast as those of the brokers."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -88,6 +89,7 @@ def spark(spark_installation: None) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", " ".join(JAVA_OPTIONS))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

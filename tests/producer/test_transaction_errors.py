@@ -83,6 +83,7 @@ WITHOUT_AN_ERROR = [(2, "send", None)]
 """With transactions v2 a partition leader adds its partition, without the coordinator."""
 
 
+@pytest.mark.one_kernel
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("code", [*CODES, None])
@@ -116,6 +117,7 @@ def causes(error: BaseException | None) -> list[BaseException]:
     return chain
 
 
+@pytest.mark.one_kernel
 @pytest.mark.parametrize("code", [*CODES, None])
 @pytest.mark.parametrize("name", ["start", "init_transactions", "begin"])
 async def test_each_error_of_init_producer_id_has_a_category(

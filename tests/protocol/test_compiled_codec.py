@@ -64,6 +64,7 @@ def whole(parts: list[Any]) -> bytes:
 # -- valid messages -------------------------------------------------------------------------------
 
 
+@pytest.mark.one_kernel
 @ALL_VERSIONS
 def test_decodes_like_plain_python(
     layout: Layout, message: type[Message], version: int, seeded: int
@@ -78,6 +79,7 @@ def test_decodes_like_plain_python(
         assert end == 6 + len(body)
 
 
+@pytest.mark.one_kernel
 @ALL_VERSIONS
 def test_encodes_like_plain_python(
     layout: Layout, message: type[Message], version: int, seeded: int
@@ -112,6 +114,7 @@ def test_default_structures_are_not_shared(module: Any) -> None:
     assert first.snapshot_id is not second.snapshot_id
 
 
+@pytest.mark.one_kernel
 def test_leaks_no_memory(module: Any) -> None:
     message = sample(MetadataResponse, 13, "leak")
     layout = layout_of(module.Layout, MetadataResponse, 13)
