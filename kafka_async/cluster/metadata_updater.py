@@ -25,6 +25,7 @@ from kafka_async.cluster.connection_diagnosis import sasl_required
 from kafka_async.cluster.metadata import TOPIC_OPERATION, ClusterMetadata
 from kafka_async.cluster.outage import OutageLog
 from kafka_async.cluster.rebootstrap import RebootstrapTrigger
+from kafka_async.cluster.token_source import TokenTimeoutError
 from kafka_async.config import seconds
 from kafka_async.errors import (
     AuthenticationError,
@@ -490,7 +491,8 @@ class MetadataUpdater:
         failure: KafkaError | None = _rejection(error)
         if never_connected and (failure is None or isinstance(failure, SslAuthenticationError)):
             failure = brokers.rejection()
-            if brokers.all_failures_permanent() or self._all_refused(brokers):
+            hangs = isinstance(error, TokenTimeoutError)
+            if hangs or brokers.all_failures_permanent() or self._all_refused(brokers):
                 failure = failure or bootstrap_error(brokers)
             elif failure is None and brokers.all_failed():
                 message = bootstrap_error(brokers).message

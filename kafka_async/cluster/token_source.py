@@ -48,7 +48,8 @@ BUFFER: Final = 300.0
 MIN_REFRESH_INTERVAL: Final = 1.0
 """Seconds between two refreshes, so that tokens of a very short life do not keep a loop busy."""
 REFRESH_RETRY_DELAY: Final = 10.0
-"""Seconds after a failed refresh in the background before the next, as in Java."""
+"""Seconds before the next call after a failed refresh in the background, as in Java, and after a
+provider has not returned in time."""
 RETRY_BACKOFF: Final = 0.1
 RETRY_BACKOFF_MAX: Final = 10.0
 """Bounds of the seconds without calls of the provider after it has failed (sasl.login.retry.*)."""
@@ -56,6 +57,13 @@ _GRACE: Final = 1.0
 """Seconds that a cancelled provider has to end before its callers stop waiting for it."""
 _MAX_SECONDS: Final = 1e11
 """Expiry times above are milliseconds by mistake; in seconds this is the year 5138."""
+
+
+class TokenTimeoutError(KafkaConnectionError):
+    """The token provider has not returned in time.
+
+    At the start of a client it is final: another call would take as long again.
+    """
 
 
 def refresh_at(now: float, expires_at: float, fraction: float) -> float:
@@ -117,8 +125,8 @@ class TokenSource:
         Raises:
             SaslAuthenticationError: The provider raised, or returned something else than a valid
                 token.
-            KafkaConnectionError: The provider raised an OSError or did not return in time; a later
-                call may succeed.
+            KafkaConnectionError: The provider raised an OSError or, as TokenTimeoutError, did not
+                return in time; a later call may succeed.
             ClientClosedError: The client was closed.
         """
         token = self._token
@@ -149,7 +157,7 @@ class TokenSource:
         # Not `await call`: a caller that is cancelled leaves the call to the others.
         await asyncio.wait([call], timeout=max(0.0, self._call_until - loop.time()))
         if not call.done():
-            raise KafkaConnectionError(
+            raise TokenTimeoutError(
                 f"{self.purpose} has not returned within {self._timeout:g} s, and ignores its "
                 "cancellation: it must not catch asyncio.CancelledError"
             )
@@ -190,12 +198,15 @@ class TokenSource:
         except KafkaError:
             raise
         except OSError as error:
-            name = type(error).__name__
-            problem = f"did not return within {self._timeout:g} s"
-            if not limit.expired():
-                problem = f"raised {name}"
+            if limit.expired():
+                raise TokenTimeoutError(
+                    f"{self.purpose} did not return within {self._timeout:g} s "
+                    "(socket_connection_setup_timeout_max_ms), so there is no token: check what "
+                    "it waits for"
+                ) from error
             raise KafkaConnectionError(
-                f"{self.purpose} {problem}, so there is no token: the next connection tries again"
+                f"{self.purpose} raised {type(error).__name__}, so there is no token: the next "
+                "connection tries again"
             ) from error
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             # SystemExit would leave the event loop at once, with all tasks of the application.
@@ -261,7 +272,10 @@ class TokenSource:
 
     def _on_failure(self, error: KafkaError) -> None:
         self._failure = error
-        self._retry_at = self._supervisor.loop.time() + self._backoff.next()
+        delay = self._backoff.next()
+        if isinstance(error, TokenTimeoutError):
+            delay = max(delay, REFRESH_RETRY_DELAY)
+        self._retry_at = self._supervisor.loop.time() + delay
         left = 0.0 if self._token is None else self._seconds_left(self._token)
         if left > 0:
             effect = f"the current token stays in use and is valid for {left:.0f} s more"

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.admin import Admin, NewTopic
-from kafka_async.errors import ClientClosedError, KafkaError, SaslAuthenticationError
+from kafka_async.embedded import Listener
+from kafka_async.errors import (
+    BootstrapError,
+    ClientClosedError,
+    KafkaError,
+    SaslAuthenticationError,
+)
 from kafka_async.hooks import Authenticated, AuthenticationFailed, Disconnected, Hooks
-from kafka_async.types import TopicPartition
+from kafka_async.types import Token, TopicPartition
 from tests.embedded_client import InMemory, now, settle, until
 
 if TYPE_CHECKING:
@@ -167,6 +173,33 @@ async def test_changed_password_of_a_running_producer_and_consumer_loses_no_reco
         await consuming
     assert Counter(read) == Counter(str(number).encode() for number in range(300))
     assert watch.lost == []
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("role", ["client", "producer", "consumer", "admin"])
+async def test_start_ends_when_the_token_provider_has_hung_for_its_limit(
+    role: str, brokers: int
+) -> None:
+    calls: list[float] = []
+
+    async def hang() -> Token:
+        calls.append(now())
+        await asyncio.sleep(100_000)
+        raise AssertionError
+
+    listener = Listener(security_protocol="SASL_PLAINTEXT", sasl_mechanisms=["OAUTHBEARER"])
+    async with secure(brokers, listeners={"SASL": listener}) as memory:
+        client: Any = getattr(memory, role)(
+            security_protocol="SASL_PLAINTEXT",
+            sasl_allow_plaintext=True,
+            sasl_mechanism="OAUTHBEARER",
+            sasl_token_provider=hang,
+        )
+        began = now()
+        with pytest.raises(BootstrapError, match="sasl_token_provider did not return within 30 s"):
+            await client.start()
+        assert 30 <= now() - began < 32
+        assert len(calls) == 1
 
 
 @pytest.mark.parametrize("role", ["client", "producer", "consumer", "admin"])
