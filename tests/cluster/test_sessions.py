@@ -13,7 +13,9 @@ from kafka_async.admin import Admin, NewTopic
 from kafka_async.embedded import Listener
 from kafka_async.errors import (
     BootstrapError,
+    Category,
     ClientClosedError,
+    IllegalStateError,
     KafkaError,
     SaslAuthenticationError,
 )
@@ -278,6 +280,63 @@ async def test_records_fail_soon_with_invalid_credentials_and_are_delivered_with
         await asyncio.sleep(5)
         await producer.send("t", b"2", partition=0)
         assert memory.values("t") == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("step", ["send", "enqueue", "commit"])
+@pytest.mark.parametrize(
+    "aborts", ["after the correction", "before and after", "after begin was refused"]
+)
+async def test_transaction_with_invalid_credentials_is_aborted_and_the_next_one_committed(
+    step: str, aborts: str
+) -> None:
+    async with secure() as memory, memory.producer(transactional_id="x", **OPTIONS) as producer:
+        async with producer.transaction() as transaction:
+            await transaction.send("t", b"first", partition=0)
+        failing = await producer.begin()
+        await failing.send("t", b"aborted", partition=0)
+        await producer.set_sasl_credentials("alice", "guess")
+        await memory.cluster.disconnect(1)
+        began = now()
+
+        async def fail() -> None:
+            if step == "send":
+                await failing.send("t", b"not sent", partition=0)
+            elif step == "enqueue":
+                await failing.enqueue("t", b"not sent", partition=0)
+            await failing.commit()
+
+        with pytest.raises(SaslAuthenticationError, match="check sasl_username") as raised:
+            await fail()
+        assert raised.value.category is Category.INVALID_CONFIGURATION
+        assert now() - began < 2
+        if aborts == "before and after":
+            with pytest.raises(SaslAuthenticationError):
+                await failing.abort()
+        await producer.set_sasl_credentials("alice", "wonderland")
+        if aborts == "after the correction":
+            await failing.abort()
+        elif aborts == "before and after":
+            with pytest.raises(SaslAuthenticationError):  # it has ended with this error
+                await failing.abort()
+        else:
+            with pytest.raises(IllegalStateError):
+                await producer.begin()
+            await failing.abort()
+        began = now()
+        async with producer.transaction() as transaction:
+            await transaction.send("t", b"second", partition=0)
+        assert now() - began < 2
+        async with memory.consumer(
+            partitions=[TopicPartition("t", 0)],
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            **OPTIONS,
+        ) as consumer:
+            found: list[bytes | None] = []
+            while len(found) < 2:
+                found += [each.value for each in await consumer.poll(timeout=5)]
+            found += [each.value for each in await consumer.poll(timeout=5)]
+        assert found == [b"first", b"second"]
 
 
 async def test_one_rejection_does_not_fail_a_record() -> None:

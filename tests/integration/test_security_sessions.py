@@ -22,6 +22,7 @@ from kafka_async.admin import (
 )
 from kafka_async.cluster.request_router import AnyBroker
 from kafka_async.errors import (
+    Category,
     GroupAuthorizationError,
     KafkaError,
     SaslAuthenticationError,
@@ -303,6 +304,51 @@ async def test_a_password_that_became_wrong_is_reported_and_can_be_replaced(
         await client.set_sasl_credentials(user, "second")
         async with asyncio.timeout(20):
             await call(clients, topic)
+
+
+async def test_a_password_that_became_wrong_in_a_transaction_is_reported_and_it_can_be_aborted(
+    secure_cluster: SecureCluster,
+) -> None:
+    handle = secure_cluster.handle
+    user, topic = handle.group("user"), await create_topic(handle)
+    await set_password(secure_cluster, user, "first")
+    await allow(secure_cluster, f"User:{user}", topic)
+    options = secure_cluster.options("REAUTH", SCRAM, sasl_username=user, sasl_password="first")
+    async with Producer(**options, transactional_id=handle.transactional_id()) as producer:
+        async with producer.transaction() as transaction:
+            await transaction.send(topic, b"first")
+        failing = await producer.begin()
+        await failing.send(topic, b"aborted")
+        await set_password(secure_cluster, user, "second")
+
+        async def send_until_an_error() -> None:
+            async with asyncio.timeout(30):
+                while True:
+                    await failing.send(topic, b"aborted")
+                    await asyncio.sleep(0.01)
+
+        with pytest.raises(SaslAuthenticationError, match="sasl_password") as raised:
+            await send_until_an_error()
+        assert raised.value.category is Category.INVALID_CONFIGURATION
+        with pytest.raises(SaslAuthenticationError):
+            await failing.commit()
+        await producer.set_sasl_credentials(user, "second")
+        async with asyncio.timeout(30):
+            await failing.abort()
+            async with producer.transaction() as transaction:
+                await transaction.send(topic, b"second")
+    async with Consumer(
+        handle.bootstrap_servers,
+        partitions=[TopicPartition(topic, 0)],
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    ) as consumer:
+        found: list[bytes | None] = []
+        end = (await consumer.end_offsets([TopicPartition(topic, 0)]))[TopicPartition(topic, 0)]
+        async with asyncio.timeout(30):
+            while await consumer.position(TopicPartition(topic, 0)) < end:
+                found += [record.value for record in await consumer.poll(timeout=0.2)]
+    assert found == [b"first", b"second"]
 
 
 class Member:
