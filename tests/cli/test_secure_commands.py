@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import ssl
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka_async.admin import AclBinding, AclOperation, AclResourceType, Admin
 from kafka_async.cli.credentials import SASL_PASSWORD
-from kafka_async.embedded import Listener, run_in_thread
+from kafka_async.embedded import AclAuthorizer, Listener, run_in_thread
 from tests.cli.conftest import call
 from tests.cli.programs import Program
 from tests.integration.certificates import Certificates
@@ -108,6 +110,38 @@ def test_error_of_missing_options_names_what_the_command_line_takes(
     error = call("topics", "list", *arguments, "--bootstrap", secure_servers).error.replace('"', "")
     assert words in error
     assert not re.search(r"\b(ssl|sasl|security)_[a-z]", error)
+
+
+async def create_acl(servers: str, binding: AclBinding) -> None:
+    async with Admin(
+        servers,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_username="admin",
+        sasl_password=PASSWORD,
+        sasl_allow_plaintext=True,
+    ) as admin:
+        await admin.create_acls([binding])
+
+
+def test_describes_a_topic_whose_configuration_the_user_may_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(SASL_PASSWORD, PASSWORD)
+    authorizer = AclAuthorizer(super_users=["User:admin"])
+    users = {"alice": PASSWORD, "admin": PASSWORD}
+    allowed = AclBinding(AclResourceType.TOPIC, "life", "User:alice", AclOperation.DESCRIBE)
+    with run_in_thread(
+        1, listeners="SASL_PLAINTEXT", users=users, authorizer=authorizer
+    ) as cluster:
+        cluster.create_topic("life", partitions=2)
+        asyncio.run(create_acl(cluster.bootstrap_servers, allowed))
+        servers = ("--bootstrap", cluster.bootstrap_servers)
+        described = call("topics", "describe", "life", *ALICE, *servers)
+    assert described.status == 0
+    assert "in sync" in described.out
+    assert described.err.startswith("no configuration: ")
+    assert "DESCRIBE_CONFIGS" in described.err
 
 
 def shown_by(pid: int) -> str:

@@ -164,3 +164,11 @@ def test_finds_a_failing_block(tmp_path: Path) -> None:
     test = Block(PAGES[0], 2, "python", "test_it.py", "def test_it():\n    assert 0\n")
     with pytest.raises(AssertionError, match="1 failed"):
         run_block(test, "nowhere:1", tmp_path)
+
+
+def test_every_example_of_the_embedded_page_that_prints_shows_its_output() -> None:
+    (page,) = [page for page in PAGES if page.name == "embedded.md"]
+    blocks = list(blocks_of(page))
+    for block, following in zip(blocks, [*blocks[1:], blocks[0]], strict=True):
+        if block.language == "python" and "print(" in block.body:
+            assert following.title == OUTPUT, block.place

@@ -40,7 +40,12 @@ def test_commands_create_write_and_read(
         options += ("--sasl-username", ADMIN, "--sasl-password-file", str(password))
     topic, text = secure_cluster.handle.topic(), tmp_path / "text"
     text.write_text("one\ntwo\n")
-    assert call("topics", "create", topic, *options).err == f"created {topic} with 1 partition\n"
+    config = ("--config", "retention.ms=60000")
+    created = call("topics", "create", topic, *config, *options)
+    assert created.err == f"created {topic} with 1 partition\n"
+    described = call("topics", "describe", topic, *options).out
+    assert "retention.ms=60000" in described.splitlines()
+    assert "cleanup.policy" not in described  # a default
     assert call("produce", topic, str(text), *options).err == f"2 records produced to {topic}\n"
     read = call("consume", topic, "--offset=beginning", "--exit", *options)
     assert (read.status, read.out) == (0, "one\ntwo\n")
