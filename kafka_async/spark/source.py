@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kafka_async.spark.reader import BatchReader
+    from kafka_async.spark.stream_writer import StreamWriter
     from kafka_async.spark.writer import ArrowWriter
 else:
     try:
@@ -41,7 +42,8 @@ class KafkaDataSource(DataSource):
     It reads in batches, with the options subscribe, subscribePattern or assign, startingOffsets,
     endingOffsets, minPartitions, maxRecordsPerPartition, includeHeaders, failOnDataLoss and
     kafka.*. It writes the column value and, if they exist, the columns key, headers, topic and
-    partition. Writing is at least once: a task that Spark repeats writes its rows again.
+    partition, in batches and in streaming queries. Writing is at least once: a task that Spark
+    repeats writes its rows again.
     """
 
     @classmethod
@@ -69,6 +71,16 @@ class KafkaDataSource(DataSource):
         options = sink_options(self.options)
         check_columns(schema, options, overwrite=overwrite)
         return ArrowWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # Spark's name
+        """Return a writer of the epochs of a streaming query."""
+        from kafka_async.spark.sink_options import sink_options
+        from kafka_async.spark.stream_writer import stream_writer
+        from kafka_async.spark.writer import check_columns
+
+        options = sink_options(self.options)
+        check_columns(schema, options, overwrite=overwrite)
+        return stream_writer(options, schema)
 
 
 def _lower(options: Mapping[str, str]) -> dict[str, str]:

@@ -70,46 +70,56 @@ class ArrowWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskCommitMessage:
         """Send every row and wait until all are acknowledged; raise DeliveryError otherwise."""
-        written = 0
-        with blocking.Producer(config=self._options.config()) as producer:
-            for rows in iterator:
-                self._send(producer, rows)
-                written += rows.num_rows
-            producer.flush()
-        return TaskCommitMessage(written)
+        return write_task(self._options, iterator)
 
-    def _send(self, producer: blocking.Producer, rows: pyarrow.RecordBatch) -> None:
-        columns: Columns = {name: rows.column(name) for name in rows.schema.names}
-        values = _bytes(columns["value"])
-        keys = _bytes(columns["key"]) if "key" in columns else None
-        if self._options.topic is not None and not columns.keys() & {"partition", "headers"}:
-            producer.send_many(self._options.topic, values, keys=keys)
-        else:
-            producer.send_records(self._records(columns, values, keys))
 
-    def _records(
-        self,
-        columns: Columns,
-        values: list[bytes | None],
-        keys: list[bytes | None] | None,
-    ) -> Iterable[ProducerRecord]:
-        rows = len(values)
-        topics = columns["topic"].to_pylist() if "topic" in columns else [None] * rows
-        partitions = columns["partition"].to_pylist() if "partition" in columns else [None] * rows
-        headers = columns["headers"].to_pylist() if "headers" in columns else [None] * rows
-        for row, value in enumerate(values):
-            topic = self._options.topic or topics[row]
-            if topic is None:
-                raise InvalidConfigurationError(
-                    "a row has null in column topic: set it, or the option topic"
-                )
-            yield ProducerRecord(
-                topic=topic,
-                value=value,
-                key=None if keys is None else keys[row],
-                partition=partitions[row],
-                headers=[(header["key"], header["value"]) for header in headers[row] or ()],
+def write_task(options: SinkOptions, batches: Iterable[pyarrow.RecordBatch]) -> TaskCommitMessage:
+    """Send the rows of one task and wait until all are acknowledged."""
+    written = 0
+    with blocking.Producer(config=options.config()) as producer:
+        for rows in batches:
+            send_rows(producer, rows, options.topic)
+            written += rows.num_rows
+        producer.flush()
+    return TaskCommitMessage(written)
+
+
+def send_rows(
+    sender: blocking.Producer | blocking.Transaction, rows: pyarrow.RecordBatch, topic: str | None
+) -> None:
+    """Append the rows of a batch; `topic` overrides the column of that name."""
+    columns: Columns = {name: rows.column(name) for name in rows.schema.names}
+    values = _bytes(columns["value"])
+    keys = _bytes(columns["key"]) if "key" in columns else None
+    if topic is not None and not columns.keys() & {"partition", "headers"}:
+        sender.send_many(topic, values, keys=keys)
+    else:
+        sender.send_records(_records(columns, values, keys, topic))
+
+
+def _records(
+    columns: Columns,
+    values: list[bytes | None],
+    keys: list[bytes | None] | None,
+    topic_of_all: str | None,
+) -> Iterable[ProducerRecord]:
+    rows = len(values)
+    topics = columns["topic"].to_pylist() if "topic" in columns else [None] * rows
+    partitions = columns["partition"].to_pylist() if "partition" in columns else [None] * rows
+    headers = columns["headers"].to_pylist() if "headers" in columns else [None] * rows
+    for row, value in enumerate(values):
+        topic = topic_of_all or topics[row]
+        if topic is None:
+            raise InvalidConfigurationError(
+                "a row has null in column topic: set it, or the option topic"
             )
+        yield ProducerRecord(
+            topic=topic,
+            value=value,
+            key=None if keys is None else keys[row],
+            partition=partitions[row],
+            headers=[(header["key"], header["value"]) for header in headers[row] or ()],
+        )
 
 
 def _bytes(column: Any) -> list[bytes | None]:
