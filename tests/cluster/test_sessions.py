@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafka_async.admin import Admin, NewTopic
+from kafka_async.consumer.consumer import Consumer
 from kafka_async.embedded import Listener
 from kafka_async.errors import (
     BootstrapError,
@@ -20,13 +22,13 @@ from kafka_async.errors import (
     SaslAuthenticationError,
 )
 from kafka_async.hooks import Authenticated, AuthenticationFailed, Disconnected, Hooks
+from kafka_async.producer.producer import Producer
+from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafka_async.types import Token, TopicPartition
 from tests.embedded_client import InMemory, now, settle, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-
-    from kafka_async.consumer.consumer import Consumer
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -280,6 +282,45 @@ async def test_records_fail_soon_with_invalid_credentials_and_are_delivered_with
         await asyncio.sleep(5)
         await producer.send("t", b"2", partition=0)
         assert memory.values("t") == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+async def test_each_broker_receives_failed_logins_at_the_pace_of_the_back_off(brokers: int) -> None:
+    """Counts them at the brokers, from the first one on, for all connections together."""
+    backoff, seconds = 0.5, 30.0
+    async with secure(brokers) as memory:
+        client = memory.client(
+            reconnect_backoff_ms=1000 * backoff, reconnect_backoff_max_ms=1000 * backoff, **OPTIONS
+        )
+        async with (
+            client,
+            Producer(client) as producer,
+            Consumer(client, topics=["t"], group_id="g", enable_auto_commit=False) as consumer,
+        ):
+            await producer.send("t", b"value")
+            await consumer.poll(timeout=5)
+            began = now()
+            await client.set_sasl_credentials("alice", "guess")
+            for broker in memory.cluster.brokers:
+                await memory.cluster.disconnect(broker)
+            while now() - began < seconds:
+                for call in (producer.send("t", b"value"), consumer.poll(timeout=0.1)):
+                    with suppress(SaslAuthenticationError):
+                        await call
+            messages = [
+                row
+                for row in memory.received
+                if row.time >= began and isinstance(row.request, SaslAuthenticateRequest)
+            ]
+            await client.set_sasl_credentials("alice", "wonderland")
+        for broker in memory.cluster.brokers:
+            # A login has two messages; the broker receives them at the same (virtual) time.
+            times = [row.time for row in messages if row.broker == broker]
+            logins, second = times[::2], times[1::2]
+            assert second == pytest.approx(logins[: len(second)], abs=0.01)
+            assert len(logins) > seconds / (4 * backoff)
+            # A back-off is up to a fifth shorter, at random.
+            assert min(later - earlier for earlier, later in pairwise(logins)) >= backoff * 0.8
 
 
 @pytest.mark.parametrize("step", ["send", "enqueue", "commit"])
