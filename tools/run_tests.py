@@ -105,7 +105,7 @@ def on_both(name: str, group: str, select: str, *arguments: str) -> Stage:
 
 
 STEPS: Mapping[str, Sequence[Step]] = {
-    "normal": [Step(13, NORMAL_STAGES)],
+    "normal": [Step(10, NORMAL_STAGES)],
     "slow": [
         Step(
             8,

@@ -213,7 +213,14 @@ def test_client_gets_the_error_of_a_wrong_password(
     assert expected in error or "Unable to bootstrap" in error
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        "PLAIN",
+        pytest.param("SCRAM-SHA-512", marks=pytest.mark.slow),
+        pytest.param("OAUTHBEARER", marks=pytest.mark.slow),
+    ],
+)
 def test_librdkafka_writes_on_through_several_sessions(
     secure_cluster: SecureCluster, mechanism: str
 ) -> None:
