@@ -139,6 +139,8 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauthbearer_scope: str | None
     sasl_oauthbearer_extensions: Mapping[str, str] | None
     sasl_oauthbearer_jwt_retriever: Literal["client_credentials", "jwt_bearer"]
+    sasl_oauthbearer_assertion_file: str | os.PathLike[str] | None
+    sasl_oauthbearer_assertion_template_file: str | os.PathLike[str] | None
     sasl_oauthbearer_assertion_private_key_file: str | os.PathLike[str] | None
     sasl_oauthbearer_assertion_private_key_passphrase: str | Secret | None
     sasl_oauthbearer_assertion_algorithm: Literal["RS256", "ES256"]
@@ -307,6 +309,16 @@ class ClientConfig:
         "RFC 7523).",
         choices=("client_credentials", "jwt_bearer"),
         why="the grants by name, in place of Java's class sasl.oauthbearer.jwt.retriever.class",
+    )
+    sasl_oauthbearer_assertion_file: str | None = option(
+        None,
+        "File of a ready-made assertion, read again for each token; it takes the place of all "
+        "other options of assertions (KIP-1139).",
+    )
+    sasl_oauthbearer_assertion_template_file: str | None = option(
+        None,
+        "JSON file with `header` and `payload` of the assertion, read again for each token "
+        "(KIP-1139).",
     )
     sasl_oauthbearer_assertion_private_key_file: str | None = option(
         None, "PEM file of the private key that signs the assertion (KIP-1139)."
@@ -792,7 +804,9 @@ _PATHS: Final = frozenset(
         "ssl_keystore_location",
         "ssl_truststore_location",
         "sasl_kerberos_keytab",
+        "sasl_oauthbearer_assertion_file",
         "sasl_oauthbearer_assertion_private_key_file",
+        "sasl_oauthbearer_assertion_template_file",
     }
 )
 """Options and properties of Java's client that take the path of a file, also as os.PathLike."""
@@ -1058,9 +1072,9 @@ def _check_secret(row: dataclasses.Field[Any], value: Secret) -> None:
         advice = "leave it out, change the key if others have seen it, and give it as ssl_keyfile"
         if row.name in ("ssl_cafile", "ssl_certfile"):
             advice = f"give the key's text as ssl_keyfile, and only the certificates as {row.name}"
-        elif row.name == "sasl_oauthbearer_assertion_private_key_file":
+        elif row.name.startswith("sasl_oauthbearer_assertion_"):
             advice = (
-                "it takes the path of a PEM file, not the key's text: write the text to a file "
+                "it takes the path of a file, not the key's text: write the text to a file "
                 "that only this user can read, and give its path"
             )
         raise InvalidConfigurationError(f"{row.name} contains a private key: {advice}")

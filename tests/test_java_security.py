@@ -270,10 +270,14 @@ def test_reads_the_grant_and_client_credentials(name: str, grant: str) -> None:
         sasl_oauthbearer_client_credentials_client_secret="s",
         sasl_oauthbearer_scope="k",
         sasl_oauthbearer_assertion_claim_exp_seconds="60",
+        sasl_oauthbearer_assertion_file="a.jwt",
+        sasl_oauthbearer_assertion_template_file="t.json",
     )
     assert found.sasl_oauthbearer_jwt_retriever == grant
     assert found.sasl_oauthbearer_client_credentials_client_secret == Secret("s")
     assert found.sasl_oauthbearer_assertion_claim_exp_seconds == 60
+    assert found.sasl_oauthbearer_assertion_file == "a.jwt"
+    assert found.sasl_oauthbearer_assertion_template_file == "t.json"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Requests tokens from the token endpoint of an OpenID Connect issuer (KIP-768, KIP-1139).
 
-The grants are client credentials, and a signed assertion (JWT bearer, RFC 7523). It needs the extra
-`oidc`: httpx sends the requests, Authlib signs assertions.
+The grants are client credentials, and a signed assertion (JWT bearer, RFC 7523) of
+`assertion.py`. It needs the extra `oidc`: httpx sends the requests.
 
 Credentials are sent to the configured URL alone, by https; no redirect is followed. The issuer's
 certificate is checked with the system's certificate authorities and those of `ssl_cafile`, whatever
@@ -26,6 +26,7 @@ import ssl
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kafka_async.backoff import Backoff
+from kafka_async.cluster.assertion import assertion_of
 from kafka_async.cluster.tls import load_authorities
 from kafka_async.errors import (
     InvalidConfigurationError,
@@ -38,8 +39,6 @@ from kafka_async.secrets import Secret
 from kafka_async.types import Token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import httpx
 
     from kafka_async.clock import Clock
@@ -57,8 +56,6 @@ RETRY_BACKOFF: Final = 0.1
 RETRY_BACKOFF_MAX: Final = 10.0
 """Seconds between retries (sasl.login.retry.backoff.ms and sasl.login.retry.backoff.max.ms)."""
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-NOT_BEFORE: Final = 60
-"""Seconds by which an assertion's validity begins early, for clocks that differ."""
 _RETRIABLE: Final = frozenset({408, 425, 429, *range(500, 600)} - {501, 505})
 _MAX_LIFETIME: Final = 1e9
 _ERROR_FIELD: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -151,7 +148,7 @@ class TokenEndpoint:
             else {"scope": config.sasl_oauthbearer_scope}
         )
         if config.sasl_oauthbearer_jwt_retriever == "jwt_bearer":
-            assertion = await self._offload(_assertion, config, now)
+            assertion = await self._offload(assertion_of, config, now)
             return _Form({"grant_type": JWT_BEARER, **scope}, None, assertion)
         client_id = config.sasl_oauthbearer_client_credentials_client_id or ""
         secret = config.sasl_oauthbearer_client_credentials_client_secret or Secret("")
@@ -282,48 +279,6 @@ def _prepare(cafile: str | None) -> ssl.SSLContext:
         except InvalidConfigurationError as error:
             raise SaslAuthenticationError(error.message) from None
     return context
-
-
-def _assertion(config: ClientConfig, now: float) -> Secret:
-    """Return an assertion signed with the private key of the options; for a thread."""
-    from authlib.oauth2 import rfc7523
-    from joserfc.jwk import ECKey, RSAKey
-
-    sign: Callable[..., object] = getattr(rfc7523, "private_key_jwt_sign")  # noqa: B009  # untyped
-    path = config.sasl_oauthbearer_assertion_private_key_file or ""
-    algorithm = config.sasl_oauthbearer_assertion_algorithm
-    passphrase = config.sasl_oauthbearer_assertion_private_key_passphrase
-    kind = ECKey if algorithm.startswith("ES") else RSAKey
-    issuer = config.sasl_oauthbearer_assertion_claim_iss
-    failure = ""
-    try:
-        with open(path, "rb") as file:
-            key = kind.import_key(
-                file.read(), password=None if passphrase is None else passphrase.reveal()
-            )
-        signed = sign(
-            key,
-            issuer,
-            config.sasl_oauthbearer_assertion_claim_aud,
-            alg=algorithm,
-            claims={
-                "sub": config.sasl_oauthbearer_assertion_claim_sub or issuer,
-                "nbf": int(now) - NOT_BEFORE,
-            },
-            issued_at=int(now),
-            expires_in=config.sasl_oauthbearer_assertion_claim_exp_seconds,
-        )
-        return Secret(str(signed))
-    except ImportError:
-        raise
-    except OSError as error:
-        failure = f"cannot be read: {error.strerror}"
-    except Exception as error:  # noqa: BLE001  # its frames hold the key
-        failure = f"cannot sign an assertion with {algorithm} ({type(error).__name__})"
-    raise SaslAuthenticationError(
-        f"sasl_oauthbearer_assertion_private_key_file {failure}. It is the path of a PEM file with "
-        "a private key for sasl_oauthbearer_assertion_algorithm; check its passphrase"
-    )
 
 
 def _check_allowed(url: str) -> None:

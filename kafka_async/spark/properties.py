@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from kafka_async.config import hide_secret, hide_secrets
+from kafka_async.config import ClientConfig, hide_secret, hide_secrets
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.secret_files import read_secret
 from kafka_async.secrets import Secret
@@ -35,6 +36,7 @@ _SHOWN_BY_SPARK: Final = frozenset(
     }
 )
 """Secrets whose names do not match spark.redaction.regex: secret, password, token, access key."""
+_OPTIONS: Final = frozenset(row.name for row in fields(ClientConfig))
 _CONNECTION: Final = re.compile("security_protocol|ssl_.+|sasl_.+")
 
 
@@ -103,7 +105,7 @@ def _revealed(value: object) -> object:
 def _reference(name: str) -> bool:
     """Return whether an option names an environment variable or a file with a secret."""
     secret = _secret_of(name)
-    if secret == name:
+    if secret == name or name in _OPTIONS:  # such as sasl_oauthbearer_assertion_file
         return False
     return secret in _JAVA_SECRETS or isinstance(hide_secret(secret, ""), Secret)
 
@@ -143,7 +145,7 @@ def _check_hidden_by_spark(name: str, options: Mapping[str, object]) -> None:
 def _read(name: str, place: str) -> Secret:
     """Return the secret of NAME_env or NAME_file."""
     if name.endswith("_file"):
-        return read_secret(Path(place))
+        return read_secret(Path(place), regular=True)
     secret = Secret(os.environ.get(place, ""))
     if not secret:
         raise InvalidConfigurationError(

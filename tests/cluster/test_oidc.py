@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import logging
+import os
 import socket
 import traceback
 from collections.abc import AsyncIterator, Callable
@@ -301,6 +302,144 @@ async def test_a_key_that_cannot_sign_is_reported(
     assert match in str(error)
 
 
+# --- Assertions from files -----------------------------------------------------------------------
+
+ASSERTION = "eyJhbGciOiJSUzI1NiJ9.planted-client-secret.c2ln"
+
+
+@pytest.mark.asyncio
+async def test_sends_the_assertion_of_a_file_and_reads_it_again(
+    supervisor: Supervisor, authority: Authority, tmp_path: Path
+) -> None:
+    path = tmp_path / "assertion.jwt"
+    options = {
+        "sasl_oauthbearer_jwt_retriever": "jwt_bearer",
+        "sasl_oauthbearer_assertion_file": path,
+        "ssl_cafile": authority.pem,
+    }
+    async with issuer(authority, GRANTED) as server:
+        config = client_credentials(server.url, **options)
+        endpoint = TokenEndpoint(config, supervisor.offload, LoopClock(supervisor.loop))
+        path.write_text(f"{ASSERTION}\n")
+        await endpoint()
+        path.write_text("bmV3.bmV3.bmV3")
+        await endpoint()
+    sent = [request.form for request in server.requests]
+    assert sent == [
+        {"grant_type": [oidc.JWT_BEARER], "assertion": [ASSERTION]},
+        {"grant_type": [oidc.JWT_BEARER], "assertion": ["bmV3.bmV3.bmV3"]},
+    ]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (None, "cannot be read: No such file"),
+        ("", "has no assertion"),
+        (SECRET, "has no assertion"),
+        (f"{ASSERTION}.x", "has no assertion"),
+        ("a." * 40_000, "is longer than 65,536 bytes"),
+        ("pipe", "is a pipe, a device or another special file"),
+    ],
+)
+async def test_a_file_without_an_assertion_is_reported(
+    fetch: Fetch, authority: Authority, tmp_path: Path, content: str | None, match: str
+) -> None:
+    path = tmp_path / "assertion.jwt"
+    if content == "pipe":
+        os.mkfifo(path)
+    elif content is not None:
+        path.write_text(content)
+    error = await failure(
+        fetch,
+        authority,
+        GRANTED,
+        sasl_oauthbearer_jwt_retriever="jwt_bearer",
+        sasl_oauthbearer_assertion_file=str(path),
+    )
+    assert isinstance(error, SaslAuthenticationError)
+    assert f"sasl_oauthbearer_assertion_file {match}" in str(error)
+
+
+def with_template(directory: Path, template: object, **options: Any) -> dict[str, Any]:
+    """Return the options of a signed assertion whose template is a JSON value or text."""
+    write_key(directory / "key.pem", rsa.generate_private_key(65537, 2048), None)
+    path = directory / "template.json"
+    path.write_text(template if isinstance(template, str) else json.dumps(template))
+    return jwt_bearer(
+        directory / "key.pem",
+        "RS256",
+        sasl_oauthbearer_assertion_template_file=path,
+        **options,
+    )
+
+
+def decoded_part(assertion: str, index: int) -> dict[str, Any]:
+    part = assertion.split(".")[index]
+    return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+
+
+@pytest.mark.asyncio
+async def test_a_template_has_precedence_over_options_and_none_over_times(
+    supervisor: Supervisor, authority: Authority, tmp_path: Path
+) -> None:
+    template = {
+        "header": {"kid": "k1", "alg": "none", "typ": "x"},
+        "payload": {"iss": "other", "aud": ["a", "b"], "tenant": {"id": 7}, "exp": 1, "jti": "j"},
+    }
+    options = with_template(tmp_path, template, ssl_cafile=authority.pem)
+    async with issuer(authority, GRANTED) as server:
+        config = client_credentials(server.url, **options)
+        endpoint = TokenEndpoint(config, supervisor.offload, LoopClock(supervisor.loop))
+        await endpoint()
+        (tmp_path / "template.json").write_text('{"payload": {"iss": "newer"}}')
+        await endpoint()
+    first, second = (request.form["assertion"][0] for request in server.requests)
+    assert decoded_part(first, 0) == {"kid": "k1", "alg": "RS256", "typ": "JWT"}
+    claims = decoded_part(first, 1)
+    assert claims.pop("exp") == claims["iat"] + 300 == claims.pop("nbf") + 360
+    del claims["iat"]
+    assert claims == {
+        "iss": "other",
+        "sub": "subject",
+        "aud": ["a", "b"],
+        "tenant": {"id": 7},
+        "jti": "j",
+    }
+    assert decoded_part(second, 1)["iss"] == "newer"
+    assert decoded_part(second, 1)["aud"] == "https://audience"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("template", "match"),
+    [
+        (SECRET, "is no template"),
+        ("[" * 30_000, "is no template"),
+        ([], "is no template"),
+        ({}, "is no template"),
+        ({"claims": {}}, "is no template"),
+        ({"payload": []}, "is no template"),
+        ({"header": {}}, "has no iss and no aud in its payload"),
+        ({"payload": {"iss": "i"}}, "has no aud in its payload"),
+        ({"payload": {"iss": "i", "aud": "a"}, "header": {"odd": 1}}, "for names in its header"),
+    ],
+)
+async def test_a_template_that_cannot_be_used_is_reported(
+    fetch: Fetch, authority: Authority, tmp_path: Path, template: object, match: str
+) -> None:
+    options = with_template(
+        tmp_path,
+        template,
+        sasl_oauthbearer_assertion_claim_iss=None,
+        sasl_oauthbearer_assertion_claim_aud=None,
+    )
+    error = await failure(fetch, authority, GRANTED, **options)
+    assert isinstance(error, SaslAuthenticationError)
+    assert f"sasl_oauthbearer_assertion_template_file {match}" in str(error)
+
+
 # --- Options -------------------------------------------------------------------------------------
 
 
@@ -341,6 +480,33 @@ def test_names_the_options_that_the_grant_needs() -> None:
         OAuthBearer().check(config_with(sasl_oauthbearer_token_endpoint_url=url))
     with pytest.raises(InvalidConfigurationError, match=r"_private_key_file and .*claim_iss"):
         client_credentials(url, sasl_oauthbearer_jwt_retriever="jwt_bearer")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "sasl_oauthbearer_assertion_template_file",
+        "sasl_oauthbearer_assertion_private_key_file",
+        "sasl_oauthbearer_assertion_claim_sub",
+    ],
+)
+def test_a_ready_made_assertion_has_no_other_options(other: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=f"{other} is given besides .*_file"):
+        client_credentials(
+            "https://issuer.example/token",
+            sasl_oauthbearer_jwt_retriever="jwt_bearer",
+            sasl_oauthbearer_assertion_file="assertion.jwt",
+            **{other: "x"},
+        )
+
+
+def test_a_template_needs_a_private_key() -> None:
+    with pytest.raises(InvalidConfigurationError, match=r"needs \S+_private_key_file for the"):
+        client_credentials(
+            "https://issuer.example/token",
+            sasl_oauthbearer_jwt_retriever="jwt_bearer",
+            sasl_oauthbearer_assertion_template_file="template.json",
+        )
 
 
 def test_tokens_have_one_origin() -> None:

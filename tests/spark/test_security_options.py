@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,26 @@ def test_file_is_read_by_the_process_that_connects(tmp_path: Path, name: str) ->
     file.chmod(0o600)
     assert made.config().sasl_password == Secret(PASSWORD)
     assert secrets_in(pickle.dumps(made)) == set()
+    file.write_text(PASSWORD * 10_000)
+    with pytest.raises(InvalidConfigurationError, match="is longer than 65,536 bytes"):
+        made.config()
+    file.unlink()
+    os.mkfifo(file, 0o600)
+    with pytest.raises(InvalidConfigurationError, match="a device or another special file"):
+        made.config()
+
+
+def test_path_of_an_assertion_is_an_option_of_its_name() -> None:
+    assertion = {
+        "kafka.bootstrap.servers": "a:1",
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_assertion_file": "assertion.jwt",
+        "kafka.sasl.oauthbearer.assertion.template.file": "template.json",
+    }
+    config = sink_options(assertion).config()
+    assert config.sasl_oauthbearer_assertion_file == "assertion.jwt"
+    assert config.sasl_oauthbearer_assertion_template_file == "template.json"
 
 
 @pytest.mark.parametrize(

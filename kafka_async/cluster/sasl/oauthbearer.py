@@ -75,18 +75,31 @@ class OAuthBearer:
         raise error
 
 
-_GRANTS: Final = {
-    "client_credentials": (
-        "sasl_oauthbearer_client_credentials_client_id",
-        "sasl_oauthbearer_client_credentials_client_secret",
-    ),
-    "jwt_bearer": (
-        "sasl_oauthbearer_assertion_private_key_file",
-        "sasl_oauthbearer_assertion_claim_iss",
-        "sasl_oauthbearer_assertion_claim_aud",
-    ),
-}
-"""The options that each grant needs."""
+_CLIENT_CREDENTIALS: Final = (
+    "sasl_oauthbearer_client_credentials_client_id",
+    "sasl_oauthbearer_client_credentials_client_secret",
+)
+_PRIVATE_KEY: Final = "sasl_oauthbearer_assertion_private_key_file"
+_CLAIMS: Final = ("sasl_oauthbearer_assertion_claim_iss", "sasl_oauthbearer_assertion_claim_aud")
+_OF_SIGNING: Final = (
+    "sasl_oauthbearer_assertion_template_file",
+    _PRIVATE_KEY,
+    "sasl_oauthbearer_assertion_private_key_passphrase",
+    *_CLAIMS,
+    "sasl_oauthbearer_assertion_claim_sub",
+)
+"""Options of the assertions that the client signs itself."""
+
+
+def _needed(config: ClientConfig) -> tuple[str, ...]:
+    """Return the options that the grant needs."""
+    if config.sasl_oauthbearer_jwt_retriever == "client_credentials":
+        return _CLIENT_CREDENTIALS
+    if config.sasl_oauthbearer_assertion_file is not None:
+        return ()
+    # The claims may be in the template.
+    templated = config.sasl_oauthbearer_assertion_template_file is not None
+    return (_PRIVATE_KEY,) if templated else (_PRIVATE_KEY, *_CLAIMS)
 
 
 def _check_endpoint(config: ClientConfig, url: str) -> None:
@@ -112,9 +125,13 @@ def _check_endpoint(config: ClientConfig, url: str) -> None:
             "sasl_oauthbearer_token_endpoint_url must not have a user name, a password or a "
             "fragment (#): use sasl_oauthbearer_client_credentials_client_id and _client_secret"
         )
-    missing = [
-        name for name in _GRANTS[config.sasl_oauthbearer_jwt_retriever] if not getattr(config, name)
-    ]
+    unused = [name for name in _OF_SIGNING if getattr(config, name) is not None]
+    if config.sasl_oauthbearer_assertion_file is not None and unused:
+        raise InvalidConfigurationError(
+            f"{unused[0]} is given besides sasl_oauthbearer_assertion_file, whose assertion is "
+            "signed already: leave one out"
+        )
+    missing = [name for name in _needed(config) if not getattr(config, name)]
     if missing:
         raise InvalidConfigurationError(
             f"sasl_oauthbearer_token_endpoint_url needs {' and '.join(missing)} for the grant "
