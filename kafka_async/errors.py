@@ -286,6 +286,13 @@ class CorrelationIdMismatchError(ProtocolError):
     """A response does not belong to the oldest request of its connection."""
 
 
+class DataLossError(KafkaError):
+    """Records that a Spark query has not read yet are gone, or another log has taken their place.
+
+    Topic, partition and offset are those of the position that cannot be read.
+    """
+
+
 class NoOffsetForPartitionError(KafkaError):
     """The group has no offset for the partition and auto_offset_reset is "none"."""
 

@@ -6,8 +6,8 @@ An offset is the next one to read; -2 is the earliest and -1 the latest, as in
 
 from __future__ import annotations
 
-import itertools
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -21,6 +21,24 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 
 Offsets: TypeAlias = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ByTimestamp:
+    """Names offsets by time: the first record of a partition at or after a timestamp.
+
+    Attributes:
+        timestamps: Milliseconds since the epoch, for all partitions or by partition.
+        latest_if_none: Whether the latest offset is used if no record is that late; otherwise
+            that is an error.
+    """
+
+    timestamps: int | Mapping[TopicPartition, int]
+    latest_if_none: bool
+
+
+Bound: TypeAlias = "Offsets | int | ByTimestamp"
+"""A bound of a read: offsets by partition, EARLIEST, LATEST, or timestamps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +73,23 @@ def parse_offsets(text: str, option: str) -> Offsets:
         ) from error
 
 
+def parse_timestamps(text: str, option: str) -> Offsets:
+    """Parse timestamps by partition, in milliseconds; InvalidConfigurationError names the option.
+
+    Args:
+        text: JSON such as `{"topic": {"0": 1700000000000}}`.
+        option: Name of the option.
+    """
+    timestamps = parse_offsets(text, option)
+    for partition, timestamp in timestamps.items():
+        if timestamp < 0:
+            raise InvalidConfigurationError(
+                f"{option} has the timestamp {timestamp} for {partition}: write milliseconds since "
+                "1970, or use startingOffsets or endingOffsets for -1 and -2"
+            )
+    return timestamps
+
+
 def _offset(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < EARLIEST:
         raise ValueError(f"{value!r} is not an offset")
@@ -73,29 +108,14 @@ def parse_assignment(text: str) -> list[TopicPartition]:
 
 
 def plan(
-    partitions: Iterable[TopicPartition],
-    starts: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
-    available: Mapping[TopicPartition, tuple[int, int]],
+    partitions: Iterable[TopicPartition], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> list[OffsetRange]:
-    """Return the ranges to read; empty ones are left out.
-
-    `available` has the earliest and the latest offset of each partition. They replace bounds that
-    are missing, EARLIEST or LATEST. Other bounds are not changed, so that the caller notices
-    offsets that retention has removed.
-    """
-    ranges: list[OffsetRange] = []
-    for tp in sorted(partitions):
-        earliest, latest = available[tp]
-        start = _resolve(starts.get(tp, EARLIEST), earliest, latest)
-        end = _resolve(ends.get(tp, LATEST), earliest, latest)
-        if start < end:
-            ranges.append(OffsetRange(tp.topic, tp.partition, start, end))
-    return ranges
-
-
-def _resolve(offset: int, earliest: int, latest: int) -> int:
-    return {EARLIEST: earliest, LATEST: latest}.get(offset, offset)
+    """Return the ranges between two sets of offsets, ordered; empty ones are left out."""
+    return [
+        OffsetRange(tp.topic, tp.partition, starts[tp], ends[tp])
+        for tp in sorted(partitions)
+        if starts[tp] < ends[tp]
+    ]
 
 
 def split(
@@ -104,26 +124,48 @@ def split(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[OffsetRange]:
-    """Split ranges into at least `min_partitions`, each of at most `max_records` offsets.
+    """Split ranges into tasks as Spark's connector does.
 
-    The number of parts of a range is proportional to its size and at least one; their sizes differ
-    by at most one.
+    First no range keeps more than `max_records` offsets. If there are still fewer ranges than
+    `min_partitions`, large ranges are split in proportion to their sizes, so that there are about
+    that many: rounding may give some more or fewer.
     """
-    parts = list(ranges)
+    parts = [part for part in ranges if part.size > 0]
     if max_records is not None:
-        parts = [p for whole in parts for p in _cut(whole, -(-whole.size // max_records))]
-    if min_partitions is not None and parts and len(parts) < min_partitions:
-        total = sum(part.size for part in parts)
-        parts = [
-            p for whole in parts for p in _cut(whole, -(-whole.size * min_partitions // total))
-        ]
-    return parts
+        parts = [p for whole in parts for p in _cut(whole, math.ceil(whole.size / max_records))]
+    if min_partitions is None or len(parts) >= min_partitions:
+        return parts
+    total = sum(part.size for part in parts)
+    # A partition with one range that stays whole is left out of the proportion, with all its ranges.
+    whole = [part for part in parts if _part_count(part.size, total, min_partitions) == 1]
+    kept = {(part.topic, part.partition) for part in whole}
+    to_split = total - sum(part.size for part in whole)
+    wanted = max(min_partitions - len(whole), 1)
+    return [
+        part
+        for each in parts
+        for part in _cut(
+            each,
+            1
+            if (each.topic, each.partition) in kept
+            else _part_count(each.size, to_split, wanted),
+        )
+    ]
+
+
+def _part_count(size: int, total: int, wanted: int) -> int:
+    share = size / total * wanted
+    below = math.floor(share)
+    return max(below + (share - below >= 0.5), 1)
 
 
 def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    count = max(1, min(count, whole.size))
-    edges = [whole.start + whole.size * i // count for i in range(count + 1)]
-    return [
-        OffsetRange(whole.topic, whole.partition, start, end)
-        for start, end in itertools.pairwise(edges)
-    ]
+    """Return `count` consecutive parts without empty ones; the last ones take the remainder."""
+    parts: list[OffsetRange] = []
+    start = whole.start
+    for left in range(count, 0, -1):
+        end = start + (whole.end - start) // left
+        if start < end:
+            parts.append(OffsetRange(whole.topic, whole.partition, start, end))
+        start = end
+    return parts
