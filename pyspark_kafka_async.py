@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
 )
@@ -33,6 +34,10 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader."""
         return self._source().reader(schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return a reader of a streaming query."""
+        return self._source().streamReader(schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a batch writer."""

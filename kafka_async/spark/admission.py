@@ -34,7 +34,7 @@ def limit_bytes(
     end: Mapping[TopicPartition, int],
     bytes_per_offset: Mapping[TopicPartition, float],
 ) -> Offsets:
-    """Return the end of a batch of about `limit` bytes, shared in proportion to the backlog's bytes.
+    """Return the end of a batch of about `limit` bytes, shared in proportion to the backlog.
 
     Args:
         limit: Bytes of the batch; at least one offset of each partition with a backlog is read.

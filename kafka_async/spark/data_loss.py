@@ -44,9 +44,13 @@ class LogState:
 
 @dataclass(frozen=True)
 class Loss:
-    """Describes lost records: `reason` says why the position is not usable; reading goes on at `to`.
+    """Describes lost records of a partition.
 
-    `to` is None if the partition is not read any more.
+    Attributes:
+        partition: The partition.
+        offset: The position that cannot be read.
+        to: Offset at which reading goes on; None if the partition is not read any more.
+        reason: Why the position cannot be read.
     """
 
     partition: TopicPartition
@@ -92,9 +96,7 @@ def find_losses(start: StreamOffset, logs: LogState) -> tuple[Offsets, list[Loss
     return starts, losses
 
 
-def _position(
-    tp: TopicPartition, start: StreamOffset, logs: LogState
-) -> tuple[int, str | None]:
+def _position(tp: TopicPartition, start: StreamOffset, logs: LogState) -> tuple[int, str | None]:
     """Return the offset to read from, and the reason if it is not the one that was due."""
     earliest, latest = logs.earliest[tp], logs.latest[tp]
     if tp not in start.offsets:
@@ -152,7 +154,7 @@ def _end(
     logs: LogState,
     epoch_ends: Mapping[TopicPartition, int],
 ) -> tuple[int | None, str | None]:
-    """Return the end of a partition's range, None if it cannot be read, and the reason if changed."""
+    """Return the end of a partition's range (None: unreadable), and the reason if it changed."""
     if tp not in logs.latest:
         return None, "the topic or partition has been deleted"
     known = end.topic_ids.get(tp.topic)

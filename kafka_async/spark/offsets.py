@@ -108,7 +108,9 @@ def parse_assignment(text: str) -> list[TopicPartition]:
 
 
 def plan(
-    partitions: Iterable[TopicPartition], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    partitions: Iterable[TopicPartition],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
 ) -> list[OffsetRange]:
     """Return the ranges between two sets of offsets, ordered; empty ones are left out."""
     return [
@@ -136,7 +138,7 @@ def split(
     if min_partitions is None or len(parts) >= min_partitions:
         return parts
     total = sum(part.size for part in parts)
-    # A partition with one range that stays whole is left out of the proportion, with all its ranges.
+    # Ranges that stay whole are left out of the proportion.
     whole = [part for part in parts if _part_count(part.size, total, min_partitions) == 1]
     kept = {(part.topic, part.partition) for part in whole}
     to_split = total - sum(part.size for part in whole)
@@ -146,9 +148,7 @@ def split(
         for each in parts
         for part in _cut(
             each,
-            1
-            if (each.topic, each.partition) in kept
-            else _part_count(each.size, to_split, wanted),
+            1 if (each.topic, each.partition) in kept else _part_count(each.size, to_split, wanted),
         )
     ]
 

@@ -1,4 +1,4 @@
-"""Reads offset ranges as Arrow batches; the driver plans the ranges, each task reads one.
+"""Reads offset ranges in a batch; the driver plans the ranges, each task reads one.
 
 The driver fetches the offsets of every partition once, so all tasks of a read use the same end.
 With read_committed the end is the last stable offset: open transactions are not waited for.
@@ -6,43 +6,33 @@ With read_committed the end is the last stable offset: open transactions are not
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Final
+import logging
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kafka_async import blocking
 from kafka_async.errors import (
-    KafkaTimeoutError,
+    InvalidConfigurationError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
-from kafka_async.spark.offsets import OffsetRange, Offsets, plan, split
+from kafka_async.spark.cluster_offsets import ClusterOffsets
+from kafka_async.spark.filters import Selection
+from kafka_async.spark.offsets import LATEST, ByTimestamp, OffsetRange, plan, split
+from kafka_async.spark.read_task import RangePartition, read_partition
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow
+    from pyspark.sql.datasource import Filter
 
+    from kafka_async.spark.offsets import Offsets
     from kafka_async.spark.source_options import SourceOptions
 
-MAX_ROWS_PER_BATCH: Final = 32_768
-"""Rows of an Arrow batch; larger batches are not faster, and each batch has a fixed cost."""
-METADATA_TIMEOUT: Final = 10.0
-"""Seconds that a topic may take to appear in the metadata after it was created."""
-NO_DATA_TIMEOUT: Final = 120.0
-"""Seconds without data after which a task fails; Spark may run it again elsewhere."""
-POLL_TIMEOUT: Final = 0.25
-"""Seconds per poll; a range may end in markers and aborted records, which return no batch."""
-
-
-class RangePartition(InputPartition):
-    """Holds the offset range that one task reads."""
-
-    def __init__(self, value: OffsetRange) -> None:
-        super().__init__(value)
-        self.range = value
+logger = logging.getLogger("kafka_async.spark")
 
 
 class BatchReader(DataSourceReader):
@@ -54,85 +44,92 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Fetch partitions and offsets from the cluster and return the ranges to read."""
         options = self._options
-        with blocking.Consumer(config=options.config(), partitions=()) as consumer:
-            chosen = self._select_partitions(consumer)
-            available = {
-                tp: (earliest, latest)
-                for (tp, earliest), latest in zip(
-                    consumer.beginning_offsets(chosen).items(),
-                    consumer.end_offsets(chosen).values(),
-                    strict=True,
+        with closing(ClusterOffsets(options)) as cluster:
+            chosen = cluster.find_partitions().partitions
+            if not chosen:
+                raise UnknownTopicOrPartitionError(
+                    f'subscribePattern "{options.pattern}" matches no topic of the cluster'
                 )
-            }
-        starts = _bounds(options.starting, chosen)
-        ends = _bounds(options.ending, chosen)
-        ranges = plan(chosen, starts, ends, available)
-        ranges = [self._clip_to_available(whole, available) for whole in ranges]
+            earliest, latest = cluster.available(chosen)
+            starts = cluster.resolve(options.starting, "startingOffsets", chosen, earliest, latest)
+            ends = cluster.resolve(options.ending, "endingOffsets", chosen, earliest, latest)
+            self._check_order(starts, ends)
+            self._restrict(cluster, starts, ends)
+        ranges = [
+            self._clip_to_available(whole, earliest, latest) for whole in plan(chosen, starts, ends)
+        ]
         parts = split(
             ranges, min_partitions=options.min_partitions, max_records=options.max_records
         )
         return [RangePartition(part) for part in parts]
 
+    def _restrict(self, cluster: ClusterOffsets, starts: Offsets, ends: Offsets) -> None:
+        """Narrow the bounds by the filters of the query, if the reader has any."""
+
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Yield the rows of one range, in offset order."""
-        assert isinstance(partition, RangePartition)
-        part = partition.range
-        tp = TopicPartition(part.topic, part.partition)
-        with blocking.Consumer(config=self._options.config(), partitions=[tp]) as consumer:
-            consumer.seek(tp, part.start)
-            without_data = 0.0
-            while (before := consumer.position(tp)) < part.end:
-                batches = consumer.poll_batches(timeout=POLL_TIMEOUT)
-                progressed = bool(batches) or consumer.position(tp) > before
-                without_data = 0.0 if progressed else without_data + POLL_TIMEOUT
-                if without_data >= NO_DATA_TIMEOUT:
-                    raise KafkaTimeoutError(
-                        f"no data for {NO_DATA_TIMEOUT:.0f} s, yet the partition goes on to "
-                        f"{part.end}",
-                        topic=tp.topic,
-                        partition=tp.partition,
-                        offset=before,
-                    )
-                for batch in batches:
-                    rows = batch.to_arrow(end=part.end, headers=self._options.include_headers)
-                    for start in range(0, rows.num_rows, MAX_ROWS_PER_BATCH):
-                        yield rows.slice(start, MAX_ROWS_PER_BATCH)
+        return read_partition(partition, self._options)
 
-    def _select_partitions(self, consumer: blocking.Consumer) -> list[TopicPartition]:
+    def _check_order(self, starts: Offsets, ends: Offsets) -> None:
+        """Raise for offsets of which the start is after the end."""
         options = self._options
-        if options.partitions is not None:
-            return list(options.partitions)
-        topics = options.topics
-        if topics is None:
-            pattern = re.compile(options.pattern or "")
-            topics = tuple(topic for topic in sorted(consumer.topics()) if pattern.fullmatch(topic))
-            if not topics:
-                raise UnknownTopicOrPartitionError(
-                    f'subscribePattern "{options.pattern}" matches no topic of the cluster'
+        if isinstance(options.starting, ByTimestamp) or isinstance(options.ending, ByTimestamp):
+            return  # No record is between these times.
+        for tp, start in starts.items():
+            both_given = isinstance(options.ending, dict) and options.ending.get(tp, LATEST) >= 0
+            if start > ends[tp] and (both_given or options.fail_on_data_loss):
+                raise InvalidConfigurationError(
+                    f"startingOffsets of {tp} is {start}, after the end of the read, {ends[tp]}: "
+                    "set other offsets"
                 )
-        return [
-            TopicPartition(topic, partition)
-            for topic in topics
-            for partition in consumer.partitions_for(topic, timeout=METADATA_TIMEOUT)
-        ]
 
     def _clip_to_available(
-        self, whole: OffsetRange, available: dict[TopicPartition, tuple[int, int]]
+        self,
+        whole: OffsetRange,
+        earliest: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
     ) -> OffsetRange:
         """Return the range; if failOnDataLoss is off, clip it to the available offsets."""
-        earliest, latest = available[TopicPartition(whole.topic, whole.partition)]
-        if earliest <= whole.start and whole.end <= latest:
+        tp = TopicPartition(whole.topic, whole.partition)
+        first, last = earliest[tp], latest[tp]
+        if first <= whole.start and whole.end <= last:
             return whole
+        wanted = f"offsets {whole.start} to {whole.end} are requested, but the partition holds"
         if self._options.fail_on_data_loss:
             raise OffsetOutOfRangeError(
-                f"offsets {whole.start} to {whole.end} are requested, but the partition holds "
-                f"{earliest} to {latest}: set other offsets, or failOnDataLoss=false",
+                f"{wanted} {first} to {last}: set other offsets, or failOnDataLoss=false",
                 topic=whole.topic,
                 partition=whole.partition,
             )
-        start = min(max(whole.start, earliest), latest)
-        return OffsetRange(whole.topic, whole.partition, start, max(start, min(whole.end, latest)))
+        logger.warning("%s: %s only %d to %d (failOnDataLoss=false)", tp, wanted, first, last)
+        start = min(max(whole.start, first), last)
+        return OffsetRange(whole.topic, whole.partition, start, max(start, min(whole.end, last)))
 
 
-def _bounds(given: Offsets | int, chosen: Sequence[TopicPartition]) -> Offsets:
-    return dict.fromkeys(chosen, given) if isinstance(given, int) else given
+class FilteringReader(BatchReader):
+    """Reads only what the filters of the query select, where Spark pushes filters down.
+
+    Spark refuses a reader that has `pushFilters` while it does not push, hence this class.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._selection = Selection()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take the filters; return those that Spark must apply itself."""
+        return [each for each in filters if not self._selection.add(each)]
+
+    def _restrict(self, cluster: ClusterOffsets, starts: Offsets, ends: Offsets) -> None:
+        chosen = self._selection
+        for tp in starts:
+            starts[tp] = max(starts[tp], chosen.first)
+            ends[tp] = min(ends[tp], chosen.end) if chosen.reads(tp) else starts[tp]
+        if chosen.timestamp is None:
+            return
+        to_read = [tp for tp in starts if starts[tp] < ends[tp]]
+        for tp, found in cluster.list_offsets(dict.fromkeys(to_read, chosen.timestamp)).items():
+            starts[tp] = max(starts[tp], found.offset) if found.offset >= 0 else ends[tp]
+
+    def __reduce__(self) -> tuple[type[BatchReader], tuple[SourceOptions]]:
+        return BatchReader, (self._options,)  # The tasks read ranges, and need no filters.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.errors import IllegalStateError
 from kafka_async.extras import missing_extra
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kafka_async.spark.reader import BatchReader
+    from kafka_async.spark.stream_reader import KafkaStreamReader
     from kafka_async.spark.stream_writer import StreamWriter
     from kafka_async.spark.writer import ArrowWriter
 else:
@@ -33,16 +36,19 @@ COLUMNS = (
     "key binary, value binary, topic string, partition int, offset long, "
     "timestamp timestamp, timestampType int"
 )
+FILTERING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+"""Module that plans a read with filters; Spark runs it in processes that do nothing else."""
+READ_LIMITS: Final = "pyspark.sql.streaming.datasource"
+"""Module of Spark versions that pass limits to streaming sources."""
 HEADERS = "headers array<struct<key: string, value: binary>>"
 
 
 class KafkaDataSource(DataSource):
     """Implements `format("kafka_async")` with the columns and options of Spark's Kafka connector.
 
-    It reads in batches, with the options subscribe, subscribePattern or assign, startingOffsets,
-    endingOffsets, minPartitions, maxRecordsPerPartition, includeHeaders, failOnDataLoss and
-    kafka.*. It writes the column value and, if they exist, the columns key, headers, topic and
-    partition, in batches and in streaming queries. Writing is at least once: a task that Spark
+    It reads batches and streams, with the options of that connector, maxBytesPerTrigger and
+    commitGroupId. It writes the column value and, if they exist, the columns key, headers, topic
+    and partition, in batches and in streaming queries. Writing is at least once: a task that Spark
     repeats writes its rows again.
     """
 
@@ -58,10 +64,24 @@ class KafkaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return a reader of the records between two sets of offsets."""
-        from kafka_async.spark.reader import BatchReader
+        from kafka_async.spark.reader import BatchReader, FilteringReader
         from kafka_async.spark.source_options import source_options
 
-        return BatchReader(source_options(self.options))
+        options = source_options(self.options)
+        return FilteringReader(options) if FILTERING_WORKER in sys.modules else BatchReader(options)
+
+    def streamReader(self, schema: StructType) -> KafkaStreamReader:
+        """Return a reader of a streaming query."""
+        from kafka_async.spark.source_options import source_options
+
+        options = source_options(self.options, streaming=True)
+        if importlib.util.find_spec(READ_LIMITS) is None:  # Spark 4.0 and 4.1
+            from kafka_async.spark.stream_reader import StreamReaderWithoutLimits
+
+            return StreamReaderWithoutLimits(options)
+        from kafka_async.spark.limited_stream_reader import LimitedStreamReader
+
+        return LimitedStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> ArrowWriter:
         """Return a writer to one topic, or to the topics in the column topic."""

@@ -1,9 +1,9 @@
 """Offsets of a streaming query, as Spark stores them in its checkpoint. Pure.
 
 The JSON is that of Spark's Kafka connector, `{"clicks": {"0": 23, "1": 7}}`. For each topic it has
-one more key without partitions, such as `"#clicks#RlTfx...#0:4,1:3"`: the topic's id, and the leader
-epoch of each partition. Spark's connector, and other readers of this JSON, see a topic without
-partitions there and ignore it. No topic has such a name, because names have no "#".
+one more key without partitions, such as `"#clicks#6ba7b810-...#0:4,1:3"`: the topic's id, and the
+leader epoch of each partition. Spark's connector, and other readers of this JSON, see a topic
+without partitions there and ignore it. No topic has such a name, because names have no "#".
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from kafka_async.spark.offsets import (
     OffsetRange,
     parse_assignment,
     parse_offsets,
+    parse_timestamps,
     plan,
     split,
 )
@@ -43,14 +44,20 @@ def test_invalid_assignment_error_shows_an_example(text: str) -> None:
         parse_assignment(text)
 
 
-def test_plan_combines_requested_and_available_offsets() -> None:
-    available = {A0: (10, 100), A1: (0, 50), B0: (5, 5)}
-    ranges = plan([A1, B0, A0], {A0: 20, A1: EARLIEST}, {A1: 30}, available)
-    assert ranges == [OffsetRange("a", 0, 20, 100), OffsetRange("a", 1, 0, 30)]
+def test_plan_returns_the_ranges_in_order_without_empty_ones() -> None:
+    ends = {A1: 30, B0: 5, A0: 100}
+    assert plan(ends, {A0: 20, A1: 0, B0: 5}, ends) == [
+        OffsetRange("a", 0, 20, 100),
+        OffsetRange("a", 1, 0, 30),
+    ]
 
 
-def test_plan_keeps_offsets_removed_by_retention() -> None:
-    assert plan([A0], {A0: 3}, {}, {A0: (10, 20)}) == [OffsetRange("a", 0, 3, 20)]
+def test_timestamps_are_offsets_json_without_negative_numbers() -> None:
+    assert parse_timestamps('{"a":{"0":1700000000000}}', "o") == {A0: 1_700_000_000_000}
+    with pytest.raises(
+        InvalidConfigurationError, match=r"startingOffsetsByTimestamp .* -1 for a-0"
+    ):
+        parse_timestamps('{"a":{"0":-1}}', "startingOffsetsByTimestamp")
 
 
 bounds = st.tuples(st.integers(0, 1000), st.integers(1, 5000))
@@ -72,5 +79,17 @@ def test_split_covers_each_offset_once(
         assert all(part.size > 0 for part in mine)
     if max_records is not None:
         assert all(part.size <= max_records for part in parts)
-    if min_partitions is not None and ranges:
-        assert len(parts) >= min(min_partitions, sum(whole.size for whole in ranges))
+
+
+def test_split_shares_tasks_in_proportion_to_the_sizes() -> None:
+    ranges = [OffsetRange("t", 0, 0, 900), OffsetRange("t", 1, 0, 90), OffsetRange("t", 2, 5, 15)]
+    parts = split(ranges, min_partitions=6)
+    assert [(part.partition, part.size) for part in parts] == [
+        (0, 225),
+        (0, 225),
+        (0, 225),
+        (0, 225),
+        (1, 90),
+        (2, 10),
+    ]
+    assert split(ranges, min_partitions=3) == ranges

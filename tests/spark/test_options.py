@@ -7,7 +7,7 @@ import re
 import pytest
 
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.spark.offsets import EARLIEST, LATEST
+from kafka_async.spark.offsets import EARLIEST, LATEST, ByTimestamp
 from kafka_async.spark.sink_options import sink_options
 from kafka_async.spark.source_options import source_options
 from kafka_async.types import TopicPartition
@@ -52,8 +52,18 @@ def test_option_names_are_case_insensitive() -> None:
         ({"subscribe": "a", "assign": '{"a":[0]}'}, "subscribe and assign"),
         ({"subscribe": " , "}, "names no topic"),
         ({"subscribe": "a", "startingOffset": "1"}, "did you mean startingOffsets?"),
-        ({"subscribe": "a", "kafka.group.id": "g"}, "kafka.group.id"),
-        ({"subscribe": "a", "kafka.group_id": "g"}, "kafka.group_id is not allowed"),
+        ({"subscribe": "a", "kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
+        ({"subscribe": "a", "kafka.auto_offset_reset": "latest"}, "auto_offset_reset is not"),
+        ({"subscribe": "a", "kafka.interceptor.classes": "x"}, "interceptors are Java classes"),
+        ({"subscribePattern": "a("}, "subscribePattern='a(' is not a regular expression"),
+        ({"subscribe": "a", "maxOffsetPerTrigger": "5"}, "did you mean maxOffsetsPerTrigger?"),
+        ({"subscribe": "a", "maxTriggerDelay": "5 weeks"}, "maxTriggerDelay='5 weeks'"),
+        ({"subscribe": "a", "startingTimestamp": "x"}, "startingTimestamp='x'"),
+        ({"subscribe": "a", "startingOffsetsByTimestampStrategy": "x"}, "neither error nor latest"),
+        ({"subscribe": "a", "startingOffsets": "latest"}, "cannot be the latest"),
+        ({"subscribe": "a", "startingOffsets": '{"a":{"0":-1}}'}, "cannot be the latest"),
+        ({"subscribe": "a", "endingOffsets": "earliest"}, "cannot be the earliest"),
+        ({"subscribe": "a", "fetchOffset.numRetries": "0"}, "fetchOffset.numRetries='0'"),
         ({"subscribe": "a", "kafka.nonsense": "1"}, "there is no option nonsense"),
         ({"subscribe": "a", "ssl_ca_file": "f"}, "did you mean ssl_cafile?"),
         ({"subscribe": "a", "kafka.ssl.check.hostnam": "f"}, "did you mean ssl_check_hostname?"),
@@ -68,6 +78,70 @@ def test_option_names_are_case_insensitive() -> None:
 def test_error_names_the_invalid_option(options: dict[str, str], named: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=re.escape(named)):
         source_options({**SERVERS, **options})
+
+
+def test_defaults_of_a_stream_match_sparks_connector() -> None:
+    options = source_options({**SERVERS, "subscribe": "a"}, streaming=True)
+    assert options.starting == LATEST
+    assert (options.max_rows_per_trigger, options.min_rows_per_trigger) == (None, None)
+    assert options.max_trigger_delay == 15 * 60
+    assert (options.attempts, options.retry_interval, options.poll_timeout) == (3, 1.0, 120.0)
+    assert options.commit_group_id is None
+
+
+def test_stream_accepts_all_options_of_sparks_connector() -> None:
+    options = source_options(
+        {
+            **SERVERS,
+            "subscribePattern": "a.*",
+            "startingOffsets": '{"a":{"0":-1}}',
+            "maxOffsetsPerTrigger": "100",
+            "minOffsetsPerTrigger": "10",
+            "maxTriggerDelay": "90s",
+            "maxBytesPerTrigger": "1000",
+            "groupIdPrefix": "p",
+            "kafka.group.id": "g",
+            "kafkaConsumer.pollTimeoutMs": "500",
+            "fetchOffset.numRetries": "5",
+            "fetchOffset.retryIntervalMs": "0",
+            "commitGroupId": "lag",
+        },
+        streaming=True,
+    )
+    assert options.pattern == "a.*"
+    assert options.starting == {TopicPartition("a", 0): LATEST}
+    assert (options.max_rows_per_trigger, options.min_rows_per_trigger) == (100, 10)
+    assert (options.max_trigger_delay, options.max_bytes_per_trigger) == (90.0, 1000)
+    assert (options.attempts, options.retry_interval, options.poll_timeout) == (5, 0.0, 0.5)
+    assert options.commit_group_id == "lag"
+    assert options.config().group_id is None
+
+
+def test_timestamps_come_before_offsets() -> None:
+    given = {
+        "startingOffsets": "earliest",
+        "startingOffsetsByTimestamp": '{"a":{"0":7}}',
+        "endingOffsetsByTimestamp": '{"a":{"0":9}}',
+    }
+    base = {**SERVERS, "subscribe": "a"}
+    options = source_options({**base, **given})
+    assert options.starting == ByTimestamp({TopicPartition("a", 0): 7}, latest_if_none=False)
+    assert options.ending == ByTimestamp({TopicPartition("a", 0): 9}, latest_if_none=True)
+    more = {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "LATEST"}
+    options = source_options({**base, **given, **more})
+    assert options.starting == ByTimestamp(5, latest_if_none=True)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"])
+def test_stream_has_no_end(name: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=f"{name} is for batch reads"):
+        source_options({**SERVERS, "subscribe": "a", name: "1"}, streaming=True)
+
+
+def test_stream_waits_for_no_more_rows_than_it_reads() -> None:
+    limits = {"minOffsetsPerTrigger": "11", "maxOffsetsPerTrigger": "10"}
+    with pytest.raises(InvalidConfigurationError, match="minOffsetsPerTrigger=11 is above"):
+        source_options({**SERVERS, "subscribe": "a", **limits}, streaming=True)
 
 
 def test_missing_servers_error_shows_an_example() -> None:

@@ -1,0 +1,406 @@
+"""Looks up topics, partitions and offsets for the driver of a read."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafka_async import blocking
+from kafka_async.admin import OffsetSpec, TopicDescription
+from kafka_async.cluster.request_router import Broker, CoordinatorOfGroup, Leader
+from kafka_async.errors import (
+    InvalidConfigurationError,
+    KafkaError,
+    RetriableError,
+    UnknownTopicOrPartitionError,
+    error_for,
+)
+from kafka_async.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_async.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafka_async.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kafka_async.records.batch import iter_batches
+from kafka_async.spark.data_loss import LogState, find_losses
+from kafka_async.spark.offsets import EARLIEST, LATEST, Bound, ByTimestamp, Offsets
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_async.spark.source_options import SourceOptions
+    from kafka_async.spark.stream_offset import StreamOffset
+    from kafka_async.types import OffsetAndTimestamp
+
+logger = logging.getLogger("kafka_async.spark")
+
+METADATA_TIMEOUT: Final = 10.0
+"""Seconds that a topic may take to appear in the metadata after it was created."""
+METADATA_INTERVAL: Final = 0.1
+"""Seconds between look-ups of a topic that is missing."""
+SAMPLE_BYTES: Final = 65_536
+"""Bytes fetched of a partition to estimate the size of its records."""
+LAST_VERSION_WITH_NAMES: Final = {"fetch": 12, "commit": 9}
+"""Versions up to which requests name topics by their names; later ones use topic ids."""
+
+
+class Partitions(NamedTuple):
+    """Holds the partitions of a read, with the topics that they belong to."""
+
+    topics: dict[str, TopicDescription]
+    partitions: list[TopicPartition]
+
+
+class ClusterOffsets:
+    """Looks up what a read needs to know of the cluster; it connects at the first look-up.
+
+    Every call ends at the client's default_api_timeout_ms at the latest.
+
+    Args:
+        options: The options of the read.
+        pause: Waits between attempts, for a number of seconds.
+    """
+
+    def __init__(self, options: SourceOptions, pause: Callable[[float], None] = time.sleep) -> None:
+        self._options = options
+        self._pause = pause
+        self._client: blocking.Admin | None = None
+        config = options.config()
+        self._isolation = config.isolation_level
+        self._timeout = config.default_api_timeout_ms / 1000
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.stop()
+            self._client = None
+
+    def _admin(self) -> blocking.Admin:
+        if self._client is None:
+            client = blocking.Admin(config=self._options.config())
+            client.start()
+            self._client = client
+        return self._client
+
+    # -- partitions -------------------------------------------------------------------------------
+
+    def find_partitions(self) -> Partitions:
+        """Return the partitions to read, at the start of a read.
+
+        Raises:
+            UnknownTopicOrPartitionError: A topic that the options name does not exist.
+        """
+        attempts = round(METADATA_TIMEOUT / METADATA_INTERVAL)
+        for attempt in range(attempts):
+            try:
+                return self._partitions(missing_allowed=False)
+            except UnknownTopicOrPartitionError:
+                if attempt + 1 == attempts:
+                    raise
+                self._pause(METADATA_INTERVAL)
+        raise AssertionError
+
+    def _partitions(self, *, missing_allowed: bool) -> Partitions:
+        options = self._options
+        if options.pattern is not None:
+            pattern = re.compile(options.pattern)
+            names = {n for n in self._admin().list_topics() if pattern.fullmatch(n)}
+        elif options.topics is not None:
+            names = set(options.topics)
+        else:
+            names = {tp.topic for tp in options.partitions or ()}
+        topics = self._describe(names, missing_allowed=missing_allowed or bool(options.pattern))
+        existing = [
+            TopicPartition(name, row.partition)
+            for name, topic in topics.items()
+            for row in topic.partitions
+        ]
+        if options.partitions is None:
+            return Partitions(topics, sorted(existing))
+        chosen = sorted(set(options.partitions))
+        if not missing_allowed and (missing := set(chosen) - set(existing)):
+            first = min(missing)
+            raise UnknownTopicOrPartitionError(
+                "the option assign names a partition that does not exist",
+                topic=first.topic,
+                partition=first.partition,
+            )
+        return Partitions(topics, [tp for tp in chosen if tp in set(existing)])
+
+    def _describe(
+        self, names: Iterable[str], *, missing_allowed: bool
+    ) -> dict[str, TopicDescription]:
+        wanted = set(names)
+        while wanted:
+            try:
+                return self._admin().describe_topics(sorted(wanted))
+            except UnknownTopicOrPartitionError as error:
+                if not missing_allowed or error.topic not in wanted:
+                    raise
+                wanted.discard(error.topic)
+        return {}
+
+    # -- offsets ----------------------------------------------------------------------------------
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], isolation: str | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return offsets by timestamp in milliseconds, EARLIEST or LATEST."""
+        if not wanted:
+            return {}
+        committed = (isolation or self._isolation) == "read_committed"
+        return self._admin().list_offsets(
+            {tp: OffsetSpec(at) if at < 0 else at for tp, at in wanted.items()},
+            isolation_level="read_committed" if committed else "read_uncommitted",
+        )
+
+    def available(self, partitions: Iterable[TopicPartition]) -> tuple[Offsets, Offsets]:
+        """Return the first offset of each partition and the one after its last readable record."""
+        chosen = list(partitions)
+        earliest = self.list_offsets(dict.fromkeys(chosen, EARLIEST))
+        latest = self.list_offsets(dict.fromkeys(chosen, LATEST))
+        return (
+            {tp: found.offset for tp, found in earliest.items()},
+            {tp: found.offset for tp, found in latest.items()},
+        )
+
+    def latest_offsets(self) -> Offsets:
+        """Return the offset after the last readable record of each partition that exists."""
+        partitions = self._partitions(missing_allowed=True).partitions
+        return self.available(partitions)[1]
+
+    def resolve(
+        self,
+        bound: Bound,
+        option: str,
+        partitions: Iterable[TopicPartition],
+        earliest: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
+    ) -> Offsets:
+        """Return the offsets that a bound stands for.
+
+        Args:
+            bound: The bound.
+            option: "startingOffsets" or "endingOffsets", for errors; a partition that the bound
+                does not name is read from its start, or to its end.
+            partitions: The partitions to read.
+            earliest: The first offsets.
+            latest: The last offsets.
+
+        Raises:
+            InvalidConfigurationError: The bound names another partition, or no record is as late
+                as a timestamp.
+        """
+        chosen = list(partitions)
+        if isinstance(bound, ByTimestamp):
+            bound = self._at_times(bound, option, chosen)
+        if isinstance(bound, int):
+            bound = dict.fromkeys(chosen, bound)
+        _check_named(bound, option, chosen)
+        default = EARLIEST if option == "startingOffsets" else LATEST
+        offsets: Offsets = {}
+        for tp in chosen:
+            offset = bound.get(tp, default)
+            offsets[tp] = {EARLIEST: earliest[tp], LATEST: latest[tp]}.get(offset, offset)
+        return offsets
+
+    def _at_times(self, bound: ByTimestamp, option: str, chosen: list[TopicPartition]) -> Offsets:
+        times = bound.timestamps
+        wanted = dict.fromkeys(chosen, times) if isinstance(times, int) else dict(times)
+        option = f"{option}ByTimestamp"
+        _check_named(wanted, option, chosen)
+        if missing := set(chosen) - set(wanted):
+            raise InvalidConfigurationError(
+                f"{option} has no timestamp for {min(missing)}: name every partition"
+            )
+        offsets: Offsets = {}
+        for tp, found in self.list_offsets(wanted).items():
+            if found.offset < 0 and not bound.latest_if_none:
+                raise InvalidConfigurationError(
+                    f"{tp} has no record at or after the timestamp {wanted[tp]}: use an earlier "
+                    "one, or startingOffsetsByTimestampStrategy=latest"
+                )
+            offsets[tp] = LATEST if found.offset < 0 else found.offset
+        return offsets
+
+    # -- the logs of a streaming query ------------------------------------------------------------
+
+    def state(self, start: StreamOffset) -> LogState:
+        """Return the state of the partitions to read, to compare it with a query's position.
+
+        Brokers may return outdated metadata and offsets for a moment, so a state in which records
+        of the query are lost is looked up again, fetchOffset.numRetries times in all.
+        """
+        for _ in range(self._options.attempts - 1):
+            try:
+                state = self._state(start)
+            except RetriableError as error:
+                logger.warning("the offsets are looked up again after an error: %s", error)
+            else:
+                if not find_losses(start, state)[1]:
+                    return state
+            self._pause(self._options.retry_interval)
+        return self._state(start)
+
+    def _state(self, start: StreamOffset) -> LogState:
+        topics, partitions = self._partitions(missing_allowed=True)
+        topic_ids = {name: topic.topic_id for name, topic in topics.items()}
+        earliest, latest = self.available(partitions)
+        epochs = leader_epochs(topics)
+        behind = [tp for tp in partitions if latest[tp] < start.offsets.get(tp, 0)]
+        if behind and self._isolation == "read_committed":
+            # An open transaction may hold back the last stable offset of a query that has read
+            # uncommitted records before.
+            ends = self.list_offsets(dict.fromkeys(behind, LATEST), "read_uncommitted")
+            for tp in behind:
+                latest[tp] = min(start.offsets[tp], ends[tp].offset)
+        ends_of_epochs = self.epoch_ends(start, topic_ids, epochs)
+        return LogState(topic_ids, epochs, earliest, latest, ends_of_epochs)
+
+    def epoch_ends(
+        self,
+        position: StreamOffset,
+        topic_ids: Mapping[str, object],
+        epochs: Mapping[TopicPartition, int],
+    ) -> Offsets:
+        """Return where the leader epochs of a position end, of partitions with a newer epoch."""
+        ends: Offsets = {}
+        for tp, epoch in position.epochs.items():
+            same_log = position.topic_ids.get(tp.topic) == topic_ids.get(tp.topic)
+            if not same_log or tp not in position.offsets or epochs.get(tp, -1) <= epoch:
+                continue
+            end = self._epoch_end(tp, epoch)
+            if end >= 0:  # Otherwise the broker does not know the epoch any more.
+                ends[tp] = end
+        return ends
+
+    def _epoch_end(self, tp: TopicPartition, epoch: int) -> int:
+        row = OffsetForLeaderPartition(partition=tp.partition, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[OffsetForLeaderTopic(topic=tp.topic, partitions=[row])]
+        )
+        response = blocking.run(
+            self._admin().asynchronous.client.request, request, to=Leader(tp), timeout=self._timeout
+        )
+        found = response.topics[0].partitions[0]
+        if found.error_code:
+            raise error_for(found.error_code, topic=tp.topic, partition=tp.partition)
+        return found.end_offset
+
+    # -- sizes and commits ------------------------------------------------------------------------
+
+    def bytes_per_offset(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        """Return the average size of a record by partition, from a sample at its first offset.
+
+        Sizes are those of the broker, so compressed. A partition without a sample is left out.
+        """
+        names = {tp.topic for tp in starts}
+        leaders: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for name, topic in self._describe(names, missing_allowed=True).items():
+            for row in topic.partitions:
+                tp = TopicPartition(name, row.partition)
+                if row.leader is not None and tp in starts:
+                    leaders[row.leader].append(tp)
+        sizes: dict[TopicPartition, float] = {}
+        for node_id, partitions in leaders.items():
+            sizes.update(self._sample(node_id, {tp: starts[tp] for tp in partitions}))
+        return sizes
+
+    def _sample(
+        self, node_id: int, starts: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, float]:
+        rows: defaultdict[str, list[FetchPartition]] = defaultdict(list)
+        for tp, offset in starts.items():
+            rows[tp.topic].append(
+                FetchPartition(
+                    partition=tp.partition, fetch_offset=offset, partition_max_bytes=SAMPLE_BYTES
+                )
+            )
+        request = FetchRequest(
+            max_bytes=SAMPLE_BYTES * len(starts),
+            topics=[FetchTopic(topic=topic, partitions=each) for topic, each in rows.items()],
+        )
+        response = blocking.run(
+            self._admin().asynchronous.client.request,
+            request,
+            to=Broker(node_id),
+            timeout=self._timeout,
+            max_version=LAST_VERSION_WITH_NAMES["fetch"],
+        )
+        sizes: dict[TopicPartition, float] = {}
+        for topic in response.responses:
+            for row in topic.partitions:
+                batches = list(iter_batches(row.records or b""))
+                offsets = sum(batch.header.last_offset_delta + 1 for batch in batches)
+                if offsets:
+                    size = sum(len(batch.raw) for batch in batches)
+                    sizes[TopicPartition(topic.topic, row.partition_index)] = size / offsets
+        return sizes
+
+    def commit(self, group_id: str, offsets: StreamOffset) -> None:
+        """Commit offsets to a consumer group that has no members.
+
+        Raises:
+            KafkaError: The coordinator refuses a commit, as for a group with members.
+        """
+        rows: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+        for tp, offset in sorted(offsets.offsets.items()):
+            row = OffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=offset,
+                committed_leader_epoch=offsets.epochs.get(tp, -1),
+            )
+            rows[tp.topic].append(row)
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            topics=[OffsetCommitRequestTopic(name=t, partitions=each) for t, each in rows.items()],
+        )
+        response = blocking.run(
+            self._admin().asynchronous.client.request,
+            request,
+            to=CoordinatorOfGroup(group_id),
+            timeout=self._timeout,
+            max_version=LAST_VERSION_WITH_NAMES["commit"],
+        )
+        for topic in response.topics:
+            for row in topic.partitions:
+                if row.error_code:
+                    raise _commit_error(row.error_code, topic.name, row.partition_index, group_id)
+
+
+def leader_epochs(topics: Mapping[str, TopicDescription]) -> dict[TopicPartition, int]:
+    """Return the current leader epoch of each partition."""
+    return {
+        TopicPartition(name, row.partition): row.leader_epoch
+        for name, topic in topics.items()
+        for row in topic.partitions
+    }
+
+
+def _commit_error(code: int, topic: str, partition: int, group_id: str) -> KafkaError:
+    return error_for(
+        code,
+        f"the progress of the query cannot be committed to group {group_id}: name a group "
+        "that no consumer uses and that the user may READ",
+        topic=topic,
+        partition=partition,
+    )
+
+
+def _check_named(
+    named: Mapping[TopicPartition, int], option: str, chosen: list[TopicPartition]
+) -> None:
+    """Raise for partitions that a bound names and that are not read."""
+    if others := set(named) - set(chosen):
+        raise InvalidConfigurationError(
+            f"{option} names {min(others)}, which is not read: name only partitions of the topics "
+            "that are read"
+        )
