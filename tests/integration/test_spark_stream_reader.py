@@ -1,0 +1,418 @@
+"""The streaming reader as Spark's driver calls it, on a cluster, without Spark's Java side."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async import blocking
+from kafka_async.errors import (
+    DataLossError,
+    InvalidConfigurationError,
+    UnknownTopicOrPartitionError,
+)
+from kafka_async.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kafka_async.types import OffsetAndMetadata, ProducerRecord, TopicPartition
+from tests.integration.helpers import create_topic_blocking
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafka_async.spark.limited_stream_reader import LimitedStreamReader
+    from kafka_async.spark.stream_reader import KafkaStreamReader, StreamReaderWithoutLimits
+    from kafka_async.testing.fixtures import ClusterHandle
+
+pytestmark = pytest.mark.spark
+
+Json = dict[str, Any]
+
+
+@contextmanager
+def opened(cluster: ClusterHandle, **options: str) -> Iterator[LimitedStreamReader]:
+    """Open a reader as Spark 4.2 does; keywords are options, with underscores for dots."""
+    from kafka_async.spark.limited_stream_reader import LimitedStreamReader
+
+    with closed_at_end(LimitedStreamReader(source(cluster, options))) as reader:
+        yield reader
+
+
+@contextmanager
+def opened_without_limits(
+    cluster: ClusterHandle, **options: str
+) -> Iterator[StreamReaderWithoutLimits]:
+    """Open a reader as Spark 4.0 and 4.1 do."""
+    from kafka_async.spark.stream_reader import StreamReaderWithoutLimits
+
+    with closed_at_end(StreamReaderWithoutLimits(source(cluster, options))) as reader:
+        yield reader
+
+
+def source(cluster: ClusterHandle, options: dict[str, str]) -> Any:
+    from kafka_async.spark.source_options import source_options
+
+    given = {name.replace("_", "."): value for name, value in options.items()}
+    given |= {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "fetchOffset.retryIntervalMs": "0",
+    }
+    return source_options(given, streaming=True)
+
+
+@contextmanager
+def closed_at_end(reader: Any) -> Iterator[Any]:
+    try:
+        yield reader
+    finally:
+        reader.stop()
+
+
+def offsets(value: Json) -> Json:
+    """Return the part of an offset that Spark's connector reads."""
+    return {topic: partitions for topic, partitions in value.items() if partitions}
+
+
+def stored(value: Json) -> Json:
+    """Return an offset as Spark returns it from its checkpoint."""
+    return json.loads(json.dumps(value))
+
+
+def ranges(reader: KafkaStreamReader, start: Json, end: Json) -> list[tuple[int, int, int]]:
+    """Return the partition, start and end of each task."""
+    parts: Any = reader.partitions(stored(start), stored(end))
+    return [(part.range.partition, part.range.start, part.range.end) for part in parts]
+
+
+def everything() -> Any:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    return ReadAllAvailable()
+
+
+def produce(cluster: ClusterHandle, topic: str, *counts: int, value: bytes = b"v") -> None:
+    """Send `counts[n]` records to each partition n."""
+    with blocking.Producer(cluster.bootstrap_servers) as producer:
+        for partition, count in enumerate(counts):
+            producer.send_records(
+                ProducerRecord(topic, value, partition=partition, timestamp=1_000 + n)
+                for n in range(count)
+            )
+        producer.flush()
+
+
+def delete_records(cluster: ClusterHandle, topic: str, before: int) -> None:
+    """Remove the records of partition 0 before an offset, as retention does."""
+    from kafka_async import Leader
+
+    partition = DeleteRecordsPartition(partition_index=0, offset=before)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=30_000
+    )
+    with blocking.Client(cluster.bootstrap_servers) as client:
+        response = client.request(request, to=Leader(TopicPartition(topic, 0)))
+    assert response.topics[0].partitions[0].error_code == 0
+
+
+def create_again(cluster: ClusterHandle, topic: str) -> None:
+    from kafka_async.admin import NewTopic
+
+    with blocking.Admin(cluster.bootstrap_servers) as admin:
+        admin.delete_topics([topic])
+        admin.create_topics([NewTopic(topic)])
+
+
+def test_starts_at_the_offsets_of_the_options(kafka_cluster: ClusterHandle) -> None:
+    topic = create_topic_blocking(kafka_cluster, partitions=2)
+    produce(kafka_cluster, topic, 5, 3)
+    by_time = json.dumps({topic: {"0": 1_002, "1": 1_000}})
+    given = json.dumps({topic: {"0": 4, "1": -1}})
+    late = {"startingTimestamp": "2000", "startingOffsetsByTimestampStrategy": "latest"}
+    for options, first, second in (
+        ({}, 5, 3),
+        ({"startingOffsets": "earliest"}, 0, 0),
+        ({"startingOffsets": given}, 4, 3),
+        ({"startingTimestamp": "1001", "startingOffsets": "latest"}, 1, 1),
+        ({"startingOffsetsByTimestamp": by_time}, 2, 0),
+        (late, 5, 3),
+    ):
+        with opened(kafka_cluster, subscribe=topic, **options) as reader:
+            start = offsets(reader.initialOffset())
+        assert start == {topic: {"0": first, "1": second}}, options
+
+
+def test_refuses_starting_offsets_that_name_no_record(kafka_cluster: ClusterHandle) -> None:
+    topic = create_topic_blocking(kafka_cluster)
+    produce(kafka_cluster, topic, 1)
+    for options, message in (
+        ({"startingTimestamp": "2000"}, f"{topic}-0 has no record at or after the timestamp 2000"),
+        ({"startingOffsets": json.dumps({topic: {"7": 1}})}, f"{topic}-7, which is not read"),
+        (
+            {"startingOffsetsByTimestamp": json.dumps({"x": {"0": 1}})},
+            "startingOffsetsByTimestamp names x-0",
+        ),
+    ):
+        with (
+            opened(kafka_cluster, subscribe=topic, **options) as reader,
+            pytest.raises(InvalidConfigurationError, match=message),
+        ):
+            reader.initialOffset()
+
+
+def test_assign_refuses_a_partition_that_does_not_exist(
+    kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_async.spark.cluster_offsets.METADATA_TIMEOUT", 0.1)
+    topic = create_topic_blocking(kafka_cluster)
+    with (
+        opened(kafka_cluster, assign=json.dumps({topic: [0, 5]})) as reader,
+        pytest.raises(UnknownTopicOrPartitionError, match=f"{topic}-5"),
+    ):
+        reader.initialOffset()
+
+
+def test_limits_batches_by_offsets(kafka_cluster: ClusterHandle) -> None:
+    topic = create_topic_blocking(kafka_cluster, partitions=2)
+    produce(kafka_cluster, topic, 90, 10)
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "50", "minPartitions": "3"}
+    with opened(kafka_cluster, subscribe=topic, **options) as reader:
+        start = reader.initialOffset()
+        end = reader.latestOffset(stored(start), reader.getDefaultReadLimit())
+        assert offsets(end) == {topic: {"0": 45, "1": 5}}
+        assert ranges(reader, start, end) == [(0, 0, 22), (0, 22, 45), (1, 0, 5)]
+        assert reader.reportLatestOffset() == {topic: {"0": 90, "1": 10}}
+        rest = reader.latestOffset(stored(end), everything())
+        assert offsets(rest) == {topic: {"0": 90, "1": 10}}
+        assert reader.latestOffset(stored(rest), reader.getDefaultReadLimit()) == rest
+
+
+def test_limits_batches_by_bytes(kafka_cluster: ClusterHandle) -> None:
+    topic = create_topic_blocking(kafka_cluster)
+    produce(kafka_cluster, topic, 200, value=b"v" * 1_000)
+    options = {"startingOffsets": "earliest", "maxBytesPerTrigger": "50000"}
+    with opened(kafka_cluster, subscribe=topic, **options) as reader:
+        start = reader.initialOffset()
+        end = reader.latestOffset(stored(start), reader.getDefaultReadLimit())
+    assert 40 <= end[topic]["0"] <= 50
+
+
+def test_waits_for_rows_but_not_longer_than_the_delay(kafka_cluster: ClusterHandle) -> None:
+    from kafka_async.spark.limited_stream_reader import LimitedStreamReader
+
+    topic = create_topic_blocking(kafka_cluster)
+    limits = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "60s"}
+    options = source(kafka_cluster, {"subscribe": topic, **limits})
+    now = [0.0]
+    with closed_at_end(LimitedStreamReader(options, clock=lambda: now[0])) as reader:
+        limit = reader.getDefaultReadLimit()
+        start = reader.latestOffset(stored(reader.initialOffset()), limit)
+        produce(kafka_cluster, topic, 5)
+        assert reader.latestOffset(stored(start), limit) == start
+        now[0] = 60.0
+        assert reader.latestOffset(stored(start), limit)[topic] == {"0": 5}
+
+
+def test_available_now_ends_at_the_offsets_of_its_start(kafka_cluster: ClusterHandle) -> None:
+    topic = create_topic_blocking(kafka_cluster)
+    produce(kafka_cluster, topic, 5)
+    limits = {"minOffsetsPerTrigger": "4", "maxOffsetsPerTrigger": "4"}
+    with opened(
+        kafka_cluster, subscribePattern=f"{topic}|{topic}-2", startingOffsets="earliest", **limits
+    ) as reader:
+        reader.prepareForTriggerAvailableNow()
+        start = reader.initialOffset()
+        produce(kafka_cluster, topic, 5)
+        with blocking.Admin(kafka_cluster.bootstrap_servers) as admin:
+            admin.create_partitions({topic: 2})
+        first = reader.latestOffset(stored(start), reader.getDefaultReadLimit())
+        second = reader.latestOffset(stored(first), reader.getDefaultReadLimit())
+        assert (offsets(first), offsets(second)) == ({topic: {"0": 4}}, {topic: {"0": 5}})
+        assert reader.latestOffset(stored(second), reader.getDefaultReadLimit()) == second
+
+
+def test_reads_new_partitions_and_topics_from_their_first_record(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    topic = create_topic_blocking(kafka_cluster, "old")
+    other = kafka_cluster.topic("old-second")
+    with opened(kafka_cluster, subscribePattern=f"{topic}|{other}") as reader:
+        start = reader.initialOffset()
+        assert offsets(start) == {topic: {"0": 0}}
+        with blocking.Admin(kafka_cluster.bootstrap_servers) as admin:
+            from kafka_async.admin import NewTopic
+
+            admin.create_partitions({topic: 2})
+            admin.create_topics([NewTopic(other)])
+        produce(kafka_cluster, topic, 0, 4)
+        produce(kafka_cluster, other, 2)
+        end = reader.latestOffset(stored(start), everything())
+        assert offsets(end) == {topic: {"0": 0, "1": 4}, other: {"0": 2}}
+        parts: Any = reader.partitions(stored(start), stored(end))
+        read = [(part.range.topic, part.range.partition, part.range.size) for part in parts]
+        assert sorted(read) == sorted([(topic, 1, 4), (other, 0, 2)])
+
+
+@pytest.mark.parametrize("change", ["created again", "deleted", "begins at offset 3"])
+def test_data_loss_raises_or_is_skipped_with_a_warning(
+    kafka_cluster: ClusterHandle, change: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = create_topic_blocking(kafka_cluster)
+    produce(kafka_cluster, topic, 5)
+    start_at = json.dumps({topic: {"0": 2}})
+    with opened(kafka_cluster, subscribe=topic, startingOffsets=start_at) as reader:
+        start = reader.initialOffset()
+        if change == "begins at offset 3":
+            delete_records(kafka_cluster, topic, before=3)
+        elif change == "created again":
+            create_again(kafka_cluster, topic)
+            produce(kafka_cluster, topic, 4)
+        else:
+            with blocking.Admin(kafka_cluster.bootstrap_servers) as admin:
+                admin.delete_topics([topic])
+        with pytest.raises(DataLossError, match=change) as caught:
+            reader.latestOffset(stored(start), everything())
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, 2)
+    rest = {"created again": (0, 0, 4), "begins at offset 3": (0, 3, 5)}
+    with (
+        opened(kafka_cluster, subscribe=topic, failOnDataLoss="false") as reader,
+        caplog.at_level(logging.WARNING, "kafka_async.spark"),
+    ):
+        end = reader.latestOffset(stored(start), everything())
+        assert ranges(reader, start, end) == ([rest[change]] if change in rest else [])
+        assert change in caplog.text
+        assert f"{topic}-0 at offset 2" in caplog.text
+        assert reader.latestOffset(stored(end), everything()) == end
+
+
+def test_batch_of_an_earlier_run_is_checked_before_it_is_read(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    topic = create_topic_blocking(kafka_cluster)
+    produce(kafka_cluster, topic, 5)
+    with opened(kafka_cluster, subscribe=topic, startingOffsets="earliest") as reader:
+        start = reader.initialOffset()
+        end = reader.latestOffset(stored(start), everything())
+    with opened(kafka_cluster, subscribe=topic) as reader:
+        assert ranges(reader, start, end) == [(0, 0, 5)]
+        delete_records(kafka_cluster, topic, before=3)
+        with pytest.raises(DataLossError, match="begins at offset 3"):
+            ranges(reader, start, end)
+
+
+def test_truncation_is_detected_by_the_leader_epoch(kafka_cluster: ClusterHandle) -> None:
+    control = kafka_cluster.control
+    topic = create_topic_blocking(kafka_cluster, assignments={0: [1, 2]})
+    produce(kafka_cluster, topic, 5)
+    with opened(kafka_cluster, subscribe=topic) as reader:
+        before = reader.initialOffset()
+        control.stop_broker(1)
+        try:
+            produce(kafka_cluster, topic, 5)
+        finally:
+            control.start_broker(1)
+        # The position is valid: its epoch ends at offset 5, where the next epoch begins.
+        assert offsets(reader.latestOffset(stored(before), everything())) == {topic: {"0": 10}}
+        # At offset 8 of that epoch there was another record, which the new leader did not have.
+        truncated = {**stored(before), topic: {"0": 8}}
+        with pytest.raises(DataLossError, match="from offset 5 on have been replaced") as caught:
+            reader.latestOffset(truncated, everything())
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, 8)
+
+
+def test_read_committed_ends_before_open_transactions(kafka_cluster: ClusterHandle) -> None:
+    topic = create_topic_blocking(kafka_cluster)
+    produce(kafka_cluster, topic, 2)
+    committed = {"subscribe": topic, "kafka_isolation_level": "read_committed"}
+    with blocking.Producer(
+        kafka_cluster.bootstrap_servers, transactional_id=kafka_cluster.transactional_id()
+    ) as producer:
+        transaction = producer.begin()
+        transaction.send(topic, b"open")
+        with opened(kafka_cluster, **committed) as reader:
+            assert offsets(reader.initialOffset()) == {topic: {"0": 2}}
+        with opened(kafka_cluster, subscribe=topic) as reader:
+            uncommitted = reader.initialOffset()
+            assert offsets(uncommitted) == {topic: {"0": 3}}
+        # A query that goes on with read_committed has lost nothing, and waits.
+        with opened(kafka_cluster, **committed) as reader:
+            assert reader.latestOffset(stored(uncommitted), everything()) == uncommitted
+        transaction.commit()
+
+
+def test_progress_is_committed_when_the_next_batch_is_due(kafka_cluster: ClusterHandle) -> None:
+    topic = create_topic_blocking(kafka_cluster)
+    produce(kafka_cluster, topic, 5)
+    group = kafka_cluster.group()
+    tp = TopicPartition(topic, 0)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "commitGroupId": group}
+    with (
+        opened(kafka_cluster, **options) as reader,
+        blocking.Admin(kafka_cluster.bootstrap_servers) as admin,
+    ):
+        start = reader.initialOffset()
+        end = reader.latestOffset(stored(start), everything())
+        assert admin.list_group_offsets(group)[tp].offset == 0
+        reader.latestOffset(stored(end), everything())
+        committed = admin.list_group_offsets(group)[tp]
+    assert committed == OffsetAndMetadata(5, committed.leader_epoch)
+
+
+def test_progress_that_cannot_be_committed_is_a_warning(
+    kafka_cluster: ClusterHandle, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = create_topic_blocking(kafka_cluster)
+    group = kafka_cluster.group()
+    with (
+        blocking.Consumer(kafka_cluster.bootstrap_servers, group_id=group) as member,
+        opened(kafka_cluster, subscribe=topic, commitGroupId=group) as reader,
+    ):
+        member.subscribe([topic])
+        while not member.assignment():
+            member.poll(timeout=0.1)
+        start = reader.initialOffset()
+        assert reader.latestOffset(stored(start), everything()) == start
+    assert f"cannot be committed to group {group}" in caplog.text
+
+
+def test_task_reads_its_range(kafka_cluster: ClusterHandle) -> None:
+    topic = create_topic_blocking(kafka_cluster)
+    produce(kafka_cluster, topic, 5)
+    with opened(kafka_cluster, subscribe=topic, startingOffsets="earliest") as reader:
+        start = reader.initialOffset()
+        end = reader.latestOffset(stored(start), everything())
+        (part,) = reader.partitions(stored(start), stored(end))
+        assert [rows.num_rows for rows in reader.read(part)] == [5]
+        # Retention may remove records between planning and reading.
+        delete_records(kafka_cluster, topic, before=3)
+        with pytest.raises(DataLossError, match="now begins at offset 3"):
+            list(reader.read(part))
+    with opened(kafka_cluster, subscribe=topic, failOnDataLoss="false") as reader:
+        (rows,) = reader.read(part)
+    assert rows.column("offset").to_pylist() == [3, 4]
+
+
+def test_reader_of_older_sparks_remembers_its_position(kafka_cluster: ClusterHandle) -> None:
+    topic = create_topic_blocking(kafka_cluster)
+    produce(kafka_cluster, topic, 5)
+    group = kafka_cluster.group()
+    options = {"maxOffsetsPerTrigger": "3", "commitGroupId": group, "subscribe": topic}
+    with opened_without_limits(kafka_cluster, startingOffsets="earliest", **options) as reader:
+        start = reader.initialOffset()
+        first = reader.latestOffset()
+        assert ranges(reader, start, first) == [(0, 0, 3)]
+    with (
+        opened_without_limits(kafka_cluster, **options) as reader,
+        blocking.Admin(kafka_cluster.bootstrap_servers) as admin,
+    ):
+        assert ranges(reader, first, first) == []  # as Spark does after a restart
+        second = reader.latestOffset()
+        assert ranges(reader, first, second) == [(0, 3, 5)]
+        assert reader.latestOffset() == second
+        reader.commit(stored(second))
+        assert admin.list_group_offsets(group)[TopicPartition(topic, 0)].offset == 5
