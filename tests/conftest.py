@@ -31,10 +31,9 @@ pytest_plugins = ["kafka_async_pytest"]
 
 ROOT = Path(__file__).parent
 INTEGRATION = ROOT / "integration"
-FOREIGN = [
-    INTEGRATION / f"test_{name}.py" for name in ("contract", "foreign_clients", "kafka_tools")
-]
-"""Integration tests with other projects' clients and tools, or with raw requests."""
+FOREIGN = ("contract", "foreign_clients", "kafka_tools", "kerberos")
+"""Beginnings of the names of integration tests with other projects' clients, tools and servers, or
+with raw requests."""
 SECURITY = {
     "acl",
     "kerberos",
@@ -106,7 +105,8 @@ def marks_of(path: Path) -> list[str]:
     marks = {
         "one_kernel": directory in ONE_KERNEL,
         "integration": directory == INTEGRATION.name,
-        "foreign": path in FOREIGN or directory == "contract",
+        "foreign": directory == "contract"
+        or (directory == INTEGRATION.name and path.stem.removeprefix("test_").startswith(FOREIGN)),
         "security": not SECURITY.isdisjoint(path.stem.split("_")),
     }
     return [mark for mark, given in marks.items() if given]

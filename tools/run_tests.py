@@ -63,6 +63,8 @@ BOTH_BACKENDS = "embedded,apache"
 INTEGRATION = "(integration or spark) and not slow"
 ON_CLUSTERS = ["tests/integration", "tests/docs"]
 """Directories of all tests marked integration or spark."""
+WITH_FOREIGN = ["tests/integration", "tests/contract"]
+"""Directories of all tests marked foreign."""
 ONE_KERNEL = ("benchmarks", "cli", "conformance", "docs", "spark", "testing", "tools")
 """Directories below tests whose unit tests do not depend on the kernel in use."""
 IGNORE_INTEGRATION = "--ignore=tests/integration"
@@ -110,16 +112,16 @@ STEPS: Mapping[str, Sequence[Step]] = {
         Step(
             8,
             [
-                on_both("foreign", "foreign clients", FOREIGN, "tests/integration"),
-                on_both("contract", "contract suite", FOREIGN, "tests/contract"),
+                on_both("foreign", "foreign clients", FOREIGN, WITH_FOREIGN[0]),
+                on_both("contract", "contract suite", FOREIGN, WITH_FOREIGN[1]),
             ],
         ),
         Step(8, [on_both("spark", "Spark", SPARK, *ON_CLUSTERS)]),
         Step(
             5,
             [
-                on_both("security", "security", SECURITY, "tests/integration"),
-                on_both("secure-programs", "security", SECURITY, IGNORE_INTEGRATION),
+                on_both("security", "security", f"{SECURITY} and not foreign"),
+                on_both("foreign-security", "security", f"{SECURITY} and foreign", *WITH_FOREIGN),
             ],
         ),
         Step(

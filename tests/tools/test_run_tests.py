@@ -153,7 +153,11 @@ def test_every_combination_of_marks_belongs_to_a_stage() -> None:
 
 def test_tests_of_marked_stages_are_in_their_directories() -> None:
     """A test elsewhere with one of these marks would not run."""
-    places = {"spark": run_tests.ON_CLUSTERS, "any_broker": ["tests/integration"]}
+    places = {
+        "spark": run_tests.ON_CLUSTERS,
+        "foreign": run_tests.WITH_FOREIGN,
+        "any_broker": ["tests/integration"],
+    }
     elsewhere = [
         (mark, str(path))
         for path in (ROOT / "tests").rglob("*.py")
@@ -164,13 +168,10 @@ def test_tests_of_marked_stages_are_in_their_directories() -> None:
     assert elsewhere == []
 
 
-def test_stages_with_directories_run_all_slow_tests_of_their_marks() -> None:
+def test_stages_with_directories_run_all_tests_of_their_marks() -> None:
     foreign, contract = run_tests.STEPS["slow"][0].stages
     assert foreign.select == contract.select
-    assert [*foreign.arguments, *contract.arguments] == ["tests/integration", "tests/contract"]
-    on_clusters, others = run_tests.STEPS["slow"][2].stages
-    assert on_clusters.select == others.select
-    assert others.arguments == [f"--ignore={on_clusters.arguments[0]}"]
+    assert [*foreign.arguments, *contract.arguments] == run_tests.WITH_FOREIGN
 
 
 def test_halves_of_slow_tests_are_complements() -> None:
