@@ -23,7 +23,6 @@ LOGIN_MODULES = {
     "SCRAM-SHA-512": "scram.ScramLoginModule",
     "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule",
 }
-LISTENERS = [row for row in COMBINATIONS if row[0] != "SASL_PLAINTEXT"]
 
 
 class JavaClient:
@@ -80,7 +79,7 @@ def java_properties(
     return rows
 
 
-@pytest.mark.parametrize(("listener", "mechanism"), LISTENERS)
+@pytest.mark.parametrize(("listener", "mechanism"), COMBINATIONS)
 def test_console_producer_and_consumer(
     tools: Tools,
     secure_cluster: SecureCluster,
