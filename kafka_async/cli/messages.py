@@ -36,7 +36,8 @@ _PHRASES: Final[Mapping[str, str]] = {
 }
 """Phrases that name what a command line cannot give, or gives in another form."""
 _NAME: Final = re.compile(
-    r"\b(?P<name>(?:ssl|sasl)_[a-z_0-9]*[a-z0-9]|security_protocol|bootstrap_servers)\b"
+    r"(?<![\w/\\.'-])(?P<name>(?:ssl|sasl)_\w+|security_protocol|bootstrap_servers)"
+    r"(?![\w/\\'-]|\.\w)"  # Not within a path.
     r'(?:="(?P<text>[^"]*)"(?P<other> or "[A-Z_]+")?|(?P<equals>=))?'
 )
 
@@ -49,7 +50,11 @@ def in_command_terms(message: str) -> str:
 
 
 def _replacement(match: re.Match[str]) -> str:
+    from kafka_async.config import ClientConfig
+
     name = match["name"]
+    if name not in ClientConfig.__dataclass_fields__:
+        return match[0]  # A topic or a group, for example.
     option = _OPTIONS.get(name)
     if option is None:
         value = "" if match["text"] is None else f"={match['text']}"

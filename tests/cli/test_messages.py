@@ -33,11 +33,27 @@ from kafka_async.cli.messages import SASL_PASSWORD, SSL_PASSWORD, in_command_ter
             "with an empty ssl.endpoint.identification.algorithm in the file of --command-config "
             "to any host",
         ),
-        ("the topic my_sasl_topic does not exist", "the topic my_sasl_topic does not exist"),
+        ("give ssl_cafile.", "give --ssl-cafile."),
     ],
 )
 def test_names_the_options_of_the_command_line(message: str, expected: str) -> None:
     assert in_command_terms(message) == expected
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "the topic my_sasl_topic does not exist",
+        "the topic sasl_events does not exist",
+        "the group ssl_readers is empty",
+        "'/etc/ssl_certs/ca.pem' cannot be read",
+        "'ssl_certs/ssl_cafile' cannot be read",
+        "'/etc/ssl_keyfile.pem' cannot be read",
+        "'ssl_keyfile-2' cannot be read",
+    ],
+)
+def test_changes_no_names_and_paths_of_users(message: str) -> None:
+    assert in_command_terms(message) == message
 
 
 def test_warnings_of_clients_are_printed_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
