@@ -89,6 +89,10 @@ class Shown:
 
     def secrets(self) -> set[str]:
         """Return the names of the secrets that were shown."""
+        return secrets_in(self.text())
+
+    def text(self) -> str:
+        """Return all that was shown, with events and logs."""
         for event in self.events:
             self.add(event)
             for name in getattr(event, "__dataclass_fields__", ()):
@@ -97,7 +101,7 @@ class Shown:
             self.texts += [record.getMessage(), repr(record.args), repr(record.__dict__)]
             if record.exc_info and record.exc_info[1]:
                 self.add(record.exc_info[1])
-        return secrets_in("\n".join(self.texts))
+        return "\n".join(self.texts)
 
 
 @pytest.fixture
