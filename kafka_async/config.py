@@ -1241,13 +1241,17 @@ _RENAMED: Final[Mapping[str, str]] = {
     "receive_message_max_bytes": "receive_buffer_memory",
     "request_required_acks": "acks",
     "socket_timeout_ms": "request_timeout_ms",
+    "enable_sasl_oauthbearer_unsecure_jwt": "sasl_token_provider",
     "enable_ssl_certificate_verification": "ssl_cafile",
+    "https_ca_location": "ssl_cafile",
+    "https_ca_pem": "ssl_cafile",
     "oauth_cb": "sasl_token_provider",
     "oauthbearer_token_refresh_cb": "sasl_token_provider",
     "sasl_mechanisms": "sasl_mechanism",
     "sasl_oauthbearer_client_id": "sasl_oauthbearer_client_credentials_client_id",
     "sasl_oauthbearer_client_secret": "sasl_oauthbearer_client_credentials_client_secret",
     "sasl_oauthbearer_config": "sasl_token_provider",
+    "sasl_oauthbearer_grant_type": "sasl_oauthbearer_jwt_retriever",
     "sasl_oauthbearer_method": "sasl_oauthbearer_token_endpoint_url",
     "ssl_ca_location": "ssl_cafile",
     "ssl_ca_pem": "ssl_cafile",
@@ -1363,7 +1367,9 @@ def _unknown(name: str, names: set[str]) -> str:
         foreign = flat.startswith(_UNSUPPORTED_PREFIXES)
         likeness = 0.9 if foreign else 0.75
         if flat.startswith(("ssl_", "sasl_", "oauth")):
-            near = difflib.get_close_matches(flat, names, 1, likeness)
+            prefix = "ssl_" if flat.startswith("ssl_") else "sasl_"
+            alike = [each for each in names if each.startswith(prefix)]
+            near = difflib.get_close_matches(flat, alike, 1, likeness)
         if not near and (foreign or flat in _UNSUPPORTED):
             return f"{name} is not supported yet: leave it out"
     if near:

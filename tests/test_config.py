@@ -326,6 +326,11 @@ def test_every_java_property_is_an_option_or_refused_with_a_reason(
         (ClientConfig, "sasl_user", r"did you mean sasl_username\?"),
         (ClientConfig, "sasl_mech", r"did you mean sasl_mechanism\?"),
         (ClientConfig, "ssl_sigalgs_list", "use ssl_context"),
+        (ClientConfig, "ssl.providers", "use ssl_context"),
+        (ClientConfig, "https.ca.location", "use ssl_cafile"),
+        (ClientConfig, "https.ca.pem", "use ssl_cafile"),
+        (ClientConfig, "enable.sasl.oauthbearer.unsecure.jwt", "use sasl_token_provider"),
+        (ClientConfig, "sasl.oauthbearer.grant.type", "use sasl_oauthbearer_jwt_retriever"),
     ],
 )
 def test_error_for_an_option_of_another_client_names_the_one_to_use(
