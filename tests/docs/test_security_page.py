@@ -1,4 +1,4 @@
-"""The recipes of the security page connect, and its tables agree with the code and the tests."""
+"""The tables of the security page agree with the code and the tests."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from kafka_async import errors
 from kafka_async.java_security import JKS_TO_PKCS12, PKCS12_TO_PEM, TRUSTSTORE_TO_PEM
 from tests.docs.markdown_blocks import PAGES, ROOT
+from tests.integration.test_failure_times import CASES
 from tools.generated_page import tracked_files
 
 PAGE = (ROOT / "docs" / "security.md").read_text("utf-8")
@@ -99,6 +100,11 @@ def test_lowest_version_of_lz4_has_the_fix() -> None:
     assert tuple(map(int, lowest.removeprefix("lz4>=").split("."))) >= (4, 1)
 
 
+def test_times_are_given_for_every_measured_case() -> None:
+    listed = [case.lower() for case, *_ in rows("Time until an error")]
+    assert [re.sub(r" \(.*\)", "", case) for case in listed] == [case.lower() for case in CASES]
+
+
 # -- errors ---------------------------------------------------------------------------------------
 
 
@@ -119,10 +125,15 @@ def test_messages_of_the_table_are_those_of_the_code() -> None:
         assert any(text in source for source in code), text
 
 
+def joined(text: str) -> str:
+    """Return a text whose commands are on one line each."""
+    return re.sub(r" \\\n\s+", " ", text)
+
+
 def test_conversion_of_java_stores_is_the_same_in_messages_and_pages() -> None:
     for command in (TRUSTSTORE_TO_PEM, JKS_TO_PKCS12, PKCS12_TO_PEM):
-        assert command in PAGE
+        assert command in joined(PAGE)
     for page in PAGES:
-        for line in page.read_text("utf-8").splitlines():
+        for line in joined(page.read_text("utf-8")).splitlines():
             commands = (TRUSTSTORE_TO_PEM, JKS_TO_PKCS12)
             assert "keytool" not in line or any(command in line for command in commands), page
