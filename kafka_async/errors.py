@@ -305,6 +305,29 @@ class TransactionStateError(IllegalStateError, ApplicationRecoverableError):
     """The call does not fit the state of the transaction, such as `commit()` after `abort()`."""
 
 
+class TornEpochError(ApplicationRecoverableError):
+    """An exactly-once sink of Spark has committed only some partitions of an epoch: repair it.
+
+    Attributes:
+        epoch: The epoch; 0 for a batch write.
+        partitions: "committed", "aborted" or "unknown" by Spark's partition.
+        offsets: By Spark's partition: topic, its partition, first and last offset of the records.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        epoch: int = -1,
+        partitions: Mapping[int, str] | None = None,
+        offsets: Mapping[int, Sequence[tuple[str, int, int, int]]] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.epoch = epoch
+        self.partitions: dict[int, str] = dict(partitions or {})
+        self.offsets: dict[int, Sequence[tuple[str, int, int, int]]] = dict(offsets or {})
+
+
 # -- one class per broker error code ---------------------------------------------------------------
 
 

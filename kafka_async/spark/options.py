@@ -42,7 +42,15 @@ SOURCE_OPTIONS: Final = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
-SINK_OPTIONS: Final = ("topic", "checkpointLocation")
+SINK_OPTIONS: Final = (
+    "topic",
+    "checkpointLocation",
+    "exactlyOnce",
+    "sinkId",
+    "writeId",
+    "ledgerTopic",
+    "transactionTimeoutMs",
+)
 SPARK_OPTIONS: Final = ("path",)
 """Options that Spark may add."""
 _CLIENT_OPTIONS: Final = {

@@ -81,14 +81,17 @@ class Properties(Generic[ConfigT]):
         if JAAS not in secrets:
             role.from_properties({**self._options, **secrets})
 
-    def config(self) -> ConfigT:
+    def config(self, **options: object) -> ConfigT:
         """Return the configuration; read the secrets from where the options say they are.
+
+        Args:
+            **options: More options, by name with underscores.
 
         Raises:
             InvalidConfigurationError: An environment variable or a file has no secret.
         """
         secrets = {_secret_of(name): _read(name, place) for name, place in self._references.items()}
-        return self._role.from_properties({**self._options, **secrets})
+        return self._role.from_properties({**self._options, **secrets, **options})
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(sorted({**self._options, **self._references}))})"

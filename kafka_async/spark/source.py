@@ -6,19 +6,17 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.errors import IllegalStateError
+from kafka_async.errors import IllegalStateError, InvalidConfigurationError
 from kafka_async.extras import missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
 
-    from pyspark.sql.datasource import DataSource
+    from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
     from kafka_async.spark.reader import BatchReader
     from kafka_async.spark.stream_reader import KafkaStreamReader
-    from kafka_async.spark.stream_writer import StreamWriter
-    from kafka_async.spark.writer import ArrowWriter
 else:
     try:
         from pyspark.sql.datasource import DataSource
@@ -49,7 +47,7 @@ class KafkaDataSource(DataSource):
     It reads batches and streams, with the options of that connector, maxBytesPerTrigger and
     commitGroupId. It writes the column value and, if they exist, the columns key, headers, topic
     and partition, in batches and in streaming queries. Writing is at least once: a task that Spark
-    repeats writes its rows again.
+    repeats writes its rows again; with the options exactlyOnce and sinkId each row is written once.
     """
 
     @classmethod
@@ -83,16 +81,22 @@ class KafkaDataSource(DataSource):
 
         return LimitedStreamReader(options)
 
-    def writer(self, schema: StructType, overwrite: bool) -> ArrowWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer to one topic, or to the topics in the column topic."""
         from kafka_async.spark.sink_options import sink_options
         from kafka_async.spark.writer import ArrowWriter, check_columns
 
         options = sink_options(self.options)
         check_columns(schema, options, overwrite=overwrite)
+        if options.exactly_once:
+            from kafka_async.spark.exactly_once import ExactlyOnceWriter
+
+            return ExactlyOnceWriter(options)
         return ArrowWriter(options)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # Spark's name
+    def streamWriter(  # Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
         """Return a writer of the epochs of a streaming query."""
         from kafka_async.spark.sink_options import sink_options
         from kafka_async.spark.stream_writer import stream_writer
@@ -100,6 +104,14 @@ class KafkaDataSource(DataSource):
 
         options = sink_options(self.options)
         check_columns(schema, options, overwrite=overwrite)
+        if options.write_id is not None:
+            raise InvalidConfigurationError(
+                "writeId is an option of batch writes: a streaming query is known by its checkpoint"
+            )
+        if options.exactly_once:
+            from kafka_async.spark.exactly_once import exactly_once_stream_writer
+
+            return exactly_once_stream_writer(options, schema)
         return stream_writer(options, schema)
 
 

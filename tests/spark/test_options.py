@@ -156,9 +156,9 @@ def test_sink_accepts_topic_and_producer_options() -> None:
 
 
 def test_sink_rejects_transactional_id() -> None:
-    with pytest.raises(InvalidConfigurationError, match="at-least-once"):
+    with pytest.raises(InvalidConfigurationError, match="use exactlyOnce and sinkId"):
         sink_options({**SERVERS, "kafka.transactional.id": "x"})
-    with pytest.raises(InvalidConfigurationError, match="at-least-once"):
+    with pytest.raises(InvalidConfigurationError, match="use exactlyOnce and sinkId"):
         sink_options({**SERVERS, "kafka.transactional_id": "x"})
 
 
@@ -169,3 +169,39 @@ def test_kafka_options_accept_java_names() -> None:
     levels = {"kafka.compression.type": "zstd", "kafka.compression.zstd.level": "4"}
     made = sink_options({**options, **levels}).config()
     assert made.compression_level == 4
+
+
+EXACTLY_ONCE = {**SERVERS, "topic": "t", "exactlyOnce": "true", "sinkId": "orders"}
+
+
+def test_sink_takes_the_options_of_exactly_once_writes() -> None:
+    options = sink_options(
+        {**EXACTLY_ONCE, "writeid": "w", "ledgertopic": "l", "transactiontimeoutms": "60000"}
+    )
+    assert (options.exactly_once, options.sink_id, options.write_id) == (True, "orders", "w")
+    assert (options.ledger_topic, options.transaction_timeout_ms) == ("l", 60_000)
+    config = options.config(transactional_id="orders:1:0:0")
+    assert (config.transactional_id, config.transaction_timeout_ms) == ("orders:1:0:0", 60_000)
+    assert options.config().transactional_id is None
+    defaults = sink_options(EXACTLY_ONCE)
+    assert defaults.ledger_topic == "kafka-async-spark-ledger"
+    assert (defaults.write_id, defaults.transaction_timeout_ms) == (None, 900_000)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"exactlyOnce": "true"}, "exactlyOnce needs the option sinkId"),
+        ({"sinkId": "a"}, "sinkId is an option of exactly-once writes: set exactlyOnce"),
+        ({"transactionTimeoutMs": "1"}, "transactionTimeoutMs is an option of exactly-once"),
+        ({**EXACTLY_ONCE, "sinkId": "a:b"}, "sinkId='a:b' must consist of"),
+        ({**EXACTLY_ONCE, "sinkId": ""}, "sinkId='' must consist of"),
+        ({**EXACTLY_ONCE, "writeId": ""}, "writeId is empty"),
+        ({**EXACTLY_ONCE, "transactionTimeoutMs": "soon"}, "transactionTimeoutMs='soon' is not a"),
+        ({**EXACTLY_ONCE, "kafka.transaction.timeout.ms": "5"}, "use transactionTimeoutMs"),
+        ({**EXACTLY_ONCE, "kafka.transactional.id": "x"}, "use exactlyOnce and sinkId"),
+    ],
+)
+def test_exactly_once_option_error_names_the_option(options: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=re.escape(message)):
+        sink_options({**SERVERS, "topic": "t", **options})

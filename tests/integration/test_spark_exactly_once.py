@@ -1,0 +1,255 @@
+"""The exactly-once sink in Spark: batches, streams, lost attempts, and drivers that compete."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async import blocking
+from tests.integration.helpers import create_topic_blocking, read_values
+from tests.programs import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafka_async.testing.fixtures import ClusterHandle
+
+pytestmark = pytest.mark.spark
+
+LIMIT = 5.0
+"""Seconds after its epoch in which a transaction of an attempt that lost may be open."""
+
+PROGRAM_TIMEOUT = 300
+"""Seconds for a driver to start and run a query, on a machine that does much else."""
+
+
+class Sink:
+    """Options of one sink of a test, and what it has written."""
+
+    def __init__(self, cluster: ClusterHandle, directory: Path) -> None:
+        self.cluster = cluster
+        self.topic = create_topic_blocking(cluster, "output", partitions=2)
+        self.id = f"sink-{uuid.uuid4().hex[:8]}"
+        self.input = directory / "input"
+        self.input.mkdir()
+        self.checkpoint = directory / "checkpoint"
+        self.options = {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "topic": self.topic,
+            "exactlyOnce": "true",
+            "sinkId": self.id,
+            "ledgerTopic": cluster.topic("ledger"),
+            "transactionTimeoutMs": "120000",
+        }
+
+    def values(self) -> Counter[str]:
+        found = asyncio.run(read_values(self.cluster, self.topic, 2))
+        return Counter((value or b"").decode() for value in found)
+
+    def open_transactions(self) -> set[str]:
+        with blocking.Admin(self.cluster.bootstrap_servers) as admin:
+            return set(admin.list_transactions(states=["Ongoing"], pattern=f"{self.id}:.*"))
+
+    def check_nothing_is_open(self) -> None:
+        ended = time.monotonic()
+        while found := self.open_transactions():
+            assert time.monotonic() - ended < LIMIT, found
+
+    def write(self, rows: DataFrame, format: str = "kafka_async", **options: str) -> None:
+        rows.write.format(format).mode("append").options(**self.options, **options).save()
+
+    def add_input(self, *lines: str) -> None:
+        """Add an input file, which a query reads in one epoch."""
+        number = len(list(self.input.iterdir()))
+        path = self.input / f"{number}.txt"
+        hidden = self.input / f".{number}"
+        hidden.write_text("\n".join(lines))
+        hidden.rename(path)
+
+    def start(
+        self, *, fault: str = "", idle: bool = False, checkpoint: Path | None = None
+    ) -> subprocess.Popen[str]:
+        """Start a driver with a streaming query in another process."""
+        options = {**self.options, "checkpointLocation": str(checkpoint or self.checkpoint)}
+        given = {
+            "input": str(self.input),
+            "options": {**options, "fault": fault} if fault else options,
+            "format": "kafka_async_faulty" if fault else "kafka_async",
+            "idle": idle,
+        }
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.spark_sink_program", json.dumps(given)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+
+    def run(self, **options: Any) -> str:
+        """Run a query over the present input to its end, and return what it prints."""
+        with self.running(**options) as program:
+            out, err = program.communicate(timeout=PROGRAM_TIMEOUT)
+        assert "started" in out, err
+        return out
+
+    @contextmanager
+    def running(self, **options: Any) -> Generator[subprocess.Popen[str]]:
+        """Start a driver, and end it if it still runs at the end of the block."""
+        program = self.start(**options)
+        try:
+            yield program
+        finally:
+            if program.poll() is None:
+                program.terminate()
+                program.communicate(timeout=60)
+
+    def until(self, condition: Callable[[], bool], program: subprocess.Popen[str]) -> None:
+        deadline = time.monotonic() + PROGRAM_TIMEOUT
+        while not condition():
+            assert program.poll() is None, program.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+
+@pytest.fixture
+def sink(kafka_cluster: ClusterHandle, tmp_path: Path) -> Sink:
+    return Sink(kafka_cluster, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def spark(spark_installation: None) -> Iterator[SparkSession]:
+    """Start a local session that runs a failed task again."""
+    from pyspark.sql import SparkSession
+
+    from tests.integration.faulty_sink import FaultySource
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder: Any = SparkSession.builder
+    session = (
+        builder.master("local[2,4]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.executorEnv.PYTHONPATH", str(ROOT))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    session.dataSource.register(FaultySource)
+    yield session
+    session.stop()
+
+
+def numbers(spark: SparkSession, count: int) -> DataFrame:
+    return spark.range(0, count, 1, 2).selectExpr("cast(id as string) as value")
+
+
+def expected(count: int, times: int = 1) -> Counter[str]:
+    return Counter({str(number): times for number in range(count)})
+
+
+# -- batches --------------------------------------------------------------------------------------
+
+
+def test_a_batch_with_a_write_id_is_written_once(spark: SparkSession, sink: Sink) -> None:
+    for _ in range(2):
+        sink.write(numbers(spark, 100), writeId="monday")
+    assert sink.values() == expected(100)
+    sink.write(numbers(spark, 100), writeId="tuesday")
+    assert sink.values() == expected(100, 2)
+
+
+def test_each_batch_without_a_write_id_is_written(spark: SparkSession, sink: Sink) -> None:
+    for _ in range(2):
+        sink.write(numbers(spark, 10))
+    assert sink.values() == expected(10, 2)
+    sink.check_nothing_is_open()
+
+
+def test_a_failed_job_writes_nothing_and_leaves_nothing_open(
+    spark: SparkSession, sink: Sink
+) -> None:
+    rows = numbers(spark, 100).selectExpr(
+        "if(value = '99', cast(raise_error('poison') as string), value) as value"
+    )
+    with pytest.raises(Exception, match="poison"):  # Spark wraps it.
+        sink.write(rows)
+    sink.check_nothing_is_open()
+    sink.write(numbers(spark, 10))
+    assert sink.values() == expected(10)
+
+
+def test_a_task_killed_after_its_flush_leaves_no_transaction_open(
+    spark: SparkSession, sink: Sink
+) -> None:
+    sink.write(numbers(spark, 100), "kafka_async_faulty", fault="kill-task")
+    sink.check_nothing_is_open()
+    assert sink.values() == expected(100)
+
+
+def test_a_sink_id_is_required(spark: SparkSession, sink: Sink) -> None:
+    del sink.options["sinkId"]
+    with pytest.raises(Exception, match="exactlyOnce needs the option sinkId"):
+        sink.write(numbers(spark, 1))
+
+
+def test_a_time_out_above_the_brokers_maximum_is_refused(spark: SparkSession, sink: Sink) -> None:
+    sink.options["transactionTimeoutMs"] = "900001"
+    with pytest.raises(Exception, match=r"above the brokers' transaction\.max\.timeout\.ms"):
+        sink.write(numbers(spark, 1))
+
+
+# -- streams --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_query_continues_from_its_checkpoint_after_its_driver_was_killed(sink: Sink) -> None:
+    for number in range(3):
+        sink.add_input(f"{number}a", f"{number}b")
+    with sink.running(fault="kill-driver") as program:
+        program.communicate(timeout=PROGRAM_TIMEOUT)
+        assert program.returncode != 0
+    assert sink.open_transactions()  # The epoch is decided, and one transaction is committed.
+    assert "done" in sink.run()
+    assert sink.values() == Counter(f"{number}{letter}" for number in range(3) for letter in "ab")
+    sink.check_nothing_is_open()
+    assert "done" in sink.run(checkpoint=sink.input.parent / "new")  # A new query writes all.
+    assert set(sink.values().values()) == {2}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_commit_that_fails_after_its_decision_is_completed(sink: Sink) -> None:
+    sink.add_input("a", "b")
+    assert "failed" in sink.run(fault="fail-commit")
+    assert "done" in sink.run()
+    assert sink.values() == Counter(["a", "b"])
+    sink.check_nothing_is_open()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_of_two_drivers_the_later_wins(sink: Sink) -> None:
+    sink.add_input("1")
+    with sink.running(idle=True) as first:
+        sink.until(lambda: sink.values() == Counter(["1"]), first)
+        with sink.running(idle=True, checkpoint=sink.input.parent / "second") as second:
+            sink.until(lambda: sink.values() == Counter(["1", "1"]), second)
+            sink.add_input("2")
+            out, _ = first.communicate(timeout=PROGRAM_TIMEOUT)
+            assert "ProducerFencedError" in out
+            sink.until(lambda: sink.values() == Counter(["1", "1", "2"]), second)
