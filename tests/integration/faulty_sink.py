@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_async.spark import KafkaDataSource
 from kafka_async.spark.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
-from kafka_async.spark.sink_options import sink_options
 from kafka_async.spark.sink_cluster import KafkaSinkCluster
+from kafka_async.spark.sink_options import sink_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
