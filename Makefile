@@ -147,6 +147,10 @@ fuzz-long: $(VENV)/.installed-dev ## half an hour of fuzzing; the next call cont
 fuzz-kernel: $(VENV)/.installed-dev ## the compiled kernel under libFuzzer and AddressSanitizer (needs clang)
 	@$(BIN)/python -m fuzz.kernel $(KERNEL_FUZZ_ARGS)
 
+# The header shows the seed: KAFKA_ASYNC_TEST_SEED=7 make reliability-orchestrator BACKEND=apache.
+reliability-orchestrator: $(VENV)/.installed-dev ## 200 jobs with the driver killed 10 times, each effect once [BACKEND=embedded]
+	@$(BIN)/python -m pytest tests/integration/test_orchestrator_kills.py -s -q --kafka-backend $(BACKEND)
+
 # --- Measure --------------------------------------------------------------------------------------
 
 # INSTRUCTIONS_ARGS='--only enqueue --top 20', or --write.

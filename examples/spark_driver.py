@@ -2,69 +2,46 @@
 
     python examples/spark_driver.py localhost:9092 clicks
 
-The driver's event loop never blocks: Spark's actions wait in a thread. The driver chooses the
-offsets of each job, which reads exactly that range.
+Several drivers may run: one is active, and another continues when it ends. Each job reads exactly
+its range of offsets, and the ledger of the orchestrator records it: no range is counted twice.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from typing import TYPE_CHECKING
 
-from kafka_async import Consumer, TopicPartition, run
+from kafka_async import run
+from kafka_async.spark import Orchestrator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    Offsets = dict[TopicPartition, int]
+    from kafka_async.spark.orchestrator import JobContext
 
 
-def as_json(offsets: Offsets) -> str:
-    """Return offsets in the form of the data source's options."""
-    topics: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in offsets.items():
-        topics.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps(topics)
-
-
-def count_values(spark: SparkSession, bootstrap: str, start: Offsets, end: Offsets) -> int:
+def count_values(context: JobContext) -> int:
     """Run a Spark job that counts the distinct values in a range of offsets."""
-    rows = (
-        spark.read.format("kafka_async")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("assign", json.dumps(_assignment(start)))
-        .option("startingOffsets", as_json(start))
-        .option("endingOffsets", as_json(end))
-        .load()
-    )
+    rows = context.spark.read.format("kafka_async").options(**context.read_options()).load()
     return rows.select("value").distinct().count()
 
 
-def _assignment(offsets: Offsets) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in offsets:
-        topics.setdefault(topic, []).append(partition)
-    return topics
-
-
 async def drive(
-    spark: SparkSession, bootstrap: str, topic: str, *, batch: int, jobs: int
-) -> list[int]:
+    spark: SparkSession | None, bootstrap: str, topic: str, *, batch: int, jobs: int
+) -> list[object]:
     """Run `jobs` jobs, each as soon as there are `batch` new records, and return their counts."""
-    counts: list[int] = []
-    async with Consumer(bootstrap, partitions=()) as consumer:
-        partitions = [TopicPartition(topic, p) for p in await consumer.partitions_for(topic)]
-        start = await consumer.beginning_offsets(partitions)
-        while len(counts) < jobs:
-            end = await consumer.end_offsets(partitions)
-            if sum(end.values()) - sum(start.values()) < batch:
-                await asyncio.sleep(0.5)
-                continue
-            counts.append(await asyncio.to_thread(count_values, spark, bootstrap, start, end))
-            print(f"job {len(counts)}: {counts[-1]} distinct values up to {as_json(end)}")
-            start = end
+    counts: list[object] = []
+    orchestrator = Orchestrator(bootstrap, spark, name=f"count-{topic}")
+    orchestrator.job(count_values, "count_values")
+    orchestrator.trigger("count_values", topic, rows=batch)
+    async with orchestrator:
+        async for event in orchestrator.events():
+            if event.kind == "job_succeeded":
+                counts.append(event.details["value"])
+                print(f"job {len(counts)}: {counts[-1]} distinct values")
+            if len(counts) == jobs:
+                break
     return counts
 
 

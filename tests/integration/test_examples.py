@@ -20,6 +20,7 @@ from tests.integration.helpers import create_topic
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from kafka_async.spark.orchestrator import JobContext
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = pytest.mark.asyncio
@@ -113,20 +114,19 @@ async def test_spark_driver_waits_for_new_records_without_blocking_the_event_loo
 
     topic = await create_topic(kafka_cluster, "clicks")
     bootstrap = kafka_cluster.bootstrap_servers
-    partition = TopicPartition(topic, 0)
     job_started, job_may_end = threading.Semaphore(0), threading.Semaphore(0)
     ranges: list[tuple[int, int]] = []
 
-    def job(spark: None, servers: str, start: dict[Any, int], end: dict[Any, int]) -> int:
-        ranges.append((start[partition], end[partition]))
+    def job(context: JobContext) -> int:
+        (part,) = context.ranges
+        ranges.append((part.start, part.end))
         job_started.release()
         assert job_may_end.acquire(timeout=30), "the event loop was blocked while the job ran"
-        return end[partition]
+        return part.end
 
     monkeypatch.setattr(spark_driver, "count_values", job)
     async with Producer(bootstrap) as producer:
-        driver: Any = spark_driver.drive
-        driving = asyncio.create_task(driver(None, bootstrap, topic, batch=10, jobs=2))
+        driving = asyncio.create_task(spark_driver.drive(None, bootstrap, topic, batch=10, jobs=2))
         for _ in range(2):
             await producer.send_many(topic, [b"v"] * 10)
             await producer.flush()

@@ -250,7 +250,10 @@ class ActiveDriver:
         waiting = [*(e.task for e in self._executions if e.task is not None), *self._tasks]
         if waiting:
             await asyncio.wait(waiting)
-        await self._producer.stop(STOP_TIMEOUT)
+        try:
+            await self._producer.stop(STOP_TIMEOUT)
+        except KafkaError as error:
+            logger.info("records of a fenced transaction were not delivered: %s", error)
 
     def lose_ownership(self) -> None:
         """Stop writing: the group has taken the control topic from this driver."""
@@ -767,8 +770,10 @@ class _Job:
                 f"the events of {self._record.job} {self._record.job_id} were not committed: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        if last:
-            self._driver.publish("job_succeeded", self._record, attempts=self._attempts)
+        if ended is not None:
+            self._driver.publish(
+                "job_succeeded", self._record, attempts=self._attempts, value=ended.value
+            )
 
 
 # -- helpers --------------------------------------------------------------------------------------

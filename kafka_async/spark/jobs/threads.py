@@ -160,11 +160,7 @@ class JobThreads:
         while not future.done() and loop.time() < deadline:
             if self._spark is not None:
                 interrupting = in_thread(lambda: self._spark.interruptTag(tag), f"interrupt {tag}")
-                await asyncio.wait(
-                    {interrupting, future},
-                    timeout=deadline - loop.time(),
-                    return_when="ALL_COMPLETED",
-                )
+                await asyncio.wait({interrupting}, timeout=deadline - loop.time())
             left = max(0.0, min(INTERRUPT_INTERVAL, deadline - loop.time()))
             await asyncio.wait({future}, timeout=left)
 
