@@ -137,38 +137,39 @@ async def test_thread_has_the_pool_and_tags_of_its_job(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
     def properties(context: JobContext) -> tuple[Any, list[str]]:
-        pool = context.spark.sparkContext.getLocalProperty("spark.scheduler.pool")
-        return pool, sorted(context.spark.getTags())
+        spark_context = context.spark.sparkContext
+        pool = spark_context.getLocalProperty("spark.scheduler.pool")
+        return pool, sorted(spark_context.getJobTags())
 
     async with orchestrator_of(kafka_cluster, spark) as orchestrator:
         first = await orchestrator.run(properties, pool="reports", tag="nightly")
         second = await orchestrator.run(properties)
     assert first.value == ("reports", [f"kafka_async-{first.job_id}", "nightly"])
     assert second.value == (None, [f"kafka_async-{second.job_id}"])
-    assert spark.getTags() == set()
+    assert spark.sparkContext.getJobTags() == set()
 
 
 async def test_bisects_a_failing_stage_to_the_record(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
-    topic = await source_with(kafka_cluster, 16)
+    topic = await source_with(kafka_cluster, 4)
 
     def parse(context: JobContext) -> int:
         def check(rows: Any) -> Any:
             for row in rows:
-                if row["value"] == b"13":
-                    raise ValueError("13 cannot be parsed")
+                if row["value"] == b"3":
+                    raise ValueError("3 cannot be parsed")
                 yield row["value"]
 
         return rows_of(context).rdd.mapPartitions(check).count()
 
     async with orchestrator_of(kafka_cluster, spark) as orchestrator:
-        ranges = [OffsetRange(topic, partition, 0, 8) for partition in range(2)]
+        ranges = [OffsetRange(topic, partition, 0, 2) for partition in range(2)]
         result = await orchestrator.run(parse, ranges=ranges)
     assert result.dead_letters == 1
-    assert sum(int(str(value)) for value in result.values) == 15
+    assert sum(int(str(value)) for value in result.values) == 3
     (letter,) = await kafka_cluster.read(kafka_cluster.topic("dead_letter"))
-    assert letter.value == b"13"
+    assert letter.value == b"3"
 
 
 async def test_error_of_the_plan_fails_the_job_at_once(

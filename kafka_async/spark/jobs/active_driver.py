@@ -330,18 +330,18 @@ class ActiveDriver:
     # -- control messages -------------------------------------------------------------------------
 
     async def accept(self, records: Sequence[Record]) -> None:
-        """Handle control messages in one transaction, then start their jobs."""
+        """Handle control messages in one transaction, and start their jobs."""
         if not records:
             return
         new: dict[str, JobRecord] = {}
         replies: list[ProducerRecord | None] = []
         cancelled: list[CancelMessage] = []
         paused: bool | None = None
-        for record in records:
+        for received in records:
             try:
-                message = parse_message(record.value, self._settings.jobs)
+                message = parse_message(received.value, self._settings.jobs)
             except ControlMessageError as error:
-                logger.warning("control message at offset %d: %s", record.offset, error)
+                logger.warning("control message at offset %d: %s", received.offset, error)
                 replies.append(
                     reply(error.reply_topic, error.message_id, "rejected", error=str(error))
                 )
@@ -365,22 +365,37 @@ class ActiveDriver:
                 replies.append(
                     reply(message.reply_topic, message.message_id, "done", jobs=matching)
                 )
-        await self._commit(
-            LedgerChange(
-                jobs=tuple(new.values()),
-                paused=paused,
-                control_offset=records[-1].offset + 1,
-                output=await self._replies(*replies),
-            )
+        change = LedgerChange(
+            jobs=tuple(new.values()),
+            paused=paused,
+            control_offset=records[-1].offset + 1,
+            output=await self._replies(*replies),
         )
+        # The jobs start while the transaction is in progress. If it is not committed, the next
+        # driver reads the messages again; the jobs' own transactions come after this one.
+        accepting = asyncio.create_task(self._commit_with_replies(change))
         if paused is not None:
             (self._resumed.clear if paused else self._resumed.set)()
-        for job_id in new:
-            self._events.publish("job_accepted", job_id=job_id, job=new[job_id].job)
-            self._continue(self._state.jobs[job_id])
+        for record in new.values():
+            self._events.publish("job_accepted", job_id=record.job_id, job=record.job)
+            self._continue(record)
         for message in cancelled:
             for execution in self._matching(message.tag):
                 execution.cancel(_StopReason.CANCELLED)
+        await wait_shielded(accepting)
+        accepting.result()
+
+    async def _commit_with_replies(self, change: LedgerChange) -> None:
+        """Commit a change; without its replies if these cannot be written."""
+        try:
+            await self._commit(change)
+        except ApplicationRecoverableError:
+            raise
+        except KafkaError as error:
+            if not change.output:
+                raise
+            logger.warning("replies of the control topic cannot be written: %s", error)
+            await self._commit(replace(change, output=()))
 
     def _continue(self, record: JobRecord) -> None:
         """Run an accepted job without a caller."""
@@ -493,9 +508,8 @@ class ActiveDriver:
         cause = error.__cause__ if isinstance(error, JobFailedError) else None
         shown = f"{type(cause or error).__name__}: {error if cause is None else cause}"
         ended = replace(record, state=state, error=shown[:MAX_VALUE_BYTES])
-        await self._commit(
-            LedgerChange(jobs=(ended,), output=await self._replies(job_reply(ended)))
-        )
+        replies = await self._replies(job_reply(ended))
+        await self._commit_with_replies(LedgerChange(jobs=(ended,), output=replies))
         raise error
 
     # -- triggers ---------------------------------------------------------------------------------

@@ -42,12 +42,15 @@ State that a crash leaves, and the next driver's continuation:
 
 | crash | state | the next driver |
 |---|---|---|
-| before the message's transaction | message not consumed | reads the message again |
+| before the message's transaction is committed | not consumed | reads the message again |
 | after it, before or in the job's function | ACCEPTED | runs the job for the remaining ranges |
 | after the function, before its transaction | the same; its events were not written | the same |
 | in the transaction | decided by the coordinator at step 2 | as after or before the transaction |
 | after the transaction of a part | processed offsets | runs the job for the remaining ranges |
 | after the last transaction | SUCCEEDED | nothing; a repeated message gets the same reply |
+
+A job starts while its message's transaction is in progress. Its own transactions usually come
+later; should one come first, the record ACCEPTED does not replace the job's last state.
 
 So the function may run more than once for a range, but its output events, dead letters, offsets and
 replies are committed once. An effect elsewhere, such as a file, must be idempotent by job id.
@@ -312,7 +315,8 @@ class LedgerTransaction:
         progress = dict(self._updated(change))
         self._progress.update(progress)
         for record in change.jobs:
-            self._jobs[record.job_id] = self._numbered(record)
+            if record.state.ended or self._known(record.job_id) is None:
+                self._jobs[record.job_id] = self._numbered(record)
         self._output += change.output
         if change.paused is not None:
             self._paused = change.paused
@@ -340,8 +344,11 @@ class LedgerTransaction:
     def _current(self, key: ProgressKey) -> Progress | None:
         return self._progress.get(key) or self._state.progress.get(key)
 
+    def _known(self, job_id: str) -> JobRecord | None:
+        return self._jobs.get(job_id) or self._state.jobs.get(job_id)
+
     def _numbered(self, record: JobRecord) -> JobRecord:
-        known = self._jobs.get(record.job_id) or self._state.jobs.get(record.job_id)
+        known = self._known(record.job_id)
         number = self._number if known is None else known.number
         self._number += known is None
         return replace(record, number=number)

@@ -168,7 +168,7 @@ class OffsetSet:
 
     def overlaps(self, start: int, end: int) -> bool:
         """Return whether the set has an offset from `start` to before `end`."""
-        return any(low < end and start < high for low, high in self.intervals)
+        return any(max(low, start) < min(high, end) for low, high in self.intervals)
 
     def contiguous_end(self, start: int) -> int:
         """Return the first offset at or after `start` that is not in the set."""

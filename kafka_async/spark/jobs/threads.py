@@ -145,10 +145,13 @@ class JobThreads:
         spark = self._spark
         if spark is None:
             return function(context)
+        spark_context = _context_of(spark)
         for tag in tags:
-            spark.addTag(tag)
+            # Tags of a classic session can be interrupted by the thread that added them only, those
+            # of its context by every thread.
+            spark.addTag(tag) if spark_context is None else spark_context.addJobTag(tag)
         if pool is not None:
-            _set_pool(spark, pool)
+            _set_pool(spark_context, pool)
         if context.stop_requested:  # an interruption before the first tag had no effect
             raise InterruptedError("the job was cancelled before it started")
         return function(context)
@@ -159,7 +162,7 @@ class JobThreads:
         deadline = loop.time() + STOP_TIMEOUT
         while not future.done() and loop.time() < deadline:
             if self._spark is not None:
-                interrupting = in_thread(lambda: self._spark.interruptTag(tag), f"interrupt {tag}")
+                interrupting = in_thread(lambda: _interrupt(self._spark, tag), f"interrupt {tag}")
                 await asyncio.wait({interrupting}, timeout=deadline - loop.time())
             left = max(0.0, min(INTERRUPT_INTERVAL, deadline - loop.time()))
             await asyncio.wait({future}, timeout=left)
@@ -174,11 +177,25 @@ class JobThreads:
         return error
 
 
-def _set_pool(spark: Any, pool: str) -> None:
+def _context_of(spark: Any) -> Any:
+    """Return the SparkContext of a session; None for Spark Connect, which has none."""
     try:
-        context = spark.sparkContext
-    except Exception as error:  # Spark Connect has no SparkContext
+        return spark.sparkContext
+    except Exception:  # noqa: BLE001  # pyspark's class of the error depends on its version
+        return None
+
+
+def _interrupt(spark: Any, tag: str) -> None:
+    spark_context = _context_of(spark)
+    if spark_context is None:
+        spark.interruptTag(tag)
+    else:
+        spark_context.cancelJobsWithTag(tag)
+
+
+def _set_pool(spark_context: Any, pool: str) -> None:
+    if spark_context is None:
         raise InvalidConfigurationError(
             f"pool={pool!r}: Spark Connect has no scheduler pools for clients; leave pool out"
-        ) from error
-    context.setLocalProperty(POOL_PROPERTY, pool)
+        )
+    spark_context.setLocalProperty(POOL_PROPERTY, pool)

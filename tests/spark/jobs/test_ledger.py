@@ -156,6 +156,21 @@ def test_jobs_keep_their_order_when_their_state_changes() -> None:
     assert state.jobs["b"].number == 2
 
 
+def test_accepted_does_not_replace_the_last_state() -> None:
+    state = LedgerState()
+    ended = job(state=JobState.SUCCEEDED, value=1)
+    written = [
+        commit(state, LedgerChange(jobs=(ended,))),
+        commit(state, LedgerChange(jobs=(job(),))),
+    ]
+    assert same(reload(*written), state)
+    assert state.jobs["j"].state is JobState.SUCCEEDED
+    commit(
+        state, LedgerChange(jobs=(job("k", state=JobState.FAILED),)), LedgerChange(jobs=(job("k"),))
+    )
+    assert state.accepted() == []
+
+
 def test_deletes_the_oldest_ended_jobs_with_tombstones() -> None:
     state = LedgerState()
     ended = JobState.SUCCEEDED

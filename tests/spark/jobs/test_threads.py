@@ -27,10 +27,14 @@ class Session:
         self.interruption = threading.Event()
         self.in_action = threading.Event()
 
-    def addTag(self, tag: str) -> None:
+    @property
+    def sparkContext(self) -> Any:
+        return self
+
+    def addJobTag(self, tag: str) -> None:
         self.tags.setdefault(threading.current_thread(), []).append(tag)
 
-    def interruptTag(self, tag: str) -> None:
+    def cancelJobsWithTag(self, tag: str) -> None:
         self.interrupted.append(tag)
         self.interruption.set()
 
@@ -168,12 +172,33 @@ async def test_pause_holds_calls_back_that_wait_for_a_slot() -> None:
     assert order == ["other", "two"]
 
 
-async def test_pool_needs_a_session_with_a_spark_context() -> None:
-    class Connect(Session):
-        @property
-        def sparkContext(self) -> Any:
-            raise AttributeError("JVM_ATTRIBUTE_NOT_SUPPORTED")
+class Connect(Session):
+    """A session of Spark Connect, which has no SparkContext and tags that every thread can use."""
 
+    @property
+    def sparkContext(self) -> Any:
+        raise AttributeError("JVM_ATTRIBUTE_NOT_SUPPORTED")
+
+    def addTag(self, tag: str) -> None:
+        super().addJobTag(tag)
+
+    def interruptTag(self, tag: str) -> None:
+        super().cancelJobsWithTag(tag)
+
+
+@pytest.mark.parametrize("session", [Session(), Connect()], ids=["classic", "connect"])
+async def test_cancellation_ends_an_action_of_either_kind_of_session(session: Session) -> None:
+    jobs = JobThreads(session, 1)
+    running = asyncio.create_task(call(jobs, lambda _: session.action(), context_of()))  # pyright: ignore
+    await until(session.in_action)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert set(session.interrupted) == {"t"}
+    assert jobs.running == 0
+
+
+async def test_pool_needs_a_session_with_a_spark_context() -> None:
     with pytest.raises(InvalidConfigurationError, match="Spark Connect has no scheduler pools"):
         await call(JobThreads(Connect(), 1), lambda _: None, context_of(), pool="p")  # pyright: ignore
 
