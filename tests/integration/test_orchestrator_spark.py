@@ -146,7 +146,7 @@ async def test_thread_has_the_pool_and_tags_of_its_job(
         second = await orchestrator.run(properties)
     assert first.value == ("reports", [f"kafka_async-{first.job_id}", "nightly"])
     assert second.value == (None, [f"kafka_async-{second.job_id}"])
-    assert spark.sparkContext.getJobTags() == set()
+    assert not set(spark.sparkContext.getJobTags())
 
 
 async def test_bisects_a_failing_stage_to_the_record(
