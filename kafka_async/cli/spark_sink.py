@@ -8,6 +8,7 @@ import typer
 
 from kafka_async.cli import options, terminal
 from kafka_async.cli.connection import Connection
+from kafka_async.cli.help import Command, Group
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-app = typer.Typer(help="Show and repair exactly-once sinks of Spark.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show and repair exactly-once sinks of Spark.", no_args_is_help=True, cls=Group
+)
 
 SinkId = Annotated[str, typer.Argument(metavar="SINK_ID", help="The sink's option sinkId.")]
 LedgerTopic = Annotated[
@@ -25,7 +28,7 @@ LedgerTopic = Annotated[
 DEFAULT_LEDGER = "kafka-async-spark-ledger"
 
 
-@app.command()
+@app.command(cls=Command)
 @options.connects
 def show(
     sink_id: SinkId, connection: Connection, ledger_topic: LedgerTopic = DEFAULT_LEDGER
@@ -51,7 +54,7 @@ def show(
         terminal.fail(f"{ledger_topic} has nothing of a sink {sink_id}")
 
 
-@app.command()
+@app.command(cls=Command)
 @options.connects
 def repair(
     sink_id: SinkId,
@@ -64,7 +67,8 @@ def repair(
         bool, typer.Option("--skip", help="Accept that rows of the epoch are missing.")
     ] = False,
     repeat: Annotated[
-        bool, typer.Option("--repeat", help="Write all rows again: some are then duplicates.")
+        bool,
+        typer.Option("--repeat", help="Write all rows again: some are then duplicates."),
     ] = False,
 ) -> None:
     """Choose how an epoch continues of which only some partitions were committed."""

@@ -58,7 +58,10 @@ def test_error_of_an_illegal_topic_name_lists_the_legal_characters(command: Comm
 
 @pytest.mark.parametrize(
     "arguments",
-    ["", "broker", "demo", "produce", "consume", "topics", "topics create", "topics list"],
+    [
+        *("", "broker", "demo", "produce", "consume", "topics", "topics create", "topics list"),
+        "spark-sink repair",
+    ],
 )
 def test_help_shows_no_type_of_options_without_a_value(arguments: str) -> None:
     shown = call(*arguments.split(), "--help", env={"COLUMNS": "200"}).out
