@@ -358,6 +358,22 @@ async def test_a_provider_that_ignores_cancellation_does_not_hold_its_callers(
     release.set()
 
 
+async def test_a_provider_that_hung_is_called_again_after_ten_seconds(
+    new_source: NewSource, provider: Provider, supervisor: Supervisor
+) -> None:
+    provider.delay = 10 * HOUR
+    source = new_source(provider)
+    with pytest.raises(KafkaConnectionError, match="did not return within 30 s"):
+        await source.token()
+    failed_at, provider.delay = supervisor.loop.time(), 0.0
+    while len(provider.calls) == 1:
+        try:
+            await source.token()
+        except KafkaConnectionError:
+            await asyncio.sleep(0.05)
+    assert provider.calls[1] - failed_at == pytest.approx(10, abs=0.1)
+
+
 async def test_failures_are_not_retried_before_a_back_off(
     new_source: NewSource, provider: Provider, supervisor: Supervisor
 ) -> None:

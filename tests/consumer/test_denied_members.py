@@ -299,14 +299,18 @@ async def test_first_join_that_was_denied_is_sent_again_by_the_next_poll(stage: 
 # -- fetches --------------------------------------------------------------------------------------
 
 
-async def test_error_of_a_connection_is_raised_once_for_all_partitions() -> None:
+@pytest.mark.parametrize("lost", ["every connection", "the connection for fetches"])
+async def test_error_of_a_connection_is_raised_once_for_all_partitions(lost: str) -> None:
     async with InMemory(listeners="SASL_PLAINTEXT", users={"alice": "wonderland"}) as memory:
         await memory.cluster.create_topic("t", partitions=20)
         async with memory.consumer(enable_auto_commit=False, **SASL) as consumer:
             consumer.assign([TopicPartition("t", number) for number in range(20)])
             await consumer.poll(timeout=5)
             await consumer.set_sasl_credentials("alice", "guess")
-            await memory.cluster.disconnect(1)
+            if lost == "every connection":
+                await memory.cluster.disconnect(1)
+            else:
+                memory.cluster.faults.add(api="Fetch", disconnect="before")
             assert isinstance(await poll_error(consumer), SaslAuthenticationError)
             await consumer.set_sasl_credentials("alice", "wonderland")
             began, errors = now(), 0
