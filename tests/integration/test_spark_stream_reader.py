@@ -307,7 +307,7 @@ def test_batch_of_an_earlier_run_is_checked_before_it_is_read(
 
 def test_truncation_is_detected_by_the_leader_epoch(kafka_cluster: ClusterHandle) -> None:
     control = kafka_cluster.control
-    topic = create_topic_blocking(kafka_cluster, assignments={0: [1, 2]})
+    topic = create_topic_blocking(kafka_cluster, assignments={0: [1, 2, 3]})
     produce(kafka_cluster, topic, 5)
     with opened(kafka_cluster, subscribe=topic) as reader:
         before = reader.initialOffset()
