@@ -24,7 +24,7 @@ from kafka_async.types import OffsetAndMetadata, ProducerRecord, TopicPartition
 from tests.integration.helpers import create_topic_blocking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from kafka_async.spark.limited_stream_reader import LimitedStreamReader
     from kafka_async.spark.stream_reader import KafkaStreamReader, StreamReaderWithoutLimits
@@ -36,7 +36,7 @@ Json = dict[str, Any]
 
 
 @contextmanager
-def opened(cluster: ClusterHandle, **options: str) -> Iterator[LimitedStreamReader]:
+def opened(cluster: ClusterHandle, **options: str) -> Generator[LimitedStreamReader]:
     """Open a reader as Spark 4.2 does; keywords are options, with underscores for dots."""
     from kafka_async.spark.limited_stream_reader import LimitedStreamReader
 
@@ -47,7 +47,7 @@ def opened(cluster: ClusterHandle, **options: str) -> Iterator[LimitedStreamRead
 @contextmanager
 def opened_without_limits(
     cluster: ClusterHandle, **options: str
-) -> Iterator[StreamReaderWithoutLimits]:
+) -> Generator[StreamReaderWithoutLimits]:
     """Open a reader as Spark 4.0 and 4.1 do."""
     from kafka_async.spark.stream_reader import StreamReaderWithoutLimits
 
@@ -67,7 +67,7 @@ def source(cluster: ClusterHandle, options: dict[str, str]) -> Any:
 
 
 @contextmanager
-def closed_at_end(reader: Any) -> Iterator[Any]:
+def closed_at_end(reader: Any) -> Generator[Any]:
     try:
         yield reader
     finally:
@@ -319,7 +319,7 @@ def test_truncation_is_detected_by_the_leader_epoch(kafka_cluster: ClusterHandle
         # The position is valid: its epoch ends at offset 5, where the next epoch begins.
         assert offsets(reader.latestOffset(stored(before), everything())) == {topic: {"0": 10}}
         # At offset 8 of that epoch there was another record, which the new leader did not have.
-        truncated = {**stored(before), topic: {"0": 8}}
+        truncated: Json = {**stored(before), topic: {"0": 8}}
         with pytest.raises(DataLossError, match="from offset 5 on have been replaced") as caught:
             reader.latestOffset(truncated, everything())
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, 8)

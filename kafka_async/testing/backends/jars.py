@@ -17,7 +17,15 @@ MAVEN_TIMEOUT = 600
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Holds Maven coordinates, and dependencies of org.apache.kafka to exclude."""
+    """Holds Maven coordinates, and dependencies to exclude.
+
+    Attributes:
+        group: Id of the group.
+        name: Id of the artifact.
+        version: Its version.
+        exclusions: Dependencies as "group:artifact", or artifacts of org.apache.kafka; "*:*" are
+            all.
+    """
 
     group: str
     name: str
@@ -106,9 +114,11 @@ def _project(wanted: tuple[Artifact, ...]) -> str:
 
 
 def _dependency(artifact: Artifact) -> str:
+    excluded = [name.rpartition(":") for name in artifact.exclusions]
     exclusions = "".join(
-        f"<exclusion><groupId>org.apache.kafka</groupId><artifactId>{name}</artifactId></exclusion>"
-        for name in artifact.exclusions
+        f"<exclusion><groupId>{group or 'org.apache.kafka'}</groupId>"
+        f"<artifactId>{name}</artifactId></exclusion>"
+        for group, _, name in excluded
     )
     return (
         f"<dependency><groupId>{artifact.group}</groupId><artifactId>{artifact.name}</artifactId>"

@@ -1,0 +1,119 @@
+"""The batch reader as Spark's driver calls it, on a cluster, without Spark's Java side."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async import blocking
+from kafka_async.errors import InvalidConfigurationError, OffsetOutOfRangeError
+from kafka_async.spark.source_options import source_options
+from kafka_async.types import ProducerRecord
+from tests.integration.helpers import create_topic_blocking
+
+if TYPE_CHECKING:
+    from kafka_async.testing.fixtures import ClusterHandle
+
+pytestmark = pytest.mark.spark
+
+
+def ranges(cluster: ClusterHandle, *filters: object, **options: str) -> list[tuple[int, int, int]]:
+    """Return the partition, start and end of each task of a read with filters."""
+    from kafka_async.spark.reader import BatchReader, FilteringReader
+
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, **options}
+    reader: Any = (FilteringReader if filters else BatchReader)(source_options(given))
+    if filters:
+        reader.pushFilters(list(filters))
+    return [
+        (part.range.partition, part.range.start, part.range.end) for part in reader.partitions()
+    ]
+
+
+def topic_with_records(cluster: ClusterHandle, *counts: int) -> str:
+    """Create a topic with records whose timestamps are 1,000 ms, 1,001 ms and so on."""
+    topic = create_topic_blocking(cluster, partitions=len(counts))
+    with blocking.Producer(cluster.bootstrap_servers) as producer:
+        for partition, count in enumerate(counts):
+            producer.send_records(
+                ProducerRecord(topic, b"v", partition=partition, timestamp=1_000 + n)
+                for n in range(count)
+            )
+        producer.flush()
+    return topic
+
+
+def at(milliseconds: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
+
+
+def test_reads_between_timestamps(kafka_cluster: ClusterHandle) -> None:
+    topic = topic_with_records(kafka_cluster, 10, 4)
+    times = {"startingTimestamp": "1002", "endingTimestamp": "1006"}
+    assert ranges(kafka_cluster, subscribe=topic, **times) == [(0, 2, 6), (1, 2, 4)]
+    by_partition = {
+        "startingOffsetsByTimestamp": json.dumps({topic: {"0": 1_003, "1": 1_001}}),
+        "endingOffsetsByTimestamp": json.dumps({topic: {"0": 1_005, "1": 9_999}}),
+    }
+    assert ranges(kafka_cluster, subscribe=topic, **by_partition) == [(0, 3, 5), (1, 1, 4)]
+    with pytest.raises(InvalidConfigurationError, match=f"no timestamp for {topic}-1"):
+        ranges(
+            kafka_cluster,
+            subscribe=topic,
+            startingOffsetsByTimestamp=json.dumps({topic: {"0": 1_003}}),
+        )
+
+
+def test_offsets_outside_the_log_raise_or_are_clipped(kafka_cluster: ClusterHandle) -> None:
+    topic = topic_with_records(kafka_cluster, 5)
+    end = {"endingOffsets": json.dumps({topic: {"0": 9}})}
+    with pytest.raises(OffsetOutOfRangeError, match="offsets 0 to 9 are requested"):
+        ranges(kafka_cluster, subscribe=topic, **end)
+    clipped = ranges(kafka_cluster, subscribe=topic, failOnDataLoss="false", **end)
+    assert clipped == [(0, 0, 5)]
+    start = {"startingOffsets": json.dumps({topic: {"0": 7}})}
+    with pytest.raises(InvalidConfigurationError, match=f"{topic}-0 is 7, after the end"):
+        ranges(kafka_cluster, subscribe=topic, **start)
+    assert ranges(kafka_cluster, subscribe=topic, failOnDataLoss="false", **start) == []
+
+
+def test_filters_narrow_the_ranges(kafka_cluster: ClusterHandle) -> None:
+    from pyspark.sql.datasource import (
+        EqualTo,
+        GreaterThan,
+        GreaterThanOrEqual,
+        In,
+        LessThan,
+        Not,
+    )
+
+    topic = topic_with_records(kafka_cluster, 10, 4, 2)
+    late = GreaterThanOrEqual(("timestamp",), at(1_003))
+    for filters, expected in (
+        ([EqualTo(("partition",), 1)], [(1, 0, 4)]),
+        ([In(("partition",), (0, 2))], [(0, 0, 10), (2, 0, 2)]),
+        ([Not(EqualTo(("topic",), topic))], []),
+        ([GreaterThan(("offset",), 2), LessThan(("offset",), 8)], [(0, 3, 8), (1, 3, 4)]),
+        ([late], [(0, 3, 10), (1, 3, 4)]),
+        ([late, GreaterThan(("offset",), 5)], [(0, 6, 10)]),
+    ):
+        assert ranges(kafka_cluster, *filters, subscribe=topic) == expected, filters
+
+
+def test_tasks_do_not_get_the_filters(kafka_cluster: ClusterHandle) -> None:
+    import pickle
+
+    from pyspark.sql.datasource import EqualTo
+
+    from kafka_async.spark.reader import BatchReader, FilteringReader
+
+    topic = topic_with_records(kafka_cluster, 3, 5)
+    given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": topic}
+    reader = FilteringReader(source_options(given))
+    assert list(reader.pushFilters([EqualTo(("partition",), 1)])) == []
+    (part,) = reader.partitions()
+    copy: BatchReader = pickle.loads(pickle.dumps(reader))
+    assert [rows.num_rows for rows in copy.read(part)] == [5]
