@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kafka_async.cli import broker, consume, produce, spark_sink, terminal, topics
+from kafka_async.cli import broker, consume, pipeline, produce, spark_sink, terminal, topics
 from kafka_async.cli.demo import command as demo
 from kafka_async.cli.help import Command, Group
 
@@ -47,4 +47,5 @@ app.command("broker", cls=Command)(broker.broker)
 app.command("produce", cls=Command)(produce.produce)
 app.command("consume", cls=Command)(consume.consume)
 app.add_typer(topics.app, name="topics")
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(spark_sink.app, name="spark-sink")

@@ -1,0 +1,282 @@
+"""`kafka-async pipeline`: runs a pipeline of Spark from a file, checks it, and shows its status."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich import box
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from kafka_async.cli import terminal
+from kafka_async.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from kafka_async.spark.pipeline import Pipeline, PipelineStatus, QueryStatus
+
+app = typer.Typer(help="Run, check and watch a pipeline of Spark.", no_args_is_help=True)
+
+LOCAL_MASTER: Final = "local[2]"
+LOCAL_PARTITIONS: Final = 4
+WATCH_INTERVAL: Final = 1.0
+"""Seconds between two looks at a pipeline that another process runs."""
+_COLORS: Final = {"failed": "red", "ended": "red", "running": "green", "starting": "yellow"}
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline, in TOML.")]
+
+
+@app.command()
+def run(
+    file: File,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark's master, in place of the file's.")
+    ] = None,
+    local: Annotated[
+        bool,
+        typer.Option(
+            "--local",
+            help="Run on an embedded cluster and a local Spark, with a temporary checkpoint.",
+        ),
+    ] = False,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="TOPIC=FILE",
+            help="With --local: write the lines of a file to a topic first; repeatable.",
+        ),
+    ] = None,
+) -> None:
+    """Run a pipeline until it ends, fails or is interrupted by Ctrl-C."""
+    pipeline = _pipeline(file)
+    lines = _lines(inputs or (), local=local)
+    with ExitStack() as stack:
+        if local:
+            pipeline = stack.enter_context(_local(pipeline, master or LOCAL_MASTER, lines))
+        elif master is not None:
+            pipeline = pipeline.with_master(master)
+        status = _run(pipeline)
+    terminal.err.print(_summary(status), markup=False)
+
+
+@app.command()
+def validate(
+    file: File,
+    no_spark: Annotated[
+        bool,
+        typer.Option("--no-spark", help="Check neither the queries nor the columns, at once."),
+    ] = False,
+) -> None:
+    """Check a pipeline: its options, its queries and its columns. No broker is asked."""
+    pipeline = _pipeline(file)
+    with _errors():
+        if no_spark:
+            pipeline.validate()
+        else:
+            from kafka_async.spark.pipeline.session import create_session
+
+            with create_session(pipeline.definition, master=LOCAL_MASTER) as spark:
+                pipeline.validate(spark)
+    terminal.err.print(f"{file}: no errors", markup=False)
+
+
+@app.command()
+def status(
+    file: File,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again every second, until the end.")
+    ] = False,
+) -> None:
+    """Show the last report of the process that runs a pipeline, on this machine."""
+    from kafka_async.spark.pipeline.status import ACTIVE
+
+    pipeline = _pipeline(file)
+
+    def read() -> PipelineStatus:
+        try:
+            found = pipeline.status()
+        except ValueError as error:
+            terminal.fail(str(error))
+        if found is None:
+            name = pipeline.definition.name
+            terminal.fail(f"the pipeline {name} has not been run on this machine by this user")
+        return found
+
+    found = read()
+    if watch and found.state in ACTIVE:
+        with Live(screen(found), console=terminal.out, auto_refresh=False) as live:
+            while found.state in ACTIVE:
+                time.sleep(WATCH_INTERVAL)
+                found = read()
+                live.update(screen(found), refresh=True)
+    else:
+        terminal.out.print(screen(found))
+    if found.state in ("failed", "ended"):
+        raise typer.Exit(1)
+
+
+# -- running ---------------------------------------------------------------------------------------
+
+
+def _pipeline(file: Path) -> Pipeline:
+    from kafka_async.cli.demo.spark import missing_requirement
+    from kafka_async.spark.pipeline import Pipeline
+
+    missing = missing_requirement()
+    if missing is not None:
+        terminal.fail(missing)
+    with _errors():
+        return Pipeline.from_toml(file)
+
+
+def _run(pipeline: Pipeline) -> PipelineStatus:
+    """Run a pipeline and show its progress; SIGINT and SIGTERM stop it after its batches."""
+    shown = threading.Event()
+
+    def stop(*_: object) -> None:
+        if not shown.is_set():
+            shown.set()
+            terminal.err.print("stopping after the batches that are running")
+        pipeline.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with _errors(), _screen() as show:
+            return pipeline.run(on_status=show)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _screen() -> Generator[Callable[[PipelineStatus], None]]:
+    """Yield what shows a status: a table on a terminal, otherwise a line for each batch."""
+    if terminal.err.is_terminal:
+        with Live(console=terminal.err, auto_refresh=False, transient=True) as live:
+            yield lambda status: live.update(screen(status), refresh=True)
+        return
+    seen: dict[str, tuple[int | None, str]] = {}
+
+    def show(status: PipelineStatus) -> None:
+        for query in status.queries:
+            if seen.get(query.name) != (query.batch, query.state):
+                seen[query.name] = (query.batch, query.state)
+                terminal.err.print(_line(query), markup=False)
+
+    yield show
+
+
+@contextmanager
+def _local(pipeline: Pipeline, master: str, lines: dict[str, list[bytes]]) -> Generator[Pipeline]:
+    """Yield the pipeline on an embedded cluster that has its topics, with a temporary directory."""
+    from kafka_async import blocking
+    from kafka_async.embedded.threads import run_in_thread
+
+    definition = pipeline.definition
+    topics = {topic for source in definition.sources for topic in source.topics}
+    topics |= {sink.topic for sink in definition.sinks if sink.topic is not None}
+    unknown = lines.keys() - topics
+    if unknown:
+        terminal.fail(
+            f"--input {min(unknown)}: the pipeline reads no such topic: {', '.join(sorted(topics))}"
+        )
+    with (
+        tempfile.TemporaryDirectory(prefix="kafka-async-pipeline-") as directory,
+        run_in_thread(transaction_state_log_num_partitions=1) as cluster,
+    ):
+        servers = cluster.bootstrap_servers
+        for topic in sorted(topics):
+            cluster.create_topic(topic, LOCAL_PARTITIONS)
+        if lines:
+            with blocking.Producer(servers) as producer:
+                for topic, values in lines.items():
+                    producer.send_many(topic, values)
+        terminal.err.print(f"an embedded cluster is listening at {servers}", markup=False)
+        local = pipeline.on_cluster(servers, f"{directory}/checkpoint")
+        yield local.with_master(master)
+
+
+def _lines(inputs: Sequence[str], *, local: bool) -> dict[str, list[bytes]]:
+    """Return the lines of the files of --input, by topic."""
+    if inputs and not local:
+        terminal.fail("--input needs --local: use kafka-async produce to write to a cluster")
+    lines: dict[str, list[bytes]] = {}
+    for text in inputs:
+        topic, equals, name = text.partition("=")
+        if not equals:
+            terminal.fail(f"--input {text}: write TOPIC=FILE")
+        terminal.check_readable([Path(name)])
+        lines.setdefault(topic, []).extend(Path(name).read_bytes().splitlines())
+    return lines
+
+
+@contextmanager
+def _errors() -> Generator[None]:
+    """Print one line for an error of the pipeline or of Spark, and exit with status 1."""
+    from pyspark.errors import PySparkException
+
+    from kafka_async.spark.pipeline.pipeline import cause_of
+
+    try:
+        yield
+    except (KafkaError, PySparkException) as error:
+        terminal.fail(cause_of(error))
+
+
+# -- display ---------------------------------------------------------------------------------------
+
+
+def screen(status: PipelineStatus) -> Table:
+    """Return a table with a row for each query."""
+    color = _COLORS.get(status.state, "")
+    state = f"[{color}]{status.state}[/]" if color else status.state
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.started))
+    table = Table(
+        "sink",
+        "state",
+        title=f"{escape(status.name)}: {state}, process {status.process_id}, started {since}",
+        caption=None if status.error is None else f"[red]{escape(status.error)}[/]",
+        box=box.SIMPLE if terminal.unicode() else box.ASCII,
+    )
+    for heading in ("batch", "rows", "rows/s", "lag", "batch time", "state rows", "state MB"):
+        table.add_column(heading, justify="right")
+    for query in status.queries:
+        table.add_row(escape(query.name), query.state, *_figures(query))
+    return table
+
+
+def _figures(query: QueryStatus) -> list[str]:
+    def shown(value: Any, form: str) -> str:
+        return "-" if value is None else form.format(value)
+
+    return [
+        shown(query.batch, "{}"),
+        f"{query.rows:,}",
+        shown(query.rows_per_second, "{:,.0f}"),
+        shown(query.lag, "{:,}"),
+        shown(query.batch_seconds, "{:.2f} s"),
+        f"{query.state_rows:,}",
+        f"{query.state_bytes / 1_000_000:,.1f}",
+    ]
+
+
+def _line(query: QueryStatus) -> str:
+    """Return a line for a log that is no terminal."""
+    batch, rows, rate, lag, seconds, *_ = _figures(query)
+    figures = f"batch {batch}, {rows} rows, {rate} rows/s, lag {lag}, {seconds}"
+    return f"{query.name}: {query.state}" + ("" if query.batch is None else f", {figures}")
+
+
+def _summary(status: PipelineStatus) -> str:
+    counts = (f"{query.name} {query.rows:,}" for query in status.queries)
+    return f"{status.name} has stopped; rows read: {', '.join(counts)}"

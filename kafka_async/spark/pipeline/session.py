@@ -1,0 +1,47 @@
+"""Creates the Spark session of a pipeline."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyspark.sql import SparkSession
+
+    from kafka_async.spark.pipeline.definition import Definition
+
+
+@contextmanager
+def create_session(definition: Definition, *, master: str | None = None) -> Generator[SparkSession]:
+    """Yield a session with the pipeline's configuration, which is stopped at the end.
+
+    Spark logs errors only, since the pipeline reports its progress. The workers run the Python of
+    this process, unless PYSPARK_PYTHON is set.
+
+    Args:
+        definition: The pipeline.
+        master: Spark's master in place of the pipeline's.
+    """
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    master = master or definition.master
+    configuration = {"spark.ui.showConsoleProgress": "false"}
+    if master is not None and master.startswith("local"):
+        configuration |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    builder: SparkSession.Builder = cast("Any", SparkSession).builder
+    builder = builder.appName(definition.name)
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in (configuration | dict(definition.spark)).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    try:
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+    finally:
+        session.stop()
