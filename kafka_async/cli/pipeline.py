@@ -60,6 +60,7 @@ def run(
     """Run a pipeline until it ends, fails or is interrupted by Ctrl-C."""
     pipeline = _pipeline(file)
     lines = _lines(inputs or (), local=local)
+    _require_spark()
     with ExitStack() as stack:
         if local:
             pipeline = stack.enter_context(_local(pipeline, master or LOCAL_MASTER, lines))
@@ -85,9 +86,10 @@ def validate(
         else:
             from kafka_async.spark.pipeline.session import create_session
 
+            _require_spark()
             with create_session(pipeline.definition, master=LOCAL_MASTER) as spark:
                 pipeline.validate(spark)
-    terminal.err.print(f"{file}: no errors", markup=False)
+    terminal.err.print(f"{file}: no errors", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -129,14 +131,18 @@ def status(
 
 
 def _pipeline(file: Path) -> Pipeline:
-    from kafka_async.cli.demo.spark import missing_requirement
     from kafka_async.spark.pipeline import Pipeline
+
+    with _errors():
+        return Pipeline.from_toml(file)
+
+
+def _require_spark() -> None:
+    from kafka_async.cli.demo.spark import missing_requirement
 
     missing = missing_requirement()
     if missing is not None:
         terminal.fail(missing)
-    with _errors():
-        return Pipeline.from_toml(file)
 
 
 def _run(pipeline: Pipeline) -> PipelineStatus:
@@ -223,13 +229,11 @@ def _lines(inputs: Sequence[str], *, local: bool) -> dict[str, list[bytes]]:
 @contextmanager
 def _errors() -> Generator[None]:
     """Print one line for an error of the pipeline or of Spark, and exit with status 1."""
-    from pyspark.errors import PySparkException
-
-    from kafka_async.spark.pipeline.pipeline import cause_of
+    from kafka_async.spark.pipeline.session import cause_of, spark_errors
 
     try:
         yield
-    except (KafkaError, PySparkException) as error:
+    except (KafkaError, *spark_errors()) as error:
         terminal.fail(cause_of(error))
 
 

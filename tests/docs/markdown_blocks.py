@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 # Languages of blocks that tests do not run: shells differ by machine, and the rest is no program.
-NOT_RUN = {"text", "sh", "yaml", "ini", "properties"}
+NOT_RUN = {"text", "sh", "yaml", "ini", "properties", "toml"}
 ADDRESS = "localhost:9092"
 
 FENCE = re.compile(r"^```(?P<info>.*)\n(?P<body>(?:.*\n)*?)```$", re.MULTILINE)

@@ -24,7 +24,7 @@ from kafka_async.spark.pipeline.definition import (
     define,
     parse,
 )
-from kafka_async.spark.pipeline.session import create_session
+from kafka_async.spark.pipeline.session import cause_of, create_session, spark_errors
 from kafka_async.spark.pipeline.status import (
     PipelineStatus,
     QueryStatus,
@@ -346,17 +346,6 @@ def _status(before: QueryStatus, query: StreamingQuery) -> QueryStatus:
     return replace(status, state="starting" if status.batch is None else "running")
 
 
-def cause_of(error: BaseException) -> str:
-    """Return the line of an error of Spark that names its cause.
-
-    The message of an exception of Spark contains those of Python's workers, as tracebacks whose
-    last lines begin with the names of classes.
-    """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if "Error: " in line and not line.startswith("at ")]
-    return (causes[-1] if causes else lines[0] if lines else type(error).__name__)[:500]
-
-
 def _ignore(status: PipelineStatus) -> None:
     pass
 
@@ -364,13 +353,11 @@ def _ignore(status: PipelineStatus) -> None:
 @contextmanager
 def _at(place: str) -> Generator[None]:
     """Name the source, step or sink in an error of its options, its query or its columns."""
-    from pyspark.errors import PySparkException
-
     try:
         yield
     except InvalidConfigurationError as error:
         raise InvalidConfigurationError(f"{place}: {error.message}") from error
-    except PySparkException as error:
+    except spark_errors() as error:
         raise InvalidConfigurationError(f"{place}: {cause_of(error)}") from error
 
 

@@ -1,4 +1,4 @@
-"""Creates the Spark session of a pipeline."""
+"""Creates the Spark session of a pipeline, and reads the errors of Spark."""
 
 from __future__ import annotations
 
@@ -45,3 +45,23 @@ def create_session(definition: Definition, *, master: str | None = None) -> Gene
         yield session
     finally:
         session.stop()
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """Return the class of all errors of Spark; none without pyspark."""
+    try:
+        from pyspark.errors import PySparkException
+    except ImportError:
+        return ()
+    return (PySparkException,)
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the line of an error of Spark that names its cause.
+
+    The message of an exception of Spark contains those of Python's workers, as tracebacks whose
+    last lines begin with the names of classes.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if "Error: " in line and not line.startswith("at ")]
+    return (causes[-1] if causes else lines[0] if lines else type(error).__name__)[:500]
