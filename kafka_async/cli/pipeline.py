@@ -146,13 +146,15 @@ def _require_spark() -> None:
 
 
 def _run(pipeline: Pipeline) -> PipelineStatus:
-    """Run a pipeline and show its progress; SIGINT and SIGTERM stop it after its batches."""
+    """Run a pipeline and show its progress; SIGINT and SIGTERM stop it."""
     shown = threading.Event()
 
     def stop(*_: object) -> None:
         if not shown.is_set():
             shown.set()
-            terminal.err.print("stopping after the batches that are running")
+            terminal.err.print(
+                "stopping; a batch that is interrupted is repeated at the next start"
+            )
         pipeline.stop()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -204,7 +204,10 @@ class Pipeline:
             return self._run(session.newSession(), on_status or _ignore)
 
     def stop(self) -> None:
-        """Make `run` end after the batches that are running; may be called from any thread."""
+        """Make `run` end soon; may be called from any thread or a signal handler.
+
+        A batch that is interrupted is repeated when the pipeline runs again.
+        """
         self._stopping.set()
 
     def status(self) -> PipelineStatus | None:
