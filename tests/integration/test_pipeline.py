@@ -1,0 +1,204 @@
+"""Pipelines in Spark: every sink, functions, errors, and the same file on a standalone cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.spark.pipeline import Pipeline
+from tests.integration.helpers import create_topic_blocking
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kafka_async.spark.pipeline import PipelineStatus
+    from kafka_async.testing.fixtures import ClusterHandle
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+LINES = [f"word-{number % 7} word-{number % 11}" for number in range(500)]
+COUNTS = Counter(word for line in LINES for word in line.split())
+
+FUNCTIONS = """
+from pyspark.sql.functions import udf
+
+
+@udf("string")
+def shout(word):
+    return word.upper()
+
+
+def loud(views):
+    words = views["words"]
+    return words.select(shout(words.word).alias("word"))
+
+
+def nothing(views):
+    return None
+"""
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+class World:
+    """Holds the topics and the file of one pipeline."""
+
+    def __init__(self, cluster: ClusterHandle, directory: Path) -> None:
+        self.cluster = cluster
+        self.directory = directory
+        self.lines = create_topic_blocking(cluster, "lines", partitions=3)
+        self.counts = create_topic_blocking(cluster, "counts", partitions=2)
+
+    def write(self, lines: list[str]) -> None:
+        values = [line.encode() for line in lines]
+        asyncio.run(self.cluster.produce(self.lines, values))
+
+    def latest_counts(self) -> dict[str, int]:
+        """Return the last committed count of each word."""
+        records = asyncio.run(self.cluster.read(self.counts))
+        return {
+            record.key.decode(): int(record.value)
+            for record in sorted(records, key=lambda record: record.offset)
+            if record.key is not None and record.value is not None
+        }
+
+    def pipeline(self, step: str = "", sinks: str = "", pipeline: str = "") -> Pipeline:
+        self.directory.joinpath("shouting.py").write_text(FUNCTIONS, "utf-8")
+        file = self.directory / "counts.toml"
+        file.write_text(
+            textwrap.dedent(f"""
+                [pipeline]
+                name = "counts-{self.counts}"
+                checkpoint = "{self.directory}/checkpoint"
+                trigger = "available-now"
+                {pipeline}
+                [kafka]
+                kafka.bootstrap.servers = "{self.cluster.bootstrap_servers}"
+
+                [[source]]
+                name = "lines"
+                topics = ["{self.lines}"]
+                options = {{ startingOffsets = "earliest", maxOffsetsPerTrigger = 200 }}
+
+                [[step]]
+                name = "words"
+                sql = "SELECT explode(split(CAST(value AS STRING), ' ')) AS word FROM lines"
+                {step}
+                [[step]]
+                name = "counts"
+                sql = '''SELECT word AS key, CAST(count(*) AS STRING) AS value
+                         FROM words GROUP BY word'''
+
+                [[sink]]
+                kind = "topic"
+                topic = "{self.counts}"
+                mode = "update"
+                {sinks}
+            """),
+            "utf-8",
+        )
+        return Pipeline.from_toml(file)
+
+
+@pytest.fixture
+def world(kafka_cluster: ClusterHandle, tmp_path: Path) -> World:
+    return World(kafka_cluster, tmp_path)
+
+
+def test_counts_words_over_two_runs(world: World, spark: SparkSession) -> None:
+    seen: list[PipelineStatus] = []
+    world.write(LINES[:300])
+    first = world.pipeline().run(spark, on_status=seen.append)
+    assert first.state == "stopped"
+    assert [query.rows for query in first.queries] == [300]
+    assert first.queries[0].lag == 0
+    assert first.queries[0].state_rows == len(COUNTS)
+    assert seen[0].state == "starting"
+    assert world.pipeline().status() == first
+
+    world.write(LINES[300:])
+    second = world.pipeline().run(spark)
+    assert [query.rows for query in second.queries] == [200]
+    assert world.latest_counts() == COUNTS
+
+
+def test_writes_a_view_as_parquet_with_a_function(world: World, spark: SparkSession) -> None:
+    world.write(LINES)
+    pipeline = world.pipeline(
+        step='[[step]]\nname = "loud"\npython = "shouting:loud"',
+        sinks=f'[[sink]]\nkind = "parquet"\nfrom = "loud"\npath = "{world.directory}/words"',
+    )
+    pipeline.run(spark)
+    rows = spark.read.parquet(f"{world.directory}/words").collect()
+    assert Counter(row["word"] for row in rows) == {
+        word.upper(): count for word, count in COUNTS.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ('[[step]]\nsql = "SELECT wrod FROM words"', "step step_2: .*wrod"),
+        ('[[step]]\nname = "n"\npython = "shouting:nothing"', "step n: .*return a DataFrame"),
+    ],
+)
+def test_validation_names_the_step(
+    world: World, spark: SparkSession, step: str, message: str
+) -> None:
+    with pytest.raises(InvalidConfigurationError, match=message):
+        world.pipeline(step=step).validate(spark)
+
+
+def test_validation_names_the_sink_whose_columns_are_wrong(
+    world: World, spark: SparkSession
+) -> None:
+    pipeline = world.pipeline(sinks='[[sink]]\nkind = "topic"\ntopic = "x"\nfrom = "words"')
+    with pytest.raises(InvalidConfigurationError, match="sink topic-2: .*column word"):
+        pipeline.validate(spark)
+
+
+def test_error_of_a_query_is_raised_and_reported(world: World, spark: SparkSession) -> None:
+    world.write(LINES)
+    step = '[[step]]\nname = "failing"\nsql = "SELECT assert_true(word = \'x\') FROM words"'
+    sink = '[[sink]]\nkind = "console"\nfrom = "failing"\nname = "shown"'
+    pipeline = world.pipeline(step=step, sinks=sink)
+    with pytest.raises(Exception, match="assert_true|is not true"):
+        pipeline.run(spark)
+    status = pipeline.status()
+    assert status is not None
+    assert status.state == "failed"
+    assert [query.name for query in status.queries if query.state == "failed"] == ["shown"]
+    assert status.error is not None
+    assert "is not true" in status.error
+
+
+@pytest.mark.slow
+def test_command_runs_a_file_on_a_cluster_in_memory(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("\n".join(LINES), "utf-8")
+    example = Path(__file__).parents[2] / "examples" / "word_count.toml"
+    file = tmp_path / "word_count.toml"
+    file.write_text(example.read_text("utf-8").replace('"1 second"', '"available-now"'), "utf-8")
+    command = [sys.executable, "-m", "kafka_async", "pipeline", "run", str(file), "--local"]
+    ended = subprocess.run(
+        [*command, "--input", f"lines={text}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert re.search(r"an embedded cluster is listening at 127\.0\.0\.1:\d+", ended.stderr)
+    assert ended.stderr.endswith("word-count has stopped; rows read: topic 500\n")
