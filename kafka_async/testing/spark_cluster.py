@@ -156,7 +156,7 @@ def main() -> None:
     options = parser.parse_args()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda number, frame: stop.set())
     with spark_cluster(options.workers, cores=options.cores, memory=options.memory) as cluster:
         sys.stdout.write(f"{cluster.master}\n")
         sys.stdout.flush()

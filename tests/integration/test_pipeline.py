@@ -165,7 +165,7 @@ def test_validation_names_the_sink_whose_columns_are_wrong(
     world: World, spark: SparkSession
 ) -> None:
     pipeline = world.pipeline(sinks='[[sink]]\nkind = "topic"\ntopic = "x"\nfrom = "words"')
-    with pytest.raises(InvalidConfigurationError, match="sink topic-2: .*column word"):
+    with pytest.raises(InvalidConfigurationError, match=r"sink topic-2: .*column word"):
         pipeline.validate(spark)
 
 
@@ -174,7 +174,7 @@ def test_error_of_a_query_is_raised_and_reported(world: World, spark: SparkSessi
     step = '[[step]]\nname = "failing"\nsql = "SELECT assert_true(word = \'x\') FROM words"'
     sink = '[[sink]]\nkind = "console"\nfrom = "failing"\nname = "shown"'
     pipeline = world.pipeline(step=step, sinks=sink)
-    with pytest.raises(Exception, match="assert_true|is not true"):
+    with pytest.raises(Exception, match=r"assert_true|is not true"):
         pipeline.run(spark)
     status = pipeline.status()
     assert status is not None
