@@ -147,7 +147,7 @@ class Pipeline:
         definition = self.definition
         for source in definition.sources:
             with _at(f"source {source.name}"):
-                source_options(definition.source_options(source))
+                source_options(definition.source_options(source), streaming=True)
         for sink in definition.sinks:
             if sink.kind == "topic":
                 with _at(f"sink {sink.name}"):
