@@ -9,6 +9,7 @@ import time
 import tomllib
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
     from kafka_async.spark.pipeline.definition import Function
 
+FORMATS: Final = {"topic": "kafka_async", "parquet": "parquet", "console": "console"}
+"""Spark's formats by kind of sink."""
 REPORT_INTERVAL: Final = 0.5
 """Seconds between two looks at the progress of the queries."""
 
@@ -323,11 +326,15 @@ class Pipeline:
         check_columns(rows.schema, options, overwrite=False)
 
     def _start(self, sink: Sink, rows: DataFrame) -> StreamingQuery:
-        formats = {"topic": "kafka_async", "parquet": "parquet", "console": "console"}
         definition = self.definition
+        options = definition.sink_options(sink)
         writer = rows.writeStream.queryName(f"{definition.name}.{sink.name}")
-        writer = writer.format(formats[sink.kind]).outputMode(sink.mode)
-        writer = writer.options(**definition.sink_options(sink))
+        writer = writer.outputMode(sink.mode)
+        if sink.kind == "topic" and sink.mode == "update":
+            # Spark supports the mode "update" of sources in Python for batches only.
+            writer = writer.foreachBatch(partial(_write_batch, options))
+        else:
+            writer = writer.format(FORMATS[sink.kind]).options(**options)
         if definition.checkpoint is not None:
             place = f"{definition.checkpoint.rstrip('/')}/{sink.name}"
             writer = writer.option("checkpointLocation", place)
@@ -336,6 +343,16 @@ class Pipeline:
         elif definition.trigger is not None:
             writer = writer.trigger(processingTime=definition.trigger)
         return writer.start()
+
+
+def _write_batch(options: Mapping[str, str], rows: DataFrame, batch_id: int) -> None:
+    """Write the rows of one batch; a batch that Spark repeats is written once."""
+    write_id = {}
+    if options.get("exactlyOnce", "").lower() == "true":
+        query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        write_id = {"writeId": f"{query_id}/{batch_id}"}
+    writer = rows.write.format("kafka_async").options(**options, **write_id)
+    writer.mode("append").save()
 
 
 def _status(before: QueryStatus, query: StreamingQuery) -> QueryStatus:
