@@ -9,12 +9,12 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_async/kernel/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix conformance contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-wire clean spark dev kernel kcat kdc kerberos
+.PHONY: help demo demo-repeat test test-slow test-matrix conformance contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-wire reliability-orchestrator clean spark dev kernel kcat kdc kerberos
 
 # A heading of this file, or a target with the text after its ##.
 help:
 	@awk -F ':.*## ' '/^# --- / { gsub(/^# --- | -+$$/, ""); print } \
-	  /^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z0-9-]+:.*## / { printf "  make %-25s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- Install --------------------------------------------------------------------------------------
 
