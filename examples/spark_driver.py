@@ -37,6 +37,8 @@ async def drive(
     orchestrator.trigger("count_values", topic, rows=batch)
     async with orchestrator:
         async for event in orchestrator.events():
+            if event.kind == "job_failed":
+                raise RuntimeError(event.details["error"])
             if event.kind == "job_succeeded":
                 counts.append(event.details["value"])
                 print(f"job {len(counts)}: {counts[-1]} distinct values")
