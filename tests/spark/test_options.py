@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.offsets import EARLIEST, LATEST, ByTimestamp
+from kafka_async.spark.options import SOURCE_OPTIONS
 from kafka_async.spark.sink_options import sink_options
 from kafka_async.spark.source_options import source_options
 from kafka_async.types import TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def test_page_describes_every_option() -> None:
+    page = (Path(__file__).parents[2] / "docs/spark.md").read_text("utf-8")
+    assert [name for name in SOURCE_OPTIONS if f"`{name}`" not in page] == []
 
 
 def test_defaults_match_a_batch_read() -> None:
