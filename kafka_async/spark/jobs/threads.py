@@ -53,10 +53,13 @@ def in_thread(function: Callable[[], object], name: str) -> asyncio.Future[Any]:
         failure: BaseException | None = None
         try:
             result = function()
-        except StopIteration as error:  # a future does not accept it
-            failure = RuntimeError(f"the function raised {error!r}")
         except BaseException as error:  # noqa: BLE001 (raised where the future is awaited)
             failure = error
+            if isinstance(error, StopIteration) or not isinstance(error, Exception):
+                # A future does not accept StopIteration; SystemExit would end the event loop, and
+                # CancelledError would look like a cancellation of the job.
+                failure = RuntimeError(f"the function raised {error!r}")
+                failure.__cause__ = error
         try:
             loop.call_soon_threadsafe(finish, result, failure)
         except RuntimeError:

@@ -86,20 +86,26 @@ async def test_calls_the_function_in_a_tagged_thread_with_the_callers_context() 
     assert list(session.tags.values()) == [["a", "b"]]
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3)])
-async def test_raises_the_functions_error(error: BaseException) -> None:
+async def test_raises_the_functions_error() -> None:
     def function(_: JobContext) -> None:
-        raise error
+        raise ValueError("bad row")
 
-    with pytest.raises(type(error)):
+    with pytest.raises(ValueError, match="bad row"):
         await call(JobThreads(None, 1), function, context_of())
 
 
-async def test_stop_iteration_becomes_an_error_that_a_future_accepts() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), StopIteration()],
+    ids=repr,
+)
+async def test_exception_that_asyncio_interprets_becomes_an_ordinary_error(
+    error: BaseException,
+) -> None:
     def function(_: JobContext) -> None:
-        next(iter(()))
+        raise error
 
-    with pytest.raises(RuntimeError, match="StopIteration"):
+    with pytest.raises(RuntimeError, match=type(error).__name__):
         await call(JobThreads(None, 1), function, context_of())
 
 
