@@ -36,6 +36,8 @@ from kafka_async.spark.offsets import EARLIEST, LATEST, Bound, ByTimestamp, Offs
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
+    import uuid
+
     from kafka_async.spark.source_options import SourceOptions
     from kafka_async.spark.stream_offset import StreamOffset
     from kafka_async.types import OffsetAndTimestamp
@@ -253,7 +255,9 @@ class ClusterOffsets:
     def _state(self, start: StreamOffset) -> LogState:
         topics, partitions = self._partitions(missing_allowed=True)
         topic_ids = {name: topic.topic_id for name, topic in topics.items()}
-        earliest, latest = self.available(partitions)
+        listed = self.list_offsets(dict.fromkeys(partitions, LATEST))
+        latest = {tp: found.offset for tp, found in listed.items()}
+        earliest = self._earliest(start, topic_ids, latest)
         epochs = leader_epochs(topics)
         behind = [tp for tp in partitions if latest[tp] < start.offsets.get(tp, 0)]
         if behind and self._isolation == "read_committed":
@@ -264,6 +268,23 @@ class ClusterOffsets:
                 latest[tp] = min(start.offsets[tp], ends[tp].offset)
         ends_of_epochs = self.epoch_ends(start, topic_ids, epochs)
         return LogState(topic_ids, epochs, earliest, latest, ends_of_epochs)
+
+    def _earliest(
+        self,
+        start: StreamOffset,
+        topic_ids: Mapping[str, uuid.UUID],
+        latest: Mapping[TopicPartition, int],
+    ) -> Offsets:
+        """Return the first offsets; for logs in which nothing is new, the query's position."""
+        earliest = {tp: start.offsets.get(tp, 0) for tp in latest}
+        to_list = [
+            tp
+            for tp, offset in latest.items()
+            if start.offsets.get(tp) != offset
+            or start.topic_ids.get(tp.topic) != topic_ids.get(tp.topic)
+        ]
+        listed = self.list_offsets(dict.fromkeys(to_list, EARLIEST))
+        return {**earliest, **{tp: found.offset for tp, found in listed.items()}}
 
     def epoch_ends(
         self,
