@@ -196,6 +196,10 @@ class Client(BlockingClient):
         ends (KIP-368). A connection whose user changes is then replaced by a new one. Open
         connections without a session's end keep their user until they are closed.
 
+        Later calls raise no error of the former credentials, unless they report records or a
+        transaction that have failed before. Attempts to connect do not wait for the reconnect
+        backoff of those that were rejected. Setting equal credentials changes nothing.
+
         Args:
             username: The user name, or a delegation token's id.
             password: The password, or a delegation token's HMAC; it is never shown.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 from kafka_async.cluster.handshake import Step
 from kafka_async.cluster.sasl import mechanism_for
@@ -82,19 +83,25 @@ class Authenticator:
     Args:
         config: The client's options.
         mechanism: The mechanism that the options name, checked.
+
+    Attributes:
+        replacements: How often the credentials were replaced. Read-only for callers.
     """
 
     def __init__(self, config: ClientConfig, mechanism: SaslMechanism) -> None:
         self.mechanism = mechanism
+        self.replacements = 0
         self._config = config
+        # The value of `replacements` when the authentication began that ended with the error.
+        self._failures = WeakKeyDictionary[KafkaError, int]()
 
     @property
     def username(self) -> str | None:
         """The current user name."""
         return self._config.sasl_username
 
-    def set_credentials(self, username: str, password: str | Secret) -> None:
-        """Use other credentials from the next authentication on.
+    def set_credentials(self, username: str, password: str | Secret) -> bool:
+        """Use other credentials from the next authentication on; return False if they are equal.
 
         Raises:
             InvalidConfigurationError: The mechanism has no user name and password, or cannot send
@@ -105,9 +112,27 @@ class Authenticator:
                 f"{self.mechanism.name} does not authenticate with a user name and a password: it "
                 "takes new credentials from its source by itself"
             )
-        config = replace(self._config, sasl_username=username, sasl_password=password)
+        before = self._config
+        config = replace(before, sasl_username=username, sasl_password=password)
         self.mechanism.check(config)
+        if (config.sasl_username, config.sasl_password) == (
+            before.sasl_username,
+            before.sasl_password,
+        ):
+            return False
         self._config = config
+        self.replacements += 1
+        return True
+
+    def note_failure(self, error: KafkaError, replacements: int) -> None:
+        """Note the error of an authentication, and the `replacements` when it began."""
+        self._failures[error] = replacements
+
+    def is_outdated(self, error: BaseException | None) -> bool:
+        """Return whether an error is that of an authentication with replaced credentials."""
+        if not isinstance(error, SaslAuthenticationError):
+            return False
+        return self._failures.get(error, self.replacements) < self.replacements
 
     def authenticate(
         self, host: str, port: int, versions: BrokerVersions, tokens: Tokens | None = None

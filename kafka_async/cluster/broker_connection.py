@@ -7,7 +7,8 @@ must not wait: each kind of traffic has a separate `BrokerConnection`.
 A connection that was lost or could not be opened stays down until it is used again, and then until
 its backoff has passed: reconnect_backoff_ms, doubled with each failure in a row. The timeout for
 opening it grows likewise (KIP-601). All callers that wait for the connection wait for the same
-attempt, which runs as a separate task, so that cancelling one caller affects no other.
+attempt, which runs as a separate task, so that cancelling one caller affects no other. A rejection
+of credentials that were replaced meanwhile is not raised: the connection is opened again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import enum
 import logging
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from anyio import move_on_after
+
 from kafka_async.backoff import Backoff
 from kafka_async.cluster.connection import UNANSWERED_AFTER, Connection, ConnectionSetupError
 from kafka_async.config import seconds
@@ -25,6 +28,7 @@ from kafka_async.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    SaslAuthenticationError,
 )
 from kafka_async.hooks import Throttled
 
@@ -183,6 +187,7 @@ class BrokerConnection:
         self._ended: KafkaError | None = None
         self._failure: KafkaError | None = None
         self._retry_at = 0.0
+        self._backoff_ended = asyncio.Event()
         config = context.config
         self._backoff = Backoff(
             seconds(config.reconnect_backoff_ms), seconds(config.reconnect_backoff_max_ms)
@@ -353,6 +358,13 @@ class BrokerConnection:
         """Connect after a back-off at the earliest, as after a failure."""
         self._retry_at = max(self._retry_at, self._loop.time() + self._backoff.next())
 
+    def end_backoff(self) -> None:
+        """Allow an attempt to connect now: the cause of the earlier failures was removed."""
+        self._failure = None
+        self._retry_at = 0.0
+        self._backoff.reset()
+        self._backoff_ended.set()
+
     def disconnect(self, reason: KafkaError) -> None:
         """Close the current connection; the next use opens another."""
         if self._attempt is not None:
@@ -389,6 +401,15 @@ class BrokerConnection:
             await self._context.lifetime.sleep(delay)
 
     async def _connect_before(self, deadline: float) -> Connection:
+        while True:
+            try:
+                return await self._wait_for_attempt(deadline)
+            except SaslAuthenticationError as error:
+                # The credentials may have been replaced since the attempt has failed.
+                if not self._context.is_outdated(error):
+                    raise
+
+    async def _wait_for_attempt(self, deadline: float) -> Connection:
         connection = self._connection
         if connection is not None and connection.open:
             return connection
@@ -416,17 +437,19 @@ class BrokerConnection:
 
     async def _connect(self) -> None:
         # Again if another connection has postponed this one meanwhile.
-        while (delay := self._retry_at - self._loop.time()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(delay)
-        self._observer.connecting(self)
-        try:
-            address = self._address()
-            connection = self._connection = self._create_connection(address)
-            # Not longer than a request: a frozen broker must not delay its callers further.
-            await connection.start(min(self._setup_timeout.next(), self._request_timeout))
-        except KafkaError as error:
-            self._on_connect_failed(error)
-            return
+        while (delay := self._retry_at - self._loop.time()) > 0:
+            self._backoff_ended.clear()
+            with move_on_after(delay):
+                await self._backoff_ended.wait()
+        while True:
+            try:
+                connection = await self._dial()
+            except KafkaError as error:
+                if self._context.is_outdated(error):
+                    continue
+                self._on_connect_failed(error)
+                return
+            break
         self._attempt = None
         self._failure = None
         self._backoff.reset()
@@ -436,6 +459,13 @@ class BrokerConnection:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(connection)
+
+    async def _dial(self) -> Connection:
+        self._observer.connecting(self)
+        connection = self._connection = self._create_connection(self._address())
+        # Not longer than a request: a frozen broker must not delay its callers further.
+        await connection.start(min(self._setup_timeout.next(), self._request_timeout))
+        return connection
 
     def _create_connection(self, address: Address) -> Connection:
         return Connection(

@@ -35,6 +35,7 @@ from kafka_async.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    SaslAuthenticationError,
     SslAuthenticationError,
 )
 
@@ -220,7 +221,8 @@ class Brokers:
         if not self.degraded:
             return None
         failures = [self.failures.get(node_id) for node_id in self._candidates()]
-        return next((error for error in failures if error is not None), self.last_error)
+        error = next((each for each in failures if each is not None), self.last_error)
+        return None if self._context.is_outdated(error) else error
 
     def unresponsive_error(self, now: float) -> KafkaError | None:
         """Return the error of the broker whose response is overdue the longest; None if none is."""
@@ -277,6 +279,15 @@ class Brokers:
         """Close all connections; abort those that are still open after `timeout` seconds."""
         await close_connections(self._connections(), timeout, reason)
         await self._context.streams.wait_ended(min(timeout, CLOSE_TIMEOUT))
+
+    def on_credentials_replaced(self) -> None:
+        """Forget the rejections of the former credentials, and the backoff that follows them."""
+        for node_id, error in list(self.failures.items()):
+            if isinstance(error, SaslAuthenticationError):
+                del self.failures[node_id]
+                broker = self._brokers.get(node_id)
+                for connection in [] if broker is None else broker.all():
+                    connection.end_backoff()
 
     # -- connection observer ----------------------------------------------------------------------
 

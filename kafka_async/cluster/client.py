@@ -249,6 +249,10 @@ class Client:
         ends (KIP-368). A connection whose user changes is then replaced by a new one. Open
         connections without a session's end keep their user until they are closed.
 
+        Later calls raise no error of the former credentials, unless they report records or a
+        transaction that have failed before. Attempts to connect do not wait for the reconnect
+        backoff of those that were rejected. Setting equal credentials changes nothing.
+
         Args:
             username: The user name, or a delegation token's id.
             password: The password, or a delegation token's HMAC; it is never shown.
@@ -263,7 +267,9 @@ class Client:
                 f'security_protocol is "{self.config.security_protocol}", which does not '
                 'authenticate: make a client with security_protocol="SASL_SSL"'
             )
-        self._authenticator.set_credentials(username, password)
+        replaced = self._authenticator.set_credentials(username, password)
+        if replaced and self._services is not None:
+            self._services.on_credentials_replaced()
 
     # -- requests ---------------------------------------------------------------------------------
 

@@ -91,6 +91,7 @@ class ConnectionAuthentication:
         self._session = Session()
         self._running = False
         self._again = False
+        self._replacements = 0
         self._step_timeout = 0.0
         self._began_at = 0.0
         self._asked_at = 0.0
@@ -148,6 +149,7 @@ class ConnectionAuthentication:
             address.host, address.port, versions, self._context.tokens
         )
         self._began_at = self._loop.time()
+        self._replacements = self._authenticator.replacements
         step, timeout = next(procedure), first_timeout
         while True:
             result: Any = None
@@ -205,8 +207,11 @@ class ConnectionAuthentication:
         return None
 
     def fail(self, error: KafkaError) -> None:
-        """Emit the event of a failure, if an authentication had begun."""
-        if self._running and self._hooks.active:
+        """Note a failure and emit its event, if an authentication had begun."""
+        if not self._running:
+            return
+        self._authenticator.note_failure(error, self._replacements)
+        if self._hooks.active:
             self._hooks.emit(AuthenticationFailed(*self._facts(), error))
 
     def _facts(self) -> tuple[str, int, str, str, float, bool]:

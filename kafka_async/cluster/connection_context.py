@@ -63,6 +63,10 @@ class ConnectionContext:
         rebootstraps = self.config.metadata_recovery_strategy == "rebootstrap"
         return self.cluster_id if rebootstraps else None
 
+    def is_outdated(self, error: BaseException | None) -> bool:
+        """Return whether an error is that of an authentication with replaced credentials."""
+        return self.authenticator is not None and self.authenticator.is_outdated(error)
+
     def retry_backoff(self) -> Backoff:
         """Return the backoff of one call's retries."""
         config = self.config

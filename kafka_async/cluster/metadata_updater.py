@@ -38,6 +38,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     RebootstrapRequiredError,
     RetriableError,
+    SaslAuthenticationError,
     SslAuthenticationError,
     UnknownTopicOrPartitionError,
     error_for,
@@ -134,6 +135,7 @@ class MetadataUpdater:
         self._leaderless: set[str] = set()  # tracked topics only
         self._listeners: list[MetadataListener] = []
         self._rejection_listeners: list[RejectionListener] = []
+        self._replacement: asyncio.Future[None] | None = None
         self._rejections = 0
         self._pending = PendingUpdate()
         self._update_requested = False
@@ -204,6 +206,12 @@ class MetadataUpdater:
 
         return remove
 
+    def on_credentials_replaced(self) -> None:
+        """Forget the rejections of the former credentials, and the backoff that follows them."""
+        self._rejections = 0
+        if self._replacement is not None and not self._replacement.done():
+            self._replacement.set_result(None)
+
     async def refresh(
         self,
         timeout: float | None = None,
@@ -221,21 +229,28 @@ class MetadataUpdater:
         """
         if timeout is None:
             timeout = seconds(self._context.config.default_api_timeout_ms)
-        waiter: asyncio.Future[ClusterMetadata] = self._loop.create_future()
-        self._pending.merge(
-            PendingUpdate(
-                tracked, set(topics), set(auto_create), set(topic_ids), all_topics, [waiter]
+        deadline = self._loop.time() + timeout
+        topics, auto_create, topic_ids = set(topics), set(auto_create), set(topic_ids)
+        while True:
+            waiter: asyncio.Future[ClusterMetadata] = self._loop.create_future()
+            self._pending.merge(
+                PendingUpdate(
+                    tracked, set(topics), set(auto_create), set(topic_ids), all_topics, [waiter]
+                )
             )
-        )
-        self._wake()
-        try:
-            return await self._context.lifetime.wait(waiter, self._loop.time() + timeout)
-        except TimeoutError as error:
-            if isinstance(error, KafkaError):
-                raise
-            cause = "" if self._failure is None else f": {self._failure}"
-            text = f"no metadata within {timeout:.3g} s{cause}"
-            raise KafkaTimeoutError(text) from self._failure
+            self._wake()
+            try:
+                return await self._context.lifetime.wait(waiter, deadline)
+            except TimeoutError as error:
+                if isinstance(error, KafkaError):
+                    raise
+                cause = "" if self._failure is None else f": {self._failure}"
+                text = f"no metadata within {timeout:.3g} s{cause}"
+                raise KafkaTimeoutError(text) from self._failure
+            except SaslAuthenticationError as error:
+                # The credentials may have been replaced since the update has failed.
+                if not self._context.is_outdated(error):
+                    raise
 
     async def wait_for_topics(
         self,
@@ -344,7 +359,7 @@ class MetadataUpdater:
             update.tracked = True
         connection = brokers.least_loaded(now)
         if connection is None:
-            await self._context.lifetime.sleep(max(0.0, brokers.available_at() - now))
+            await self._wait_until_available(brokers)
             return False
         try:
             await self._update_from(brokers, connection, update)
@@ -362,6 +377,16 @@ class MetadataUpdater:
             return True
         await self._context.lifetime.sleep(self._backoff.next())
         return False
+
+    async def _wait_until_available(self, brokers: Brokers) -> None:
+        """Wait until the backoff of a broker has ended, or the credentials were replaced."""
+        self._replacement = self._loop.create_future()
+        try:
+            await self._context.lifetime.wait(self._replacement, brokers.available_at())
+        except TimeoutError:
+            pass
+        finally:
+            self._replacement = None
 
     async def _update_from(
         self, brokers: Brokers, connection: BrokerConnection, update: PendingUpdate
@@ -485,6 +510,8 @@ class MetadataUpdater:
                 waiter.set_result(self.snapshot)
 
     def _on_failure(self, brokers: Brokers, update: PendingUpdate, error: KafkaError) -> None:
+        if self._context.is_outdated(error):
+            return
         self._failure = error
         logger.debug("no metadata: %s", error)
         never_connected = self.snapshot.version == 0

@@ -17,6 +17,8 @@ from kafka_async.config import seconds
 from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafka_async.clock import Clock, Dialer
     from kafka_async.cluster.authentication import Authenticator
     from kafka_async.cluster.request_router import Destination
@@ -50,6 +52,7 @@ class ClientServices:
         self.load_certificates = context.tls
         self.reload_certificates = context.reload_certificates
         self.retry_backoff = context.retry_backoff
+        self.is_outdated = context.is_outdated
         self.metadata = MetadataUpdater(context)
         self.brokers = Brokers(
             context,
@@ -60,6 +63,7 @@ class ClientServices:
         self.coordinators = CoordinatorLookup(context, self.brokers, self.metadata)
         self._router = RequestRouter(context, self.brokers, self.metadata, self.coordinators)
         self.metadata.on_rebootstrap = self.coordinators.forget_all
+        self._credentials_listeners: list[Callable[[], None]] = []
 
     @property
     def responsive(self) -> bool:
@@ -108,6 +112,26 @@ class ClientServices:
                 if loop.time() + delay >= deadline:
                     return response
             await self.lifetime.sleep(delay)
+
+    def add_credentials_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener()` after the credentials were replaced; return a function to remove it.
+
+        `is_outdated(error)` is then true for rejections of the former credentials.
+        """
+        self._credentials_listeners.append(listener)
+
+        def remove() -> None:
+            if listener in self._credentials_listeners:
+                self._credentials_listeners.remove(listener)
+
+        return remove
+
+    def on_credentials_replaced(self) -> None:
+        """Forget the rejections of the former credentials, and tell the listeners."""
+        self.brokers.on_credentials_replaced()
+        self.metadata.on_credentials_replaced()
+        for listener in list(self._credentials_listeners):
+            listener()
 
     def end(self, error: KafkaError) -> None:
         """Fail all waits and requests with `error`."""

@@ -372,8 +372,17 @@ class Fetcher:
             return
         for each in [state, *self._subscription]:
             if each.error is error:
-                each.on_error_raised()
-                self.retry_later(each)
+                self._retry_failed(each)
+
+    def retry_outdated(self) -> None:
+        """Retry the partitions that failed because of credentials that were replaced."""
+        for each in self._subscription:
+            if self._services.is_outdated(each.error):
+                self._retry_failed(each)
+
+    def _retry_failed(self, state: PartitionState) -> None:
+        state.on_error_raised()
+        self.retry_later(state)
 
 
 class BrokerFetcher:

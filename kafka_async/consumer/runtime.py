@@ -133,6 +133,7 @@ class ConsumerRuntime:
             self._services.supervisor.on_failure(on_failure),
             self._services.metadata.add_listener(self._on_metadata),
             self._services.metadata.add_rejection_listener(self._on_rejection),
+            self._services.add_credentials_listener(self._on_credentials_replaced),
         ]
         self._supervisor.spawn(self._fail_with_client, name="client")
         self._supervisor.spawn(self.position_finder.run, name="positions")
@@ -261,6 +262,15 @@ class ConsumerRuntime:
         if not self._services.metadata.snapshot.brokers:
             self._rejection = error
             self.queue.wake_poll()
+
+    def _on_credentials_replaced(self) -> None:
+        """Forget errors of the former credentials that no poll has raised yet."""
+        outdated = self._services.is_outdated
+        if outdated(self._rejection):
+            self._rejection = None
+        self.fetcher.retry_outdated()
+        if self.membership is not None and outdated(self.membership.error):
+            self.membership.drop_error()
 
     def _on_metadata(self, metadata: ClusterMetadata) -> None:
         if self._stopping:

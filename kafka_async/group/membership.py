@@ -194,6 +194,10 @@ class GroupMembership:
         self._error_raised = True
         return self.error
 
+    def drop_error(self) -> None:
+        """Do not raise the current error: its cause was removed. The next poll continues."""
+        self._error_raised = True
+
     async def leave(self) -> None:
         """Revoke all partitions, leave the group and return when that is done.
 
