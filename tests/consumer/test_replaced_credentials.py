@@ -21,7 +21,7 @@ from tests.consumer.conftest import poll_until
 from tests.embedded_client import InMemory, now
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 
     from kafka_async.cluster.client import Client
 
@@ -171,7 +171,7 @@ calls = pytest.mark.parametrize("call", [send, poll, commit, describe])
 @calls
 @pytest.mark.parametrize("brokers", [1, 3])
 async def test_attempt_in_progress_is_repeated_with_the_new_credentials(
-    brokers: int, call: Callable[[Clients], Awaitable[None]]
+    brokers: int, call: Callable[[Clients], Coroutine[Any, Any, None]]
 ) -> None:
     async with started(brokers) as clients:
         clients.consumer.subscribe(["t"])
@@ -194,7 +194,7 @@ async def test_attempt_in_progress_is_repeated_with_the_new_credentials(
 @calls
 @pytest.mark.parametrize("brokers", [1, 3])
 async def test_attempt_that_fails_just_before_the_replacement_raises_no_error(
-    brokers: int, call: Callable[[Clients], Awaitable[None]]
+    brokers: int, call: Callable[[Clients], Coroutine[Any, Any, None]]
 ) -> None:
     """Replaces the credentials before the tasks run that wait for the attempt."""
     async with started(brokers) as clients:
