@@ -150,7 +150,7 @@ def test_writes_a_view_as_parquet_with_a_function(world: World, spark: SparkSess
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        ('[[step]]\nsql = "SELECT wrod FROM words"', "step step_2: .*wrod"),
+        ('[[step]]\nsql = "SELECT wordd FROM words"', "step step_2: .*wordd"),
         ('[[step]]\nname = "n"\npython = "shouting:nothing"', "step n: .*return a DataFrame"),
     ],
 )

@@ -112,7 +112,7 @@ def test_a_pattern_of_topics_needs_a_name() -> None:
         ('name = "word-count"', "", r"\[pipeline\] name is missing"),
         ('name = "word-count"', 'name = "word count"', "give a name of letters"),
         ('name = "word-count"', "name = 1", r"\[pipeline\] name: write a text"),
-        ("trigger =", "triger =", "no key 'triger': did you mean 'trigger'"),
+        ("trigger =", "triggerr =", "no key 'triggerr': did you mean 'trigger'"),
         ('"1 second"', '"1 s"', "trigger='1 s': write an interval, such as \"5 seconds\""),
         ('checkpoint = "/tmp/word-count"', "", r"\[pipeline\] checkpoint is missing"),
         ("[kafka]", "[kafk]", "the file has no key 'kafk': did you mean 'kafka'"),
