@@ -252,8 +252,11 @@ REASONS: Final = {
     ("protocol/registry.py", "import_module"): "messages of a generated table",
     ("records/checksum.py", "exec_module"): "the compiled module of the package crc32c",
     ("records/compression.py", "import_module"): "codecs of a constant table",
+    ("spark/pipeline/pipeline.py", "import_module"): "a pipeline's file, which is a program: its "
+    "steps name functions, and the options of its clients none",
 }
-"""Calls that run code by name, by file, and the reason for which no input chooses the name."""
+"""Calls that run code by name, by file, and the reason for which no configuration of a client, and
+nothing that is received, chooses the name."""
 
 
 def calls_of_forbidden_code(source: str) -> Iterator[str]:

@@ -54,7 +54,11 @@ def test_validates_a_file_without_spark(file: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('kind = "console"', 'kind = "consolee"', "[[sink]] 1 kind='consolee': did you mean 'console'"),
+        (
+            'kind = "console"',
+            'kind = "consolee"',
+            "[[sink]] 1 kind='consolee': did you mean 'console'",
+        ),
         ("[kafka]", '[kafka]\nkafka.retires = "1"', "source lines: "),
         ("[[sink]]", '[[step]]\npython = "no_module:f"\n[[sink]]', "step step_1: python="),
         ("[[sink]]", '[[step]]\npython = "os:no_function"\n[[sink]]', "no function no_function"),
