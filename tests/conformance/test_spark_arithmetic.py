@@ -18,7 +18,7 @@ from kafka_async.testing.backends.base import BackendUnavailableError
 from kafka_async.types import TopicPartition
 from tools.conformance.spark import run_cases
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 COUNT = 2_000
 Case = dict[str, Any]

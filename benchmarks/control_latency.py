@@ -1,6 +1,6 @@
 """Measures the time from a control message to the start of its job, on one broker.
 
-    python -m benchmarks.special.control_latency --backend apache --spark
+    python -m benchmarks.control_latency --backend apache --spark
 
 The clock starts before the message is sent. It stops in the job's thread, after the job's tags are
 set in Spark. The message's transaction, which makes the job durable, is part of the time.
