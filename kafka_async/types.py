@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from kafka_async.secrets import Secret
 
@@ -18,6 +18,14 @@ def check_topic(name: object) -> None:
         raise TypeError(f"a topic's name must be str, not {type(name).__name__}: {name!r:.60}")
     if not name:
         raise ValueError("a topic's name must not be empty")
+
+
+class ArrowData(Protocol):
+    """Arrow data of any library, such as a record batch or a table of pyarrow."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return a capsule with an Arrow C stream."""
+        ...
 
 
 class TopicPartition(NamedTuple):

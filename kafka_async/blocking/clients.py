@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from kafka_async.records.batch import RecordBatch
     from kafka_async.secrets import Secret, SecretBytes
     from kafka_async.types import (
+        ArrowData,
         GroupMetadata,
         Headers,
         Health,
@@ -502,6 +503,46 @@ class Producer(BlockingClient, Generic[K, V]):
         """
         return run(self._client.send_records, records, **unknown)
 
+    def send_arrow(self, rows: ArrowData, topic: str | None = None, **unknown: Never) -> int:
+        """Append the rows of Arrow data as records without waiting for acknowledgements.
+
+        Faster than `send_many`: no Python object is made per row. There are no handles: `flush()`
+        raises the failures. All rows are checked before the first one is appended. Rows of the same
+        partition keep their order. It waits for the topic's metadata, and up to max_block_ms while
+        buffer_memory is full. Cancelling it may leave some rows appended.
+
+        | Column | Type |
+        |---|---|
+        | `value` | binary or string, null for a tombstone; required |
+        | `key` | binary or string |
+        | `topic` | string; the argument `topic` overrides it |
+        | `partition` | int32; null: chosen as by `send` |
+        | `timestamp` | a timestamp, or int64 in milliseconds; null: the client's clock |
+        | `headers` | list of structs of `key` (string) and `value` (binary) |
+
+        Strings become UTF-8. Serializers are not applied; with the option `partitioner`, rows
+        become objects as by `send`.
+
+        Args:
+            rows: A record batch or table of pyarrow, or of a library with the same interface.
+            topic: Topic of all rows; by default that of the column `topic`.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            TypeError: `rows` is not Arrow data, or a column has the wrong type.
+            ValueError: A column is missing or unknown, or a topic, timestamp or header is not
+                valid; the message names the row.
+            RecordTooLargeError: A row is larger than max_request_size or buffer_memory; the message
+                names it.
+            UnknownTopicOrPartitionError: A topic does not exist, or it lacks the partition of a
+                row; the message names it.
+            InvalidConfigurationError: pyarrow is not installed.
+            KafkaError: What `enqueue` raises.
+        """
+        return run(self._client.send_arrow, rows, topic, **unknown)
+
     def send_batch(
         self, partition: TopicPartition, batch: RecordBatch, **unknown: Never
     ) -> Delivery:
@@ -748,6 +789,46 @@ class Transaction(BlockingClient, Generic[K, V]):
             KafkaError: What `enqueue` raises, with the index of the record in its message.
         """
         return run(self._client.send_records, records, **unknown)
+
+    def send_arrow(self, rows: ArrowData, topic: str | None = None, **unknown: Never) -> int:
+        """Append the rows of Arrow data as records without waiting for acknowledgements.
+
+        Faster than `send_many`: no Python object is made per row. There are no handles: `flush()`
+        raises the failures. All rows are checked before the first one is appended. Rows of the same
+        partition keep their order. It waits for the topic's metadata, and up to max_block_ms while
+        buffer_memory is full. Cancelling it may leave some rows appended.
+
+        | Column | Type |
+        |---|---|
+        | `value` | binary or string, null for a tombstone; required |
+        | `key` | binary or string |
+        | `topic` | string; the argument `topic` overrides it |
+        | `partition` | int32; null: chosen as by `send` |
+        | `timestamp` | a timestamp, or int64 in milliseconds; null: the client's clock |
+        | `headers` | list of structs of `key` (string) and `value` (binary) |
+
+        Strings become UTF-8. Serializers are not applied; with the option `partitioner`, rows
+        become objects as by `send`.
+
+        Args:
+            rows: A record batch or table of pyarrow, or of a library with the same interface.
+            topic: Topic of all rows; by default that of the column `topic`.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            TypeError: `rows` is not Arrow data, or a column has the wrong type.
+            ValueError: A column is missing or unknown, or a topic, timestamp or header is not
+                valid; the message names the row.
+            RecordTooLargeError: A row is larger than max_request_size or buffer_memory; the message
+                names it.
+            UnknownTopicOrPartitionError: A topic does not exist, or it lacks the partition of a
+                row; the message names it.
+            InvalidConfigurationError: pyarrow is not installed.
+            KafkaError: What `enqueue` raises.
+        """
+        return run(self._client.send_arrow, rows, topic, **unknown)
 
     def send_batch(
         self, partition: TopicPartition, batch: RecordBatch, **unknown: Never

@@ -14,20 +14,34 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from kafka_async.kernel.shared import BinaryColumn, Columns, HeaderColumn, Section
+from kafka_async.kernel.shared import (
+    BinaryColumn,
+    BinaryInput,
+    Columns,
+    HeaderColumn,
+    HeaderInput,
+    NumberInput,
+    RowFault,
+    Section,
+)
 
 __all__ = [
     "IMPLEMENTATION",
     "BinaryColumn",
+    "BinaryInput",
     "Columns",
     "Delivery",
     "HeaderColumn",
+    "HeaderInput",
     "NextRecord",
+    "NumberInput",
     "OpenBatch",
     "Record",
     "RecordAppender",
+    "RecordColumns",
     "RecordIterator",
     "RecordReader",
+    "RowFault",
     "Section",
     "TopicOpenBatches",
     "compiled_codec",
@@ -74,6 +88,7 @@ if TYPE_CHECKING:
         OpenBatch,
         Record,
         RecordAppender,
+        RecordColumns,
         RecordIterator,
         RecordReader,
         TopicOpenBatches,
@@ -93,6 +108,7 @@ else:
     TopicOpenBatches = _kernel.TopicOpenBatches
     Record = _kernel.Record
     RecordAppender = _kernel.RecordAppender
+    RecordColumns = _kernel.RecordColumns
     RecordIterator = _kernel.RecordIterator
     RecordReader = _kernel.RecordReader
     murmur2 = _kernel.murmur2

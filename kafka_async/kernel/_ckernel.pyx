@@ -31,8 +31,8 @@ import types
 import cython
 
 from kafka_async.errors import IllegalStateError
-from kafka_async.kernel.shared import BinaryColumn, Columns, HeaderColumn, abbreviate, \
-    copy_error, corrupt_record_error
+from kafka_async.kernel.shared import BinaryColumn, Columns, HeaderColumn, RowFault, \
+    abbreviate, arrow_layout_error, copy_error, corrupt_record_error
 
 IMPLEMENTATION = "c"
 
@@ -66,6 +66,7 @@ include "values.pxi"
 include "varints.pxi"
 include "key_hash.pxi"
 include "record_encoder.pxi"
+include "record_columns.pxi"
 include "open_batch.pxi"
 include "record_appender.pxi"
 include "record_reader.pxi"

@@ -3,7 +3,8 @@
 Each part of the kernel is two files of the same name: plain Python in `.py`, compiled in `.pxi`.
 
 Writing: `OpenBatch` appends records to the records section of a batch and returns a `Delivery` for
-each; `TopicOpenBatches` finds the batch; `RecordAppender` finds the topic. Reading: `RecordReader`
+each; `TopicOpenBatches` finds the batch; `RecordAppender` finds the topic. `RecordColumns` are the
+fields of records in Arrow's layout, from which `TopicOpenBatches` appends. Reading: `RecordReader`
 returns the `Record` objects of a section some at a time, `parse_records` all at once, and
 `parse_columns` the buffers of Arrow arrays; `NextRecord` returns records one by one.
 
@@ -25,6 +26,7 @@ from kafka_async.kernel.next_record import RecordIterator as RecordIterator
 from kafka_async.kernel.open_batch import OpenBatch as OpenBatch
 from kafka_async.kernel.open_batch import TopicOpenBatches as TopicOpenBatches
 from kafka_async.kernel.record_appender import RecordAppender as RecordAppender
+from kafka_async.kernel.record_columns import RecordColumns as RecordColumns
 from kafka_async.kernel.record_encoder import record_size_bound as record_size_bound
 from kafka_async.kernel.record_reader import RecordReader as RecordReader
 from kafka_async.kernel.record_reader import parse_records as parse_records

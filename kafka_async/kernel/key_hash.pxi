@@ -6,10 +6,12 @@ def murmur2(key):
     return murmur2_hash(key)
 
 
-cdef int32_t murmur2_hash(object key) except? -1:
+cdef inline int32_t murmur2_hash(object key) except? -1:
     cdef object data = to_bytes(key)
-    cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(data)
-    cdef Py_ssize_t length = PyBytes_GET_SIZE(data)
+    return murmur2_bytes(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef int32_t murmur2_bytes(const uint8_t* at, Py_ssize_t length) noexcept nogil:
     cdef const uint8_t* whole = at + (length & ~<Py_ssize_t>3)
     cdef uint32_t factor = 0x5BD1E995
     cdef uint32_t state = <uint32_t>0x9747B28C ^ <uint32_t>length

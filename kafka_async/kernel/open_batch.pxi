@@ -76,14 +76,8 @@ cdef class OpenBatch:
         return 0
 
     cdef int64_t validate_timestamp(self, object timestamp_ms) except? -2:
-        cdef int64_t timestamp = -2
-        cdef int overflow = 0
         self.check_open()
-        # int(timestamp_ms) would round a float.
-        timestamp = PyLong_AsLongLongAndOverflow(PyNumber_Index(timestamp_ms), &overflow)
-        if overflow or not -1 <= timestamp <= MAX_TIMESTAMP:
-            raise ValueError(f"a timestamp is -1 to {MAX_TIMESTAMP} ms, not {timestamp_ms}")
-        return timestamp
+        return to_timestamp(timestamp_ms)
 
     cdef object put(self, int64_t timestamp, object key, object value, object headers):
         cdef int64_t base
@@ -128,6 +122,41 @@ cdef class OpenBatch:
         self.count += 1
         return delivery
 
+    cdef int put_row(
+        self, int64_t timestamp, RecordColumns columns, InputRow* row
+    ) except -1:
+        """Append a row of Arrow columns and return 1; return 0 if it does not fit."""
+        cdef int64_t base = self.base_timestamp if self.count else timestamp
+        cdef uint64_t time_delta = zigzag(timestamp - base)
+        cdef uint64_t offset_delta = zigzag(self.count)
+        cdef Py_ssize_t body = 1 + varint_size(time_delta) + varint_size(offset_delta)
+        cdef Py_ssize_t size
+        cdef uint8_t* at
+        self.check_open()
+        body += bytes_field_size(row.key_size) + bytes_field_size(row.value_size)
+        body += varint_size(zigzag(row.header_count)) + row.headers_size
+        size = self.size + varint_size(zigzag(body)) + body
+        if size > self.capacity and self.count:
+            return 0
+        if size > self.allocated:
+            self.grow(size)
+        at = put_varint(self.buffer + self.size, zigzag(body))
+        at[0] = 0
+        at = put_varint(at + 1, time_delta)
+        at = put_varint(at, offset_delta)
+        at = put_bytes_field(at, row.key, row.key_size)
+        at = put_bytes_field(at, row.value, row.value_size)
+        if row.header_count:
+            columns.put_headers(at, row)
+        else:
+            at[0] = 0
+        self.size = size
+        self.base_timestamp = base
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.count += 1
+        return 1
+
     cdef int grow(self, Py_ssize_t needed) except -1:
         cdef Py_ssize_t wanted = self.allocated or INITIAL_BUFFER_SIZE
         if needed > MAX_INT32:
@@ -150,6 +179,15 @@ cdef class OpenBatch:
         self.buffer = <uint8_t*>PyBytes_AS_STRING(grown)
         self.allocated = wanted
         return 0
+
+
+cdef int64_t to_timestamp(object timestamp_ms) except? -2:
+    cdef int overflow = 0
+    # int(timestamp_ms) would round a float.
+    cdef int64_t timestamp = PyLong_AsLongLongAndOverflow(PyNumber_Index(timestamp_ms), &overflow)
+    if overflow or not -1 <= timestamp <= MAX_TIMESTAMP:
+        raise ValueError(f"a timestamp is -1 to {MAX_TIMESTAMP} ms, not {timestamp_ms}")
+    return timestamp
 
 
 @cython.final
@@ -229,6 +267,59 @@ cdef class TopicOpenBatches:
                 break
             deliveries.append(delivery)
         return deliveries
+
+    def append_rows(
+        self, timestamp_ms, RecordColumns columns not None, Py_ssize_t start, Py_ssize_t end,
+        selection=None,
+    ):
+        """Append rows of Arrow columns until one does not fit; return the position of that row."""
+        cdef int64_t timestamp, given = to_timestamp(timestamp_ms)
+        cdef int64_t partition
+        cdef Py_ssize_t at
+        cdef InputRow row
+        cdef SelectedRows rows = SelectedRows(start, end, selection)
+        cdef OpenBatch sticky = self.sticky_batch
+        cdef PyObject** batches = NULL  # by partition; nothing in the loop runs code of the caller
+        cdef PyObject* batch
+        try:
+            for at in range(start, end):
+                columns.check_header_name(columns.load(rows.row(at), &row))
+                timestamp = given
+                if row.has_timestamp:
+                    timestamp = row.timestamp
+                    if not -1 <= timestamp <= MAX_TIMESTAMP:
+                        to_timestamp(timestamp)
+                if not self.partitions:
+                    return at
+                if not row.has_partition and row.key_size < 0:
+                    batch = <PyObject*>sticky if sticky is not None else NULL
+                else:
+                    partition = row.partition
+                    if not row.has_partition:
+                        partition = murmur2_bytes(row.key, row.key_size) & MAX_INT32
+                        partition %= self.partitions
+                    if batches == NULL:
+                        batches = self.batches_by_partition()
+                    batch = batches[partition] if 0 <= partition < self.partitions else NULL
+                if batch == NULL or not (<OpenBatch>batch).put_row(timestamp, columns, &row):
+                    return at
+        finally:
+            PyMem_Free(batches)
+        return end
+
+    cdef PyObject** batches_by_partition(self) except NULL:
+        """Return the open batches in an array, which the caller frees."""
+        cdef Py_ssize_t size = self.partitions * sizeof(PyObject*)
+        cdef Py_ssize_t number
+        cdef PyObject** found = <PyObject**>PyMem_Malloc(size)
+        if found == NULL:
+            raise MemoryError
+        memset(found, 0, size)
+        for partition, batch in self.batches.items():
+            number = partition
+            if 0 <= number < self.partitions:
+                found[number] = <PyObject*>batch
+        return found
 
     cdef OpenBatch find_batch(self, object key, object partition):
         if not self.partitions:

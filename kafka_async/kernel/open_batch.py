@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafka_async.errors import IllegalStateError
 from kafka_async.kernel.key_hash import murmur2
+from kafka_async.kernel.record_columns import selected_rows
 from kafka_async.kernel.record_encoder import NULL, encode_headers
 from kafka_async.kernel.shared import MAX_INT32, MAX_TIMESTAMP, copy_error, to_bytes
 from kafka_async.kernel.values import Delivery, DeliveryFields
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from kafka_async.kernel.record_columns import RecordColumns
     from kafka_async.kernel.values import DeliveryOutcome
     from kafka_async.types import Headers
 
@@ -104,9 +106,7 @@ class OpenBatch:
             IllegalStateError: The batch is closed.
         """
         self._check_open()
-        timestamp = operator.index(timestamp_ms)  # int() would round a float
-        if not -1 <= timestamp <= MAX_TIMESTAMP:
-            raise ValueError(f"a timestamp is -1 to {MAX_TIMESTAMP} ms, not {timestamp_ms}")
+        timestamp = _check_timestamp(timestamp_ms)
         fields = [b"\0", b"", b""]
         for field in (key, value):
             if field is None:
@@ -166,6 +166,13 @@ class OpenBatch:
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{self.size} of {self._capacity} bytes"
         return f"<OpenBatch {self._count} records, {state}>"
+
+
+def _check_timestamp(timestamp_ms: int) -> int:
+    timestamp = operator.index(timestamp_ms)  # int() would round a float
+    if not -1 <= timestamp <= MAX_TIMESTAMP:
+        raise ValueError(f"a timestamp is -1 to {MAX_TIMESTAMP} ms, not {timestamp_ms}")
+    return timestamp
 
 
 class TopicOpenBatches:
@@ -248,6 +255,43 @@ class TopicOpenBatches:
                 break
             deliveries.append(delivery)
         return deliveries
+
+    def append_rows(
+        self,
+        timestamp_ms: int,
+        columns: RecordColumns,
+        start: int,
+        end: int,
+        selection: Buffer | None = None,
+    ) -> int:
+        """Append rows of Arrow columns until one does not fit; return the position of that row.
+
+        A row without a timestamp gets `timestamp_ms`, and one without a partition that of its key.
+        Rows are appended as by `append`, but no handles are made.
+
+        Args:
+            timestamp_ms: Milliseconds since the epoch.
+            columns: The columns.
+            start: First row, or first position in `selection`.
+            end: Row or position after the last one.
+            selection: Numbers of the rows as int64.
+
+        Returns:
+            The row or position of the first row that was not appended; `end` if all were.
+
+        Raises:
+            IndexError: There is no such row.
+            ValueError: A timestamp is out of range, or a column is not valid.
+        """
+        _check_timestamp(timestamp_ms)
+        for at, row in enumerate(selected_rows(start, end, selection), start):
+            key, value, headers, partition, timestamp = columns.record(row)
+            stamp = timestamp_ms if timestamp is None else timestamp
+            if partition is not None and partition >= self.partitions:
+                return at
+            if self.append(stamp, key, value, headers, partition) is None:
+                return at
+        return end
 
     def _find_batch(self, key: Buffer | None, partition: int | None) -> OpenBatch | None:
         if not self.partitions:

@@ -126,6 +126,63 @@ class Columns(NamedTuple):
     headers: HeaderColumn | None
 
 
+class RowFault(enum.IntEnum):
+    """Numbers the reasons why a row of Arrow columns cannot become a record."""
+
+    SIZE = 1
+    PARTITION = 2
+    TIMESTAMP = 3
+    HEADER_NAME = 4
+
+
+class BinaryInput(NamedTuple):
+    """Holds a column of byte strings of any origin in Arrow's layout.
+
+    `start` is the position of the first row in `validity` and `offsets`; the offsets are int64 if
+    `wide` is set, otherwise int32.
+    """
+
+    rows: int
+    start: int
+    validity: Buffer | None
+    offsets: Buffer
+    data: Buffer
+    wide: bool
+
+
+class NumberInput(NamedTuple):
+    """Holds a column of integers of any origin in Arrow's layout: int64 if `wide`, else int32."""
+
+    rows: int
+    start: int
+    validity: Buffer | None
+    data: Buffer
+    wide: bool
+
+
+class HeaderInput(NamedTuple):
+    """Holds a column of header lists of any origin in Arrow's layout.
+
+    The offsets are positions in the names and values; a null list has no headers.
+    """
+
+    rows: int
+    start: int
+    validity: Buffer | None
+    offsets: Buffer
+    wide: bool
+    names: BinaryInput
+    values: BinaryInput
+
+
+def arrow_layout_error(column: str) -> ValueError:
+    """Return the error for buffers that do not have Arrow's layout."""
+    return ValueError(
+        f"the buffers of column {column} do not have Arrow's layout: "
+        "RecordBatch.validate(full=True) says where"
+    )
+
+
 def copy_error(value: object) -> TypeError:
     """Return the error for copying or pickling an object that has one owner."""
     return TypeError(f"{type(value).__name__} objects cannot be copied or pickled")

@@ -200,6 +200,17 @@ class Accumulator:
         """Return the open batches of a topic that records were appended to."""
         return self.topics[topic].open_batches
 
+    def add_topic(self, name: str, leaders: tuple[int | None, ...], now: float) -> TopicOpenBatches:
+        """Add a topic whose leaders are known, and return its open batches."""
+        self._topic_queue(name)
+        self.update_leaders(name, leaders, now)
+        return self.open_batches(name)
+
+    @property
+    def max_record_size(self) -> int:
+        """Maximum bytes of a record, as `record_size_bound` counts them."""
+        return min(self._max_request_size, self._buffer_pool.total_bytes - MEMORY_OVERHEAD)
+
     def check_size(self, size: int, topic: str) -> None:
         """Raise RecordTooLargeError for a record or ready-made batch that can never be sent."""
         for limit, overhead, name in (

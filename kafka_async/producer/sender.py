@@ -137,6 +137,10 @@ class Sender:
             self._wakeup_scheduled = True
             self._loop.call_soon(self._run_once, context=self._context)
 
+    async def wait_for_partitions(self, topic: str, at_least: int = 1) -> int:
+        """Return the number of partitions of a topic; see `TopicMetadataUpdater`."""
+        return await self._topic_metadata.wait_for_partitions(topic, at_least)
+
     def stop_sending(self) -> None:
         """Send no more batches; responses to those in flight are still handled."""
         self._stopped_sending = True

@@ -77,6 +77,29 @@ class TopicMetadataUpdater:
         self._services.metadata.untrack(self._tracked)
         self._tracked = set()
 
+    async def wait_for_partitions(self, topic: str, at_least: int = 1) -> int:
+        """Return the number of partitions of a topic, and pass its leaders to the accumulator.
+
+        It waits for missing metadata up to max_block_ms, which may create the topic. With less than
+        `at_least` partitions it requests the metadata once more.
+
+        Raises:
+            KafkaError: What `MetadataUpdater.wait_for_topics` and `refresh` raise.
+        """
+        metadata = self._services.metadata
+        metadata.track({topic} - self._tracked)
+        self._tracked.add(topic)
+        snapshot = await metadata.wait_for_topics(
+            [topic], timeout=self._max_block, allow_auto_create=True
+        )
+        if (snapshot.partitions(topic) or 0) < at_least:
+            snapshot = await metadata.refresh(
+                topics=[topic], tracked=False, timeout=self._max_block
+            )
+        self._accumulator.add_topic(topic, snapshot.leaders(topic), self._now())
+        self._wakeup()
+        return snapshot.partitions(topic) or 0
+
     def update(self, now: float) -> None:
         """Apply new metadata, and request what is missing."""
         for topic in self._accumulator.take_stale_topics():

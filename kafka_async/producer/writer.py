@@ -22,10 +22,15 @@ from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
     SerializationError,
+    UnknownTopicOrPartitionError,
 )
-from kafka_async.fairness import MAX_RECORDS_PER_CLOCK_CHECK, YIELD_INTERVAL
+from kafka_async.fairness import (
+    MAX_RECORDS_PER_CLOCK_CHECK,
+    MAX_ROWS_PER_CHECK,
+    YIELD_INTERVAL,
+)
 from kafka_async.foreign_names import unknown_keyword
-from kafka_async.kernel import RecordAppender
+from kafka_async.kernel import RecordAppender, RowFault, record_size_bound
 from kafka_async.producer.buffer_pool import BufferShortage
 from kafka_async.producer.validation import (
     PROBABLE_SECONDS,
@@ -36,6 +41,7 @@ from kafka_async.producer.validation import (
     with_location,
 )
 from kafka_async.records.batch import RecordBatch
+from kafka_async.records.from_arrow import from_arrow
 from kafka_async.types import ProducerRecord, check_topic
 
 if TYPE_CHECKING:
@@ -43,7 +49,8 @@ if TYPE_CHECKING:
 
     from kafka_async.kernel import Delivery
     from kafka_async.producer.runtime import ProducerRuntime
-    from kafka_async.types import Headers, RecordMetadata, TopicPartition
+    from kafka_async.records.from_arrow import TopicRows
+    from kafka_async.types import ArrowData, Headers, RecordMetadata, TopicPartition
 
 __all__ = ["RecordWriter"]
 
@@ -182,6 +189,136 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                 raise with_location(error, f"records[{index}]") from error.__cause__
             deliveries.append(delivery)
         return deliveries
+
+    async def send_arrow(self, rows: ArrowData, topic: str | None = None, **unknown: Never) -> int:
+        """Append the rows of Arrow data as records without waiting for acknowledgements.
+
+        Faster than `send_many`: no Python object is made per row. There are no handles: `flush()`
+        raises the failures. All rows are checked before the first one is appended. Rows of the same
+        partition keep their order. It waits for the topic's metadata, and up to max_block_ms while
+        buffer_memory is full. Cancelling it may leave some rows appended.
+
+        | Column | Type |
+        |---|---|
+        | `value` | binary or string, null for a tombstone; required |
+        | `key` | binary or string |
+        | `topic` | string; the argument `topic` overrides it |
+        | `partition` | int32; null: chosen as by `send` |
+        | `timestamp` | a timestamp, or int64 in milliseconds; null: the client's clock |
+        | `headers` | list of structs of `key` (string) and `value` (binary) |
+
+        Strings become UTF-8. Serializers are not applied; with the option `partitioner`, rows
+        become objects as by `send`.
+
+        Args:
+            rows: A record batch or table of pyarrow, or of a library with the same interface.
+            topic: Topic of all rows; by default that of the column `topic`.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            TypeError: `rows` is not Arrow data, or a column has the wrong type.
+            ValueError: A column is missing or unknown, or a topic, timestamp or header is not
+                valid; the message names the row.
+            RecordTooLargeError: A row is larger than max_request_size or buffer_memory; the message
+                names it.
+            UnknownTopicOrPartitionError: A topic does not exist, or it lacks the partition of a
+                row; the message names it.
+            InvalidConfigurationError: pyarrow is not installed.
+            KafkaError: What `enqueue` raises.
+        """
+        if unknown:
+            raise unknown_keyword(self.send_arrow, unknown)
+        if topic is not None:
+            check_topic(topic)
+        try:
+            runtime = self._check_ready()
+            parts = list(from_arrow(rows, topic))
+            for part in parts:
+                await self._check_rows(runtime, part)
+            for part in parts:
+                await self._append_all_rows(part)
+        except KafkaError as error:
+            self._raise(error)
+        return sum(part.count for part in parts)
+
+    async def _check_rows(self, runtime: ProducerRuntime, part: TopicRows) -> None:
+        """Raise the error of the first row that cannot become a record."""
+        columns, accumulator = part.columns, runtime.accumulator
+        partitions = await runtime.sender.wait_for_partitions(part.topic)
+        refreshed = False
+        start = 0
+        while start < part.count:
+            end = min(start + MAX_ROWS_PER_CHECK, part.count)
+            fault = columns.find_fault(
+                accumulator.max_record_size, partitions, start, end, part.selection
+            )
+            if fault is None:
+                start = end
+                await asyncio.sleep(0)
+                continue
+            row, reason = fault
+            partition = columns.record(row)[3] if reason is RowFault.PARTITION else None
+            if partition is not None and partition >= 0 and not refreshed:
+                refreshed = True
+                partitions = await runtime.sender.wait_for_partitions(part.topic, partition + 1)
+            else:
+                raise self._row_error(runtime, part, row, reason, partitions)
+        self._check_ready()
+
+    def _row_error(
+        self,
+        runtime: ProducerRuntime,
+        part: TopicRows,
+        row: int,
+        reason: RowFault,
+        partitions: int,
+    ) -> Exception:
+        label = part.label(row)
+        if reason is RowFault.HEADER_NAME:
+            return ValueError(f"{label}: the name of a header is null or not UTF-8")
+        key, value, headers, partition, timestamp = part.columns.record(row)
+        try:
+            if reason is RowFault.SIZE:
+                runtime.accumulator.check_size(record_size_bound(key, value, headers), part.topic)
+            check_partition(partition)
+            if timestamp is not None:
+                check_timestamp(timestamp)
+        except (ValueError, KafkaError) as error:
+            return with_location(error, label)
+        return UnknownTopicOrPartitionError(
+            f"{label}: the topic has the partitions 0 to {partitions - 1}: name one of those, or "
+            "add partitions",
+            topic=part.topic,
+            partition=partition,
+        )
+
+    async def _append_all_rows(self, part: TopicRows) -> None:
+        at = 0
+        while at < part.count:
+            done = self._append_rows(part, at, min(at + MAX_RECORDS_PER_CLOCK_CHECK, part.count))
+            if done == at:
+                await self._append_row(part, at)
+                done += 1
+            at = done
+
+    def _append_rows(self, part: TopicRows, start: int, end: int) -> int:
+        """Append rows that open batches accept at once; return the position of the first other."""
+        batches = self._batches(part.topic)
+        if self._now() >= self._fast_until or batches is None:
+            return start
+        stamp = self._default_timestamp
+        return batches.append_rows(stamp, part.columns, start, end, part.selection)
+
+    async def _append_row(self, part: TopicRows, at: int) -> None:
+        """Append one row as an object; this opens or closes its batch and waits for memory."""
+        runtime = self._check_ready()
+        key, value, headers, partition, timestamp = part.columns.record(part.row(at))
+        arguments = (part.topic, partition, key, value, headers, self._timestamp(timestamp))
+        await self._append(runtime, runtime.accumulator.append, arguments)
+        if self._batches(part.topic) is None:
+            self._add_topic(part.topic, runtime.accumulator.open_batches(part.topic))
 
     async def send_batch(
         self, partition: TopicPartition, batch: RecordBatch, **unknown: Never
