@@ -53,18 +53,28 @@ __all__ = [
 
 _MODULES: Final = {"c": "_ckernel", "python": "_pykernel"}
 
+_NEWEST: Final = "RecordColumns"
+"""The name that was added to the compiled kernel last."""
+
 
 def _load(forced: str | None) -> Any:
     """Return the selected kernel's module, by default the compiled one if it can be loaded."""
     if forced not in (None, "", *_MODULES):
         raise ImportError(f"KAFKA_ASYNC_KERNEL is 'c' or 'python', not {forced!r}")
-    return _import(_MODULES[forced or "c"], forced) or _import("_pykernel", forced)
+    module = _import(_MODULES[forced or "c"], forced, needed=_NEWEST)
+    return module or _import("_pykernel", forced)
 
 
-def _import(name: str, forced: str | None) -> Any:
-    """Import a module of this package; return None if that fails and the module was not forced."""
+def _import(name: str, forced: str | None, needed: str | None = None) -> Any:
+    """Import a module of this package; return None if that fails and the module was not forced.
+
+    A module without the attribute `needed` was compiled from an older version of its source.
+    """
     try:
-        return importlib.import_module(f"{__name__}.{name}")
+        module = importlib.import_module(f"{__name__}.{name}")
+        if needed is not None and not hasattr(module, needed):
+            raise ImportError(f"it was compiled from an older version: it lacks {needed}")
+        return module
     except ImportError as error:
         if forced:
             raise ImportError(

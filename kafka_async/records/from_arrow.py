@@ -136,7 +136,7 @@ def _rows_by_topic(
         topics = topics.cast(topics.type.value_type)
     if topics.null_count:
         row = first_row + topics.is_null().index(True).as_py()
-        raise ValueError(f"rows[{row}]: topic is null: set it, or the argument topic for all rows")
+        raise ValueError(f"rows[{row}]: topic is null: set it, or give one topic for all rows")
     if not (types.is_string(topics.type) or types.is_large_string(topics.type)):
         raise _type_error("topic", "string", topics.type)
     encoded = topics.dictionary_encode()

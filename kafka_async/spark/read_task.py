@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from kafka_async import blocking
 from kafka_async.errors import DataLossError, KafkaTimeoutError, OffsetOutOfRangeError
+from kafka_async.spark.clients import lend_consumer
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow
 
+    from kafka_async import blocking
     from kafka_async.spark.offsets import OffsetRange
     from kafka_async.spark.source_options import SourceOptions
 
@@ -23,6 +24,8 @@ logger = logging.getLogger("kafka_async.spark")
 
 MAX_ROWS_PER_BATCH: Final = 32_768
 """Rows of an Arrow batch; larger batches are not faster, and each batch has a fixed cost."""
+MAX_BYTES_PER_BATCH: Final = 16 * 2**20
+"""Bytes of an Arrow batch, unless one row has more."""
 POLL_TIMEOUT: Final = 0.25
 """Seconds per poll; a range may end in markers and aborted records, which return no batch."""
 
@@ -52,7 +55,7 @@ def read_range(part: OffsetRange, options: SourceOptions) -> Iterator[pyarrow.Re
         DataLossError: Retention has removed records of the range, and failOnDataLoss is on.
     """
     tp = TopicPartition(part.topic, part.partition)
-    with blocking.Consumer(config=options.config(), partitions=[tp]) as consumer:
+    with lend_consumer(options.config(), [tp]) as consumer:
         consumer.seek(tp, part.start)
         without_data = 0.0
         while (before := consumer.position(tp)) < part.end:
@@ -73,8 +76,22 @@ def read_range(part: OffsetRange, options: SourceOptions) -> Iterator[pyarrow.Re
                 )
             for batch in batches:
                 rows = batch.to_arrow(end=part.end, headers=options.include_headers)
-                for start in range(0, rows.num_rows, MAX_ROWS_PER_BATCH):
-                    yield rows.slice(start, MAX_ROWS_PER_BATCH)
+                yield from slices(rows)
+
+
+def slices(rows: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
+    """Yield an Arrow batch in parts of at most MAX_ROWS_PER_BATCH rows and MAX_BYTES_PER_BATCH."""
+    pending = [
+        rows.slice(start, MAX_ROWS_PER_BATCH)
+        for start in reversed(range(0, rows.num_rows, MAX_ROWS_PER_BATCH))
+    ]
+    while pending:
+        part = pending.pop()
+        half = part.num_rows // 2
+        if half and part.nbytes > MAX_BYTES_PER_BATCH:
+            pending += [part.slice(half), part.slice(0, half)]
+        else:
+            yield part
 
 
 def _skip_removed(

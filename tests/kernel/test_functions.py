@@ -54,6 +54,10 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 PRINT = "from kafka_async import kernel; print(kernel.IMPLEMENTATION, kernel.murmur2.__module__)"
+OLD_C = (
+    "import sys, types; "
+    "sys.modules['kafka_async.kernel._ckernel'] = types.SimpleNamespace(IMPLEMENTATION='c')\n"
+)
 HIDE_C = "import sys; sys.modules['kafka_async.kernel._ckernel'] = None\n"
 
 
@@ -64,6 +68,12 @@ def test_environment_variable_selects_kernel(kernel: ModuleType) -> None:
 
 def test_falls_back_to_python_kernel_if_compiled_one_is_missing() -> None:
     assert run(HIDE_C + PRINT).stdout.split()[0] == "python"
+
+
+def test_kernel_compiled_from_an_older_version_is_not_used() -> None:
+    assert run(OLD_C + PRINT).stdout.split()[0] == "python"
+    done = run(OLD_C + PRINT, KAFKA_ASYNC_KERNEL="c")
+    assert "compiled from an older version: it lacks RecordColumns" in done.stderr.splitlines()[-1]
 
 
 def test_selected_kernel_that_cannot_be_loaded_raises_import_error() -> None:

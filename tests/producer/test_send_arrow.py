@@ -213,7 +213,7 @@ KEYS = pa.array([b"k"] * 3)
         (
             {"value": GOOD, "topic": ["views", None, "views"]},
             ValueError,
-            r"rows\[1\]: topic is null: set it, or the argument topic",
+            r"rows\[1\]: topic is null: set it, or give one topic for all rows",
         ),
         ({"value": [b"v"], "topic": [""]}, ValueError, "must not be empty"),
         ({"value": [b"v"]}, ValueError, "neither an argument topic nor a column topic"),
