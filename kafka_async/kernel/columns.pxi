@@ -182,16 +182,84 @@ cdef object field_column(Rows rows, bint values):
     return column.finish()
 
 
+@cython.final
+@cython.internal
+cdef class GrowingColumn:
+    """Builds a binary column whose size is not known."""
+
+    cdef uint8_t* data
+    cdef int32_t* ends
+    cdef uint8_t* valid  # a byte per value
+    cdef Py_ssize_t size
+    cdef Py_ssize_t allocated
+    cdef Py_ssize_t count
+    cdef Py_ssize_t rows  # for which `ends` and `valid` have room
+    cdef bint nullable
+
+    def __dealloc__(self):
+        PyMem_Free(self.data)
+        PyMem_Free(self.ends)
+        PyMem_Free(self.valid)
+
+    cdef int put(self, const uint8_t* data, Py_ssize_t size) except -1:
+        cdef Py_ssize_t needed = self.size + max(size, 0)
+        if needed > MAX_INT32:
+            raise ValueError("a column may not exceed 2 GiB")
+        if self.count == self.rows:
+            self.rows = max(64, 2 * self.rows)
+            self.ends = <int32_t*>reallocated(self.ends, self.rows * sizeof(int32_t))
+            self.valid = <uint8_t*>reallocated(self.valid, self.rows)
+        if needed > self.allocated:
+            self.allocated = max(needed, 2 * self.allocated, 512)
+            self.data = <uint8_t*>reallocated(self.data, self.allocated)
+        if size > 0:
+            memcpy(self.data + self.size, data, size)
+            self.size = needed
+        self.valid[self.count] = size >= 0
+        self.nullable |= size < 0
+        self.ends[self.count] = <int32_t>self.size
+        self.count += 1
+        return 0
+
+    cdef int put_text(self, const uint8_t* data, Py_ssize_t size) except -1:
+        """Append valid UTF-8; bytes that are not become replacement characters."""
+        cdef Py_ssize_t length = 0
+        cdef const char* encoded
+        if is_utf8(data, size):
+            return self.put(data, size)
+        text = PyUnicode_DecodeUTF8(<const char*>data, size, "replace")
+        encoded = PyUnicode_AsUTF8AndSize(text, &length)
+        return self.put(<const uint8_t*>encoded, length)
+
+    cdef object finish(self):
+        cdef BinaryColumnBuilder column = BinaryColumnBuilder(self.count, self.size, self.nullable)
+        cdef Py_ssize_t index
+        cdef Py_ssize_t begin = 0
+        for index in range(self.count):
+            if self.valid[index]:
+                column.put(self.data + begin, self.ends[index] - begin)
+            else:
+                column.put(NULL, -1)
+            begin = self.ends[index]
+        return column.finish()
+
+
+cdef void* reallocated(void* memory, Py_ssize_t size) except NULL:
+    cdef void* moved = PyMem_Realloc(memory, size)
+    if moved == NULL:
+        raise MemoryError
+    return moved
+
+
 cdef object header_column(Rows rows, object topic, object partition):
-    # Through objects: headers are rare, and their names must become valid UTF-8.
-    cdef Py_ssize_t index, total = 0
+    cdef Py_ssize_t index
     cdef object offsets = new_bytes((rows.count + 1) * sizeof(int32_t))
     cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
     cdef object validity = new_bytes((rows.count + 7) // 8)
     cdef char* bits = PyBytes_AS_STRING(validity)
     cdef bint nullable = False
-    cdef list names = []
-    cdef list values = []
+    cdef GrowingColumn names = GrowingColumn()
+    cdef GrowingColumn values = GrowingColumn()
     cdef Cursor cursor
     cdef const uint8_t* name = NULL
     cdef const uint8_t* value = NULL
@@ -210,33 +278,11 @@ cdef object header_column(Rows rows, object topic, object partition):
                 problem = read_header(&cursor, &name, &name_size, &value, &value_size)
                 if problem:  # the owner of the section has changed it since it was validated
                     raise corrupt_record_error(problem, topic, partition, rows.rows[index].offset)
-                text = PyUnicode_DecodeUTF8(<const char*>name, name_size, "replace")
-                names.append((<str>text).encode())
-                values.append(to_field(value, value_size))
+                names.put_text(name, name_size)
+                values.put(value, value_size)
         else:
             nullable = True
-        total = len(names)
-        if total > MAX_INT32:
+        if names.count > MAX_INT32:
             raise ValueError("a column may not exceed 2 GiB")
-        ends[index + 1] = <int32_t>total
-    return HeaderColumn(
-        validity if nullable else None, offsets, column_of_objects(names), column_of_objects(values)
-    )
-
-
-cdef object column_of_objects(list objects):
-    cdef Py_ssize_t total = 0
-    cdef bint nullable = False
-    cdef BinaryColumnBuilder column
-    for data in objects:
-        if data is None:
-            nullable = True
-        else:
-            total += PyBytes_GET_SIZE(data)
-    column = BinaryColumnBuilder(len(objects), total, nullable)
-    for data in objects:
-        if data is None:
-            column.put(NULL, -1)
-        else:
-            column.put(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-    return column.finish()
+        ends[index + 1] = <int32_t>names.count
+    return HeaderColumn(validity if nullable else None, offsets, names.finish(), values.finish())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,16 +26,23 @@ def test_all_columns_become_records_and_columns_again(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
     topics = [create_topic_blocking(kafka_cluster, name, partitions=2) for name in ("a", "b")]
-    rows = [
+    rows: list[Any] = [
         (topics[0], 1, "k", b"v", [("h", b"x"), ("null", None)]),
         (topics[1], 0, None, None, None),
         (topics[0], 0, "", b"", []),
         (topics[1], None, "key", b"\xff", [("", b"")]),
     ]
     write(spark.createDataFrame(rows, ALL_COLUMNS), kafka_cluster)
-    found = read(spark, kafka_cluster, subscribe=",".join(topics), includeHeaders="true").collect()
+    found: list[Any] = read(
+        spark, kafka_cluster, subscribe=",".join(topics), includeHeaders="true"
+    ).collect()
     back = {
-        (row["topic"], row["key"], row["value"], tuple(map(tuple, row["headers"] or ())))
+        (
+            row["topic"],
+            row["key"],
+            row["value"],
+            tuple((each["key"], each["value"]) for each in row["headers"] or ()),
+        )
         for row in found
     }
     assert back == {
@@ -48,7 +55,7 @@ def test_all_columns_become_records_and_columns_again(
 
 def test_error_names_the_row(kafka_cluster: ClusterHandle, spark: SparkSession) -> None:
     topic = create_topic_blocking(kafka_cluster, partitions=1)
-    cases = [
+    cases: list[Any] = [
         ("topic string, value string", [(topic, "v"), (None, "v")], r"rows\[1\]: topic is null"),
         (
             "topic string, value string, partition int",

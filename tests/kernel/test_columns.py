@@ -64,6 +64,23 @@ def test_headers_column_lists_names_and_values(kernel: ModuleType) -> None:
     assert values(headers.values) == [None, b"x"]
 
 
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 1000])
+def test_headers_column_grows_with_its_headers(kernel: ModuleType, count: int) -> None:
+    pairs = [
+        (
+            ["", "name", "\u00e4" * 40][n % 3].encode(),
+            [None, b"", b"v" * n][n % 3],
+        )
+        for n in range(count)
+    ]
+    encoded = varint(count) + b"".join(field(name) + field(value) for name, value in pairs)
+    data = section(record(headers=encoded), record(delta=1))
+    headers = kernel.parse_columns([data], "topic", 3, headers=True).headers
+    assert ints("i", headers.offsets) == [0, count, count]
+    assert values(headers.names) == [name for name, _ in pairs]
+    assert values(headers.values) == [value for _, value in pairs]
+
+
 def test_header_names_become_valid_utf8(kernel: ModuleType) -> None:
     data = section(record(headers=varint(1) + field(b"\xff") + field(b"")))
     headers = kernel.parse_columns([data], "topic", 3, headers=True).headers
