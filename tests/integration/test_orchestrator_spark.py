@@ -93,6 +93,7 @@ async def until_spark_is_idle(spark: SparkSession) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 async def test_cancellation_interrupts_only_the_tagged_job(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
@@ -133,6 +134,7 @@ async def test_cancellation_interrupts_only_the_tagged_job(
         await until_spark_is_idle(spark)
 
 
+@pytest.mark.slow
 async def test_thread_has_the_pool_and_tags_of_its_job(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
@@ -149,6 +151,7 @@ async def test_thread_has_the_pool_and_tags_of_its_job(
     assert not set(spark.sparkContext.getJobTags())
 
 
+@pytest.mark.slow
 async def test_bisects_a_failing_stage_to_the_record(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
@@ -172,6 +175,7 @@ async def test_bisects_a_failing_stage_to_the_record(
     assert letter.value == b"3"
 
 
+@pytest.mark.slow
 async def test_error_of_the_plan_fails_the_job_at_once(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
@@ -186,6 +190,7 @@ async def test_error_of_the_plan_fails_the_job_at_once(
     assert "AnalysisException" in str(caught.value)
 
 
+@pytest.mark.slow
 async def test_streams_events_of_queries(
     kafka_cluster: ClusterHandle, spark: SparkSession, tmp_path: Path
 ) -> None:

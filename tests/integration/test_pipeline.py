@@ -134,6 +134,7 @@ def test_counts_words_over_two_runs(world: World, spark: SparkSession) -> None:
     assert world.latest_counts() == COUNTS
 
 
+@pytest.mark.slow
 def test_writes_a_view_as_parquet_with_a_function(world: World, spark: SparkSession) -> None:
     world.write(LINES)
     pipeline = world.pipeline(
@@ -147,6 +148,7 @@ def test_writes_a_view_as_parquet_with_a_function(world: World, spark: SparkSess
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "message"),
     [
@@ -161,6 +163,7 @@ def test_validation_names_the_step(
         world.pipeline(step=step).validate(spark)
 
 
+@pytest.mark.slow
 def test_validation_names_the_sink_whose_columns_are_wrong(
     world: World, spark: SparkSession
 ) -> None:
@@ -169,6 +172,7 @@ def test_validation_names_the_sink_whose_columns_are_wrong(
         pipeline.validate(spark)
 
 
+@pytest.mark.slow
 def test_error_of_a_query_is_raised_and_reported(world: World, spark: SparkSession) -> None:
     world.write(LINES)
     step = '[[step]]\nname = "failing"\nsql = "SELECT assert_true(word = \'x\') FROM words"'

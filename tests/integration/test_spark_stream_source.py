@@ -96,6 +96,7 @@ def send(cluster: ClusterHandle, topic: str, count: int) -> None:
         producer.flush()
 
 
+@pytest.mark.slow
 def test_query_stops_if_its_topic_was_created_again(
     kafka_cluster: ClusterHandle, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_query_stops_if_its_topic_was_created_again(
     assert len(read_available(spark, kafka_cluster, tmp_path, **kept)[0]) == 9
 
 
+@pytest.mark.slow
 def test_filters_are_pushed_where_spark_pushes(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
@@ -143,6 +145,7 @@ def test_filters_are_pushed_where_spark_pushes(
         spark.conf.unset(PUSHDOWN)
 
 
+@pytest.mark.slow
 def test_empty_topic_has_no_rows(kafka_cluster: ClusterHandle, spark: SparkSession) -> None:
     topic = create_topic_blocking(kafka_cluster)
     reader = spark.read.format("kafka_async").option("subscribe", topic)
