@@ -107,7 +107,7 @@ def on_both(name: str, group: str, select: str, *arguments: str) -> Stage:
 
 
 STEPS: Mapping[str, Sequence[Step]] = {
-    "normal": [Step(10, NORMAL_STAGES)],
+    "normal": [Step(13, NORMAL_STAGES)],
     "slow": [
         Step(
             8,
@@ -116,7 +116,13 @@ STEPS: Mapping[str, Sequence[Step]] = {
                 on_both("contract", "contract suite", FOREIGN, WITH_FOREIGN[1]),
             ],
         ),
-        Step(8, [on_both("spark", "Spark", SPARK, *ON_CLUSTERS)]),
+        Step(
+            10,
+            [
+                on_both("spark", "Spark", SPARK, ON_CLUSTERS[0]),
+                on_both("spark-pages", "Spark", SPARK, ON_CLUSTERS[1]),
+            ],
+        ),
         Step(
             5,
             [
@@ -125,7 +131,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
             ],
         ),
         Step(
-            11,
+            9,
             [
                 on_both("slow", "slow tests", SLOW, *(f"--ignore={name}" for name in CPU_BOUND)),
                 on_both("computing", "slow tests", SLOW, *CPU_BOUND),

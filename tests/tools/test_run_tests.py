@@ -169,9 +169,13 @@ def test_tests_of_marked_stages_are_in_their_directories() -> None:
 
 
 def test_stages_with_directories_run_all_tests_of_their_marks() -> None:
-    foreign, contract = run_tests.STEPS["slow"][0].stages
-    assert foreign.select == contract.select
-    assert [*foreign.arguments, *contract.arguments] == run_tests.WITH_FOREIGN
+    steps = run_tests.STEPS["slow"][:2]
+    for step, directories in zip(
+        steps, (run_tests.WITH_FOREIGN, run_tests.ON_CLUSTERS), strict=True
+    ):
+        one, other = step.stages
+        assert one.select == other.select
+        assert [*one.arguments, *other.arguments] == directories
 
 
 def test_halves_of_slow_tests_are_complements() -> None:
