@@ -9,7 +9,7 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_async/kernel/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix conformance contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-wire reliability-orchestrator clean spark dev kernel kcat kdc kerberos
+.PHONY: help demo demo-repeat test test-slow test-matrix conformance contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-spark bench-wire reliability-orchestrator clean spark dev kernel kcat kdc kerberos
 
 # A heading of this file, or a target with the text after its ##.
 help:
@@ -167,6 +167,10 @@ bench-defaults: $(VENV)/.installed-dev ## all clients with default options: 10 m
 # It makes .venv-3.12 and .venv-3.13.
 bench-pythons: $(VENV)/.installed-dev ## the hot paths on Python 3.11, 3.12 and 3.13
 	@$(BIN)/python -m benchmarks --pythons $(BENCH_ARGS)
+
+# SPARK_BENCH_ARGS='--scale 0.1 --rounds 2 --only copy-100'. The connector's jars are downloaded by Maven.
+bench-spark: $(VENV)/.installed-dev $(VENV)/.installed-spark ## the Spark data source and Spark's own connector: 20 minutes
+	@$(BIN)/python -m benchmarks.spark $(SPARK_BENCH_ARGS)
 
 # WIRE_ARGS='--only fetch'.
 bench-wire: $(VENV)/.installed-dev ## encoding and decoding of messages and batches

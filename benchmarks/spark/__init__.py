@@ -1,0 +1,1 @@
+"""Compares the Spark data source with Spark's own Kafka connector."""

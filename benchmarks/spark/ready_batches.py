@@ -1,0 +1,67 @@
+"""A data source that yields ready-made Arrow batches: the least that any Python source costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from benchmarks import payload
+from kafka_async.records.arrow import arrow_schema
+from kafka_async.spark.source import COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROWS_PER_BATCH = 32_768
+
+
+class ReadyBatches(DataSource):
+    """Yields the options records, size and partitions' worth of rows, made once per task."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "ready_batches"
+
+    def schema(self) -> str:
+        """Return the columns of the Kafka source."""
+        return COLUMNS
+
+    def reader(self, schema: object) -> DataSourceReader:
+        """Return the reader."""
+        names = ("records", "size", "partitions")
+        return _Reader(*(int(self.options[name]) for name in names))
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, records: int, size: int, partitions: int) -> None:
+        self._records, self._size, self._partitions = records, size, partitions
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(number) for number in range(self._partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        number = int(partition.value)
+        left = len(range(number, self._records, self._partitions))
+        batch = _batch(self._size, number)
+        while left > 0:
+            rows = min(left, batch.num_rows)
+            yield batch.slice(0, rows)
+            left -= rows
+
+
+def _batch(size: int, partition: int) -> Any:
+    values = payload.values(size)
+    schema: Any = arrow_schema()
+    columns: dict[str, list[Any]] = {
+        "key": [None] * ROWS_PER_BATCH,
+        "value": [values[n % len(values)] for n in range(ROWS_PER_BATCH)],
+        "topic": ["ready"] * ROWS_PER_BATCH,
+        "partition": [partition] * ROWS_PER_BATCH,
+        "offset": list(range(ROWS_PER_BATCH)),
+        "timestamp": [0] * ROWS_PER_BATCH,
+        "timestampType": [0] * ROWS_PER_BATCH,
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=schema)
