@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyspark")
-pa: Any = pytest.importorskip("pyarrow")
 
 from kafka_async.spark.read_task import MAX_BYTES_PER_BATCH, MAX_ROWS_PER_BATCH, slices
+
+pa: Any = pytest.importorskip("pyarrow")
 
 
 def rows(count: int, size: int = 10) -> Any:
