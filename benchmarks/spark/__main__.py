@@ -1,4 +1,4 @@
-"""Measures the Spark data source beside Spark's Kafka connector: `python -m benchmarks.spark`.
+"""Compares the Spark data source with Spark's Kafka connector: `python -m benchmarks.spark`.
 
 All clients run in one session and take turns, in an order that changes with each round. The first
 round is not counted: it starts the workers and warms up the JVMs. Writes the times to

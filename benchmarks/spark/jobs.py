@@ -36,7 +36,7 @@ ARTIFACTS: Final = (
 
 @dataclass(frozen=True)
 class Workload:
-    """What a case reads or copies."""
+    """Describes the topic that a case reads or copies."""
 
     bootstrap: str
     topic: str
