@@ -251,16 +251,16 @@ def test_tasks_share_a_producer_and_a_consumer(cluster: BlockingCluster) -> None
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_child_process_uses_and_closes_nothing_of_its_parent(cluster: BlockingCluster) -> None:
     servers = cluster.bootstrap_servers
-    parents = write(servers, b"parent")
+    of_parent = write(servers, b"parent")
     read(servers, 0, 1)
     before = connections()
 
     def work() -> bool:
-        childs = write(servers, b"child")
+        of_child = write(servers, b"child")
         _, values = read(servers, 0, 2)
         gc.collect()
         return (
-            childs is not parents
+            of_child is not of_parent
             and values == [b"parent", b"child"]
             and before <= connections()  # the parent's, untouched, and its own
             and len(connections()) > len(before)
@@ -268,6 +268,6 @@ def test_child_process_uses_and_closes_nothing_of_its_parent(cluster: BlockingCl
 
     assert in_child(work)
     # The parent's clients still work, on the connections that they had.
-    assert write(servers, b"parent again") is parents
+    assert write(servers, b"parent again") is of_parent
     assert read(servers, 2, 3)[1] == [b"parent again"]
     assert before <= connections()
