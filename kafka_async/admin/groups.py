@@ -1,9 +1,10 @@
-"""List, describe and delete groups; list their committed offsets."""
+"""List, describe and delete groups; list and alter their committed offsets."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafka_async.admin.call import Results, item_error
@@ -24,6 +25,11 @@ from kafka_async.protocol.messages.consumer_protocol_assignment import ConsumerP
 from kafka_async.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafka_async.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kafka_async.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafka_async.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -43,7 +49,7 @@ if TYPE_CHECKING:
 _CONSUMER = "consumer"
 _DEAD = "Dead"
 _TOPIC_NAME_MAX_VERSION = 9
-"""Last version of OffsetFetch that has topic names instead of ids."""
+"""Last version of OffsetFetch and OffsetCommit that has topic names instead of ids."""
 
 
 async def list_all(
@@ -149,6 +155,38 @@ async def list_group_offsets(
 
     found = await call.run([group_id], lambda names: _query_coordinators(call, names, query))
     return found[group_id]
+
+
+async def alter_group_offsets(
+    call: Call, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> None:
+    """Commit offsets to a group without members; raise the error of the first partition."""
+    rows: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+    for tp, committed in sorted(offsets.items()):
+        epoch = -1 if committed.leader_epoch is None else committed.leader_epoch
+        row = OffsetCommitRequestPartition(
+            partition_index=tp.partition,
+            committed_offset=committed.offset,
+            committed_leader_epoch=epoch,
+            committed_metadata=committed.metadata,
+        )
+        rows[tp.topic].append(row)
+    topics = [OffsetCommitRequestTopic(name=name, partitions=each) for name, each in rows.items()]
+
+    async def commit(node_id: int, names: list[str]) -> Results[str, None]:
+        request = OffsetCommitRequest(group_id=group_id, topics=topics)
+        response = await call.services.request(
+            request, to=Broker(node_id), timeout=call.left, max_version=_TOPIC_NAME_MAX_VERSION
+        )
+        errors = (
+            error_for(row.error_code, topic=topic.name, partition=row.partition_index)
+            for topic in response.topics
+            for row in topic.partitions
+            if row.error_code
+        )
+        return dict.fromkeys(names, next(errors, None))
+
+    await call.run([group_id], lambda names: _query_coordinators(call, names, commit))
 
 
 # -- helpers --------------------------------------------------------------------------------------

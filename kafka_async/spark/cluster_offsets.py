@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_async import blocking
 from kafka_async.admin import OffsetSpec, TopicDescription
-from kafka_async.cluster.request_router import Broker, CoordinatorOfGroup, Leader
+from kafka_async.admin.call import Call
+from kafka_async.admin.groups import alter_group_offsets
+from kafka_async.cluster.request_router import Broker, Leader
 from kafka_async.errors import (
     InvalidConfigurationError,
     KafkaError,
@@ -20,11 +22,6 @@ from kafka_async.errors import (
     error_for,
 )
 from kafka_async.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafka_async.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from kafka_async.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -33,7 +30,7 @@ from kafka_async.protocol.messages.offset_for_leader_epoch import (
 from kafka_async.records.batch import iter_batches
 from kafka_async.spark.data_loss import LogState, find_losses
 from kafka_async.spark.offsets import EARLIEST, LATEST, Bound, ByTimestamp, Offsets
-from kafka_async.types import TopicPartition
+from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     import uuid
@@ -44,14 +41,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafka_async.spark")
 
+COMMIT_TIMEOUT: Final = 10.0
+"""Maximum seconds to commit the progress of a query, which waits meanwhile."""
 METADATA_TIMEOUT: Final = 10.0
 """Seconds that a topic may take to appear in the metadata after it was created."""
 METADATA_INTERVAL: Final = 0.1
 """Seconds between look-ups of a topic that is missing."""
 SAMPLE_BYTES: Final = 65_536
 """Bytes fetched of a partition to estimate the size of its records."""
-LAST_VERSION_WITH_NAMES: Final = {"fetch": 12, "commit": 9}
-"""Versions up to which requests name topics by their names; later ones use topic ids."""
+LAST_FETCH_VERSION_WITH_NAMES: Final = 12
+"""Last version of Fetch that has topic names instead of ids."""
 
 
 class Partitions(NamedTuple):
@@ -354,7 +353,7 @@ class ClusterOffsets:
             request,
             to=Broker(node_id),
             timeout=self._timeout,
-            max_version=LAST_VERSION_WITH_NAMES["fetch"],
+            max_version=LAST_FETCH_VERSION_WITH_NAMES,
         )
         sizes: dict[TopicPartition, float] = {}
         for topic in response.responses:
@@ -372,29 +371,22 @@ class ClusterOffsets:
         Raises:
             KafkaError: The coordinator refuses a commit, as for a group with members.
         """
-        rows: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-        for tp, offset in sorted(offsets.offsets.items()):
-            row = OffsetCommitRequestPartition(
-                partition_index=tp.partition,
-                committed_offset=offset,
-                committed_leader_epoch=offsets.epochs.get(tp, -1),
-            )
-            rows[tp.topic].append(row)
-        request = OffsetCommitRequest(
-            group_id=group_id,
-            topics=[OffsetCommitRequestTopic(name=t, partitions=each) for t, each in rows.items()],
-        )
-        response = blocking.run(
-            self._admin().asynchronous.client.request,
-            request,
-            to=CoordinatorOfGroup(group_id),
-            timeout=self._timeout,
-            max_version=LAST_VERSION_WITH_NAMES["commit"],
-        )
-        for topic in response.topics:
-            for row in topic.partitions:
-                if row.error_code:
-                    raise _commit_error(row.error_code, topic.name, row.partition_index, group_id)
+        committed = {
+            tp: OffsetAndMetadata(offset, offsets.epochs.get(tp))
+            for tp, offset in offsets.offsets.items()
+        }
+        client = self._admin().asynchronous.client
+
+        async def commit() -> None:
+            await alter_group_offsets(Call(client, COMMIT_TIMEOUT), group_id, committed)
+
+        try:
+            blocking.run(commit)
+        except KafkaError as error:
+            raise KafkaError(
+                f"the progress of the query cannot be committed to group {group_id}: name a group "
+                f"that no consumer uses and that the user may READ ({error})"
+            ) from error
 
 
 def leader_epochs(topics: Mapping[str, TopicDescription]) -> dict[TopicPartition, int]:
@@ -404,16 +396,6 @@ def leader_epochs(topics: Mapping[str, TopicDescription]) -> dict[TopicPartition
         for name, topic in topics.items()
         for row in topic.partitions
     }
-
-
-def _commit_error(code: int, topic: str, partition: int, group_id: str) -> KafkaError:
-    return error_for(
-        code,
-        f"the progress of the query cannot be committed to group {group_id}: name a group "
-        "that no consumer uses and that the user may READ",
-        topic=topic,
-        partition=partition,
-    )
 
 
 def _check_named(

@@ -363,6 +363,19 @@ def test_progress_is_committed_when_the_next_batch_is_due(kafka_cluster: Cluster
     assert committed == OffsetAndMetadata(5, committed.leader_epoch)
 
 
+def test_progress_is_committed_to_the_new_coordinator(kafka_cluster: ClusterHandle) -> None:
+    topic, group = create_topic_blocking(kafka_cluster), kafka_cluster.group()
+    with (
+        opened(kafka_cluster, subscribe=topic, commitGroupId=group) as reader,
+        blocking.Admin(kafka_cluster.bootstrap_servers) as admin,
+    ):
+        start = reader.initialOffset()
+        fault = kafka_cluster.faults.add(api="OffsetCommit", error="NOT_COORDINATOR", count=2)
+        reader.latestOffset(stored(start), everything())
+        assert fault.exhausted
+        assert admin.list_group_offsets(group)[TopicPartition(topic, 0)].offset == 0
+
+
 def test_progress_that_cannot_be_committed_is_a_warning(
     kafka_cluster: ClusterHandle, caplog: pytest.LogCaptureFixture
 ) -> None:
