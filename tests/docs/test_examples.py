@@ -52,13 +52,18 @@ def python_blocks(page: Path) -> list[Block]:
     return [block for block in blocks_of(page) if block.language == "python"]
 
 
+def runs_spark(block: Block) -> bool:
+    """Return True if an example starts Spark, which logs to standard error."""
+    return "pyspark" in block.body or "import Pipeline" in block.body
+
+
 def page_parameters() -> list[object]:
     """Return README.md for every run, and the other pages for the slow suite."""
     parameters: list[object] = []
     for page in PAGES:
         blocks = [] if page.name in WITH_SECURE_CLUSTER else python_blocks(page)
         marks = [] if page.name == "README.md" else [pytest.mark.slow]
-        if any("pyspark" in block.body for block in blocks):
+        if any(map(runs_spark, blocks)):
             marks.append(pytest.mark.spark)
         if blocks:
             parameters.append(pytest.param(page, id=page.name, marks=marks))
@@ -105,7 +110,7 @@ def run_block(block: Block, bootstrap: str, where: Path) -> str:
     if block.kind == "conftest":
         (folder / "test_conftest.py").write_text(TEST_OF_CONFTEST, "utf-8")
     arguments = [block.name] if block.kind == "script" else PYTEST
-    with_spark = "pyspark" in block.body
+    with_spark = runs_spark(block)
     deadline = SPARK_DEADLINE if with_spark else DEADLINE
     try:
         result = subprocess.run(
