@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import itertools
 import os
@@ -150,6 +151,12 @@ def prepared_transaction(admin: Any, name: str, epoch: int) -> PreparedTransacti
     return PreparedTransaction(name, producer_id, epoch)
 
 
+def sends_a_row(writer: Any) -> bool:
+    pyarrow: Any = importlib.import_module("pyarrow")
+    row = {"value": pyarrow.array([b"6"]), "partition": pyarrow.array([0], pyarrow.int32())}
+    return writer.send_arrow(pyarrow.RecordBatch.from_pydict(row), T) == 1
+
+
 TOPIC_CONFIG = ConfigResource(ResourceType.TOPIC, T)
 PRODUCER: Calls = {
     "send": lambda producer: producer.send(T, b"0", partition=0).offset == 0,
@@ -159,11 +166,12 @@ PRODUCER: Calls = {
     "send_records": lambda producer: (
         len(producer.send_records([ProducerRecord(T, b"4", partition=0)])) == 1
     ),
+    "send_arrow": lambda producer: sends_a_row(producer),
     "send_batch": lambda producer: (
         producer.send_batch(TP, RecordBatch.build([ProducerRecord(T, b"5")])) is not None
     ),
     "flush": lambda producer: producer.flush() is None,
-    "statistics": lambda producer: producer.statistics().record_send_total == 6,
+    "statistics": lambda producer: producer.statistics().record_send_total == 7,
     "health": lambda producer: producer.health().state == "running",
     "reload_certificates": lambda producer: uses_no_certificates(producer),
     "set_sasl_credentials": lambda producer: uses_no_password(producer),
