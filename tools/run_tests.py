@@ -110,14 +110,14 @@ STEPS: Mapping[str, Sequence[Step]] = {
     "normal": [Step(13, NORMAL_STAGES)],
     "slow": [
         Step(
-            8,
+            5,
             [
                 on_both("foreign", "foreign clients", FOREIGN, WITH_FOREIGN[0]),
                 on_both("contract", "contract suite", FOREIGN, WITH_FOREIGN[1]),
             ],
         ),
         Step(
-            10,
+            13,
             [
                 on_both("spark", "Spark", SPARK, ON_CLUSTERS[0]),
                 on_both("spark-pages", "Spark", SPARK, ON_CLUSTERS[1]),
