@@ -172,6 +172,7 @@ def test_a_batch_with_a_write_id_is_written_once(spark: SparkSession, sink: Sink
     assert sink.values() == expected(100, 2)
 
 
+@pytest.mark.slow
 def test_each_batch_without_a_write_id_is_written(spark: SparkSession, sink: Sink) -> None:
     for _ in range(2):
         sink.write(numbers(spark, 10))
@@ -179,6 +180,7 @@ def test_each_batch_without_a_write_id_is_written(spark: SparkSession, sink: Sin
     sink.check_nothing_is_open()
 
 
+@pytest.mark.slow
 def test_a_failed_job_writes_nothing_and_leaves_nothing_open(
     spark: SparkSession, sink: Sink
 ) -> None:
@@ -192,6 +194,7 @@ def test_a_failed_job_writes_nothing_and_leaves_nothing_open(
     assert sink.values() == expected(10)
 
 
+@pytest.mark.slow
 def test_a_task_killed_after_its_flush_leaves_no_transaction_open(
     spark: SparkSession, sink: Sink
 ) -> None:
