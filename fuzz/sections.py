@@ -33,7 +33,7 @@ FROM_THE_BEGIN = 0x20
 READ_ALL = HEADERS | FROM_THE_BEGIN | TO_THE_END
 
 TOPIC, PARTITION = "topic", 7
-MAX_INT64 = (1 << 63) - 1
+MIN_INT64, MAX_INT64 = -(1 << 63), (1 << 63) - 1
 
 
 class Arguments(NamedTuple):
@@ -161,6 +161,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
             f"small-{flags}",
             _input(b"".join(records), [3, 100, 2, TIME, TIME + 9, 0], flags),
         )
+    yield "lowest-base-offset", _input(records[0], [1, MIN_INT64, 2, TIME, TIME + 9, 0], READ_ALL)
     yield "empty", b""
     yield "zeros", bytes(ARGUMENTS.size)
 

@@ -208,7 +208,8 @@ cdef class RecordReader:
         return records
 
     cdef object corruption(self, int problem):
-        offset = self.limits.base_offset + self.delta + 1
+        # In this order: a base offset that was refused may be the lowest integer.
+        offset = self.limits.base_offset + (self.delta + 1)
         return corrupt_record_error(problem, self.topic, self.partition, offset)
 
     cdef int read_into(self, list records, int64_t count, int64_t size) except -1:

@@ -156,11 +156,16 @@ def frame(count: int) -> Run:
 
 
 def partition_keys(count: int) -> Run:
-    """Hash keys of ten bytes."""
+    """Hash keys of ten bytes.
+
+    The hashes are kept: if each were freed at once, the layout of the heap would decide whether it
+    takes the last block of the allocator's pool, which costs 5 % more instructions.
+    """
+    hashes: list[int] = []
 
     def run() -> None:
         for _ in range(count):
-            murmur2(KEY)
+            hashes.append(murmur2(KEY))
 
     return run
 
