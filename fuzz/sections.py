@@ -17,7 +17,7 @@ from fuzz.target import Target
 from kafka_async import kernel as installed
 from kafka_async.kernel import Section
 from kafka_async.records.batch import iter_batches
-from tests.kernel.wire import record
+from tests.kernel.wire import encoded_headers, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -162,6 +162,8 @@ def seeds() -> Iterator[tuple[str, bytes]]:
             _input(b"".join(records), [3, 100, 2, TIME, TIME + 9, 0], flags),
         )
     yield "lowest-base-offset", _input(records[0], [1, MIN_INT64, 2, TIME, TIME + 9, 0], READ_ALL)
+    unnamed = record(headers=encoded_headers(("", None), ("", b"")))
+    yield "empty-header-names", _input(unnamed, [1, 100, 0, TIME, TIME, 0], READ_ALL)
     yield "empty", b""
     yield "zeros", bytes(ARGUMENTS.size)
 

@@ -209,7 +209,7 @@ cdef class GrowingColumn:
             self.rows = max(64, 2 * self.rows)
             self.ends = <int32_t*>reallocated(self.ends, self.rows * sizeof(int32_t))
             self.valid = <uint8_t*>reallocated(self.valid, self.rows)
-        if needed > self.allocated:
+        if self.data == NULL or needed > self.allocated:
             self.allocated = max(needed, 2 * self.allocated, 512)
             self.data = <uint8_t*>reallocated(self.data, self.allocated)
         if size > 0:
