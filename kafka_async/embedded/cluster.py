@@ -124,7 +124,9 @@ class EmbeddedCluster:
         self.faults = Faults(rules)
         self.failures: list[Failure] = failures
         self.scheduler = Scheduler(clock, failures)
-        self.groups = GroupCoordinator(self.settings, self.brokers, self.scheduler, offsets)
+        self.groups = GroupCoordinator(
+            self.settings, self.brokers, self.scheduler, offsets, self.topics
+        )
         self.transactions = TransactionCoordinator(
             self.settings, self.brokers, self.scheduler, self.topics, offsets
         )

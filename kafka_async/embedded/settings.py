@@ -29,6 +29,10 @@ class SettingOptions(TypedDict, total=False):
     group_min_session_timeout_ms: int
     group_max_session_timeout_ms: int
     group_max_size: int
+    group_consumer_session_timeout_ms: int
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_max_size: int
     offset_metadata_max_bytes: int
     offsets_topic_num_partitions: int
     transaction_state_log_num_partitions: int
@@ -61,9 +65,10 @@ class Settings:
         default_replication_factor: None for the number of brokers, at most three; 1 in Kafka.
         transaction_version: Finalized level of the feature `transaction.version`; 0 is not
             finalized.
-        group_version: Finalized level of the feature `group.version`; 0 is not finalized. 1 in
-            Kafka: the new consumer protocol (KIP-848).
+        group_version: Finalized level of the feature `group.version`; 0 is not finalized, and
+            groups have the classic protocol only (KIP-848).
         group_initial_rebalance_delay_ms: 3000 in Kafka, which would slow down tests.
+        group_consumer_assignment_interval_ms: 1000 in Kafka, which would slow down tests.
         coordinator_load_time_ms: Time for which a coordinator that has moved responds with
             COORDINATOR_LOAD_IN_PROGRESS.
         transaction_marker_delay_ms: Time between the response to EndTxn and the markers.
@@ -79,7 +84,7 @@ class Settings:
     default_partitions: int = 1
     default_replication_factor: int | None = None
     transaction_version: int = 2
-    group_version: int = 0
+    group_version: int = 1
     message_max_bytes: int = 1_048_588
     min_insync_replicas: int = 1
     socket_request_max_bytes: int = 104_857_600
@@ -90,6 +95,10 @@ class Settings:
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2_147_483_647
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_assignment_interval_ms: int = 0
+    group_consumer_max_size: int = 2_147_483_647
     offset_metadata_max_bytes: int = 4_096
     offsets_topic_num_partitions: int = 50
     transaction_state_log_num_partitions: int = 50
@@ -136,6 +145,10 @@ _MINIMUMS = {
     "group_min_session_timeout_ms": 1,
     "group_max_session_timeout_ms": 1,
     "group_max_size": 1,
+    "group_consumer_session_timeout_ms": 1,
+    "group_consumer_heartbeat_interval_ms": 1,
+    "group_consumer_assignment_interval_ms": 0,
+    "group_consumer_max_size": 1,
     "offsets_topic_num_partitions": 1,
     "transaction_state_log_num_partitions": 1,
     "log_retention_check_interval_ms": 1,

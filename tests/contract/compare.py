@@ -32,7 +32,12 @@ async def run_embedded(scenario: Scenario) -> Run:
     """Run a scenario on a new embedded cluster, in memory."""
     network = MemoryNetwork()
     async with EmbeddedCluster(
-        BROKERS, network=network, min_insync_replicas=2, group_min_session_timeout_ms=500
+        BROKERS,
+        network=network,
+        min_insync_replicas=2,
+        group_min_session_timeout_ms=500,
+        group_consumer_session_timeout_ms=6_000,
+        group_consumer_heartbeat_interval_ms=500,
     ) as embedded:
         cluster = Cluster("c000000", names=40, network=network)
         await cluster.open(embedded.bootstrap_servers)

@@ -76,6 +76,8 @@ def _counted(kind: str, *unchanged: int) -> Mask:
 def _member(names: Names, value: Any, owner: Struct | None) -> Any:
     if not isinstance(value, str):
         return value
+    if _CONSUMER_MEMBER.fullmatch(value):
+        return names.number("member", value)
     found = _GENERATED.fullmatch(value)
     return names.text(value) if found is None else f"{found[1]}-{names.number('member', found[2])}"
 
@@ -91,6 +93,8 @@ def _offsets_partition(names: Names, value: Any, owner: Struct | None) -> Any:
 
 _producer: Final = _counted("producer", -1)
 _GENERATED: Final = re.compile(r"(.*?)-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_CONSUMER_MEMBER: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+"""An id that the coordinator has chosen: a UUID in base 64."""
 _RECENT: Final = 1_600_000_000_000
 
 MASKS: Final[dict[str, Mask]] = {
@@ -120,6 +124,11 @@ Topic ids and names are replaced in every field.
 
 _HASHED: Final = "Kafka collects them in a hash map"
 UNORDERED: Final[dict[str, str]] = {
+    "Assignment.topic_partitions": _HASHED,
+    "ConsumerGroupDescribeResponse.groups": "Kafka asks the coordinators of groups in a hash map",
+    "ConsumerGroupHeartbeatResponseTopicPartitions.partitions": _HASHED,
+    "Member.subscribed_topic_names": _HASHED,
+    "TopicPartitions.partitions": _HASHED,
     "AddPartitionsToTxnTopicResult.results_by_partition": _HASHED,
     "AlterUserScramCredentialsResponse.results": _HASHED,
     "CreatePartitionsResponse.results": _HASHED,

@@ -177,6 +177,14 @@ class Scenario:
     steps: Sequence[Step]
     topics: Topics
 
+    @property
+    def of_consumer_groups(self) -> bool:
+        """True if the coordinator of groups must know the topics when the scenario starts."""
+        return any(
+            isinstance(step, SendRequest) and step.api == "ConsumerGroupHeartbeat"
+            for step in self.steps
+        )
+
 
 def scenario(name: str, topics: Topics, *steps: Step | Sequence[Step]) -> Scenario:
     """Return a scenario; a sequence of steps is one step after the other."""

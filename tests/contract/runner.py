@@ -15,6 +15,7 @@ from kafka_async.protocol import api
 from kafka_async.protocol.header import decode_response
 from kafka_async.protocol.message import Request, Response
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
+from kafka_async.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
 from kafka_async.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -140,6 +141,27 @@ class Cluster:
                     return
                 await asyncio.sleep(0.05)
 
+    async def wait_for_group_coordinator(self, topic: str) -> None:
+        """Wait until the main broker assigns a topic to a member of a consumer group."""
+        group_id = self._pools["group", False].pop()
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group_id,
+            member_id="first",
+            rebalance_timeout_ms=30_000,
+            subscribed_topic_names=[topic],
+            topic_partitions=[],
+        )
+        async with asyncio.timeout(RESPONSE_TIMEOUT):
+            while True:
+                response = await self.call(MAIN_BROKER, request, 1)
+                if response.assignment is not None and response.assignment.topic_partitions:
+                    break
+                await asyncio.sleep(0.02)
+            leaves = ConsumerGroupHeartbeatRequest(
+                group_id=group_id, member_id="first", member_epoch=-1
+            )
+            await self.call(MAIN_BROKER, leaves, 1)
+
     async def _fill_pools(self, kind: str, number: int) -> None:
         keys = [f"{self._run}-{kind}-{index}" for index in range(self._size)]
         request = FindCoordinatorRequest(key_type=number, coordinator_keys=keys)
@@ -212,6 +234,8 @@ class Run:
                 name = self._name(Name("topic", key))
                 self._topic_ids[key] = await self.cluster.create_topic(name, settings)
                 self._names.bind_id(self._topic_ids[key], f"id of {key}")
+                if self.scenario.of_consumer_groups:
+                    await self.cluster.wait_for_group_coordinator(name)
             for number, step in enumerate(self.scenario.steps, 1):
                 await self._named_step(number, step)
             for label in list(self._later):
@@ -372,7 +396,7 @@ class Run:
 
 SUPPORTED: Final = frozenset(routes_by_api_key({}))
 """Keys of the APIs that the embedded cluster has; other rows of ApiVersions are left out."""
-FEATURES: Final = frozenset({"transaction.version"})
+FEATURES: Final = frozenset({"group.version", "transaction.version"})
 """Features that the embedded cluster has finalized as Apache Kafka has."""
 
 

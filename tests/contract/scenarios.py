@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.contract.cases import acls, admin, groups, log, order, security, transactions
+from tests.contract.cases import (
+    acls,
+    admin,
+    consumer_groups,
+    groups,
+    log,
+    order,
+    security,
+    transactions,
+)
 
 SCENARIOS: Final = [
     *log.SCENARIOS,
     *groups.SCENARIOS,
+    *consumer_groups.SCENARIOS,
     *transactions.SCENARIOS,
     *admin.SCENARIOS,
     *acls.SCENARIOS,

@@ -80,6 +80,11 @@ class ClassicGroup:
         self._persisted = _PersistedGroup()
         self._responses: list[GroupResponse] = []
 
+    @property
+    def loading(self) -> bool:
+        """True while a new coordinator loads the group."""
+        return self.state is ClassicGroupState.LOADING
+
     # -- requests ---------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, request_id: int, now: float) -> None:

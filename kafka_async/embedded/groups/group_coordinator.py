@@ -7,30 +7,49 @@ that coordinates a group. When it changes, pending requests fail and the group i
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 import math
 import struct
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.error_codes import ErrorCode, error_code_of
 from kafka_async.embedded.groups.classic_group import ClassicGroup, GroupConfig
-from kafka_async.embedded.groups.classic_group_state import ClassicGroupState
+from kafka_async.embedded.groups.consumer_group import (
+    ConsumerGroup,
+    ConsumerGroupConfig,
+    TopicPartitions,
+)
+from kafka_async.embedded.groups.consumer_group_members import JOIN_EPOCH
 from kafka_async.embedded.groups.members import JoinResult, SyncResult
-from kafka_async.errors import DecodeError, UnsupportedVersionError
+from kafka_async.errors import (
+    DecodeError,
+    GroupIdNotFoundError,
+    KafkaError,
+    StaleMemberEpochError,
+    UnsupportedVersionError,
+)
 from kafka_async.protocol.messages.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from kafka_async.embedded.groups.consumer_group_members import (
+        ConsumerHeartbeat,
+        HeartbeatResult,
+    )
     from kafka_async.embedded.groups.members import JoinRequest, SyncRequest
+    from kafka_async.embedded.groups.server_assignors import TopicIdPartition
     from kafka_async.embedded.scheduler import Scheduler
     from kafka_async.embedded.settings import Settings
     from kafka_async.embedded.state.brokers import Brokers
     from kafka_async.embedded.state.offset_metadata_manager import OffsetMetadataManager
+    from kafka_async.embedded.state.topics import TopicTable
 
+Group: TypeAlias = ClassicGroup | ConsumerGroup
 CONSUMER: Final = "consumer"
 """Protocol type of consumer groups; the metadata of other groups has another format."""
 
@@ -55,8 +74,10 @@ class GroupCoordinator:
         brokers: Brokers,
         scheduler: Scheduler,
         offsets: OffsetMetadataManager,
+        topics: TopicTable,
     ) -> None:
         self.offsets = offsets
+        self._topics = topics
         self._brokers = brokers
         self._scheduler = scheduler
         self._cluster_id = settings.cluster_id
@@ -68,7 +89,13 @@ class GroupCoordinator:
             settings.group_max_session_timeout_ms / 1000,
         )
         self._load_time = settings.coordinator_load_time_ms / 1000
-        self._groups: dict[str, ClassicGroup] = {}
+        self._consumer_config = ConsumerGroupConfig(
+            settings.group_consumer_session_timeout_ms / 1000,
+            settings.group_consumer_heartbeat_interval_ms / 1000,
+            settings.group_consumer_assignment_interval_ms / 1000,
+            settings.group_consumer_max_size,
+        )
+        self._groups: dict[str, Group] = {}
         self._coordinators: dict[str, int | None] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._pending: dict[int, asyncio.Future[JoinResult | SyncResult]] = {}
@@ -115,6 +142,15 @@ class GroupCoordinator:
         if not minimum <= request.session_timeout <= maximum:
             return JoinResult(code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
         group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            if group.loading:
+                return JoinResult(
+                    code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, member_id=request.member_id
+                )
+            if group.members:
+                return JoinResult(code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            self._drop_group(group_id)  # An empty group takes the protocol of its first member.
+            group = None
         if group is None:
             if request.member_id:
                 return JoinResult(code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id)
@@ -127,7 +163,7 @@ class GroupCoordinator:
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncResult:
         """Handle SyncGroup; wait for the leader's assignment."""
-        group = self._groups.get(group_id)
+        group = self.classic(group_id)
         if group is None:
             return SyncResult(code=ErrorCode.UNKNOWN_MEMBER_ID)
         request_id = next(self._request_ids)
@@ -140,7 +176,7 @@ class GroupCoordinator:
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
         """Handle Heartbeat."""
-        group = self._groups.get(group_id)
+        group = self.classic(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         code = group.heartbeat(member_id, instance_id, generation, self._scheduler.now())
@@ -149,12 +185,45 @@ class GroupCoordinator:
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
         """Handle one member of LeaveGroup."""
-        group = self._groups.get(group_id)
+        group = self.classic(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         code = group.leave(member_id, instance_id, self._scheduler.now())
         self._update(group)
         return code
+
+    def consumer_heartbeat(
+        self, group_id: str, request: ConsumerHeartbeat, may_describe: Callable[[str], bool]
+    ) -> HeartbeatResult:
+        """Handle ConsumerGroupHeartbeat; raises the broker's error.
+
+        A group is created by its first member; an empty classic group becomes a consumer group.
+        """
+        now = self._scheduler.now()
+        group, creates = self._groups.get(group_id), False
+        if isinstance(group, ClassicGroup) and request.epoch == JOIN_EPOCH:
+            creates = not group.loading and not len(group.members)
+        if group is None:
+            creates = request.epoch == JOIN_EPOCH
+        if creates:
+            group = self._new_consumer_group(group_id)
+        elif group is None:
+            raise GroupIdNotFoundError(f"Consumer group {group_id} not found.")
+        elif isinstance(group, ClassicGroup):
+            raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
+        if request.epoch < JOIN_EPOCH:
+            result = group.leave(request, now)
+        else:
+            result = group.heartbeat(request, now, may_describe)
+        if creates:
+            self._drop_group(group_id)
+            self._add_group(group)
+        self._update(group)
+        return result
+
+    def heartbeat_interval(self, group_id: str) -> float:
+        """Return the seconds between two heartbeats of the members of a consumer group."""
+        return self._consumer_config.heartbeat_interval
 
     # -- offsets ----------------------------------------------------------------------------------
 
@@ -164,12 +233,33 @@ class GroupCoordinator:
         member_id: str,
         instance_id: str | None,
         generation: int,
+        partitions: Iterable[TopicIdPartition],
         *,
         transactional: bool = False,
+        version: int,
         unknown_group: ErrorCode,
+        stale_epoch: ErrorCode,
     ) -> ErrorCode:
-        """Return NONE if offsets may be committed; without a generation, create a missing group."""
+        """Return NONE if offsets may be committed; without a generation, create a missing group.
+
+        `unknown_group` and `stale_epoch` are the codes of these errors in the request's version.
+        """
         group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            try:
+                group.validate_offset_commit(
+                    member_id,
+                    instance_id,
+                    generation,
+                    partitions,
+                    transactional=transactional,
+                    version=version,
+                )
+            except StaleMemberEpochError:
+                return stale_epoch
+            except KafkaError as error:
+                return ErrorCode(error_code_of(error))
+            return ErrorCode.NONE
         if group is None:
             if generation >= 0:
                 return unknown_group
@@ -180,6 +270,22 @@ class GroupCoordinator:
         self._update(group)
         return code
 
+    def validate_offset_fetch(
+        self, group_id: str, member_id: str | None = None, epoch: int = -1
+    ) -> ErrorCode:
+        """Return NONE if offsets may be fetched, by a member or without one."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.NONE
+        if group.loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if isinstance(group, ConsumerGroup):
+            try:
+                group.validate_offset_fetch(member_id, epoch)
+            except KafkaError as error:
+                return ErrorCode(error_code_of(error))
+        return ErrorCode.NONE
+
     def validate_offset_delete(self, group_id: str) -> ErrorCode:
         """Return NONE if offsets of a group may be deleted.
 
@@ -189,7 +295,7 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is ClassicGroupState.LOADING:
+        if group.loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if len(group.members) and group.protocol_type != CONSUMER:
             return ErrorCode.NON_EMPTY_GROUP
@@ -200,17 +306,29 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             return False
+        if isinstance(group, ConsumerGroup):
+            return topic in group.subscribed_topics
         return any(
             topic in subscribed_topics(member.metadata(group.protocol)) for member in group.members
         )
 
     # -- groups -----------------------------------------------------------------------------------
 
-    def get(self, group_id: str) -> ClassicGroup | None:
-        """Return a group; None if it does not exist."""
-        return self._groups.get(group_id)
+    def classic(self, group_id: str) -> ClassicGroup | None:
+        """Return a group of the classic protocol; None if there is none of this id."""
+        group = self._groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
 
-    def coordinated_by(self, broker_id: int) -> Iterator[ClassicGroup]:
+    def consumer(self, group_id: str) -> ConsumerGroup | None:
+        """Return a group of the consumer protocol; None if there is none of this id."""
+        group = self._groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def exists(self, group_id: str) -> bool:
+        """Return True if there is a group of this id, whatever its protocol."""
+        return group_id in self._groups
+
+    def coordinated_by(self, broker_id: int) -> Iterator[Group]:
         """Return the groups that a broker coordinates."""
         return (
             group
@@ -226,17 +344,36 @@ class GroupCoordinator:
         code = group.delete()
         if code is ErrorCode.NONE:
             self.offsets.delete_group(group_id)
-            del self._groups[group_id], self._coordinators[group_id]
-            self._cancel_timer(group_id)
+            self._drop_group(group_id)
         return code
 
     # -- pending requests -------------------------------------------------------------------------
 
     def _create_group(self, group_id: str) -> ClassicGroup:
         group = ClassicGroup(group_id, self._config, self._new_member_id)
-        self._groups[group_id] = group
-        self._coordinators[group_id] = self._brokers.coordinator_for(group_id)
+        self._add_group(group)
         return group
+
+    def _new_consumer_group(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(
+            group_id,
+            lambda: self._consumer_config,
+            self._describe_topics,
+            self._new_consumer_member_id,
+        )
+
+    def _describe_topics(self) -> Mapping[str, TopicPartitions]:
+        return {it.name: TopicPartitions(it.id, len(it.partitions)) for it in self._topics}
+
+    def _add_group(self, group: Group) -> None:
+        self._groups[group.id] = group
+        self._coordinators[group.id] = self._brokers.coordinator_for(group.id)
+
+    def _drop_group(self, group_id: str) -> None:
+        """Remove a group, whose offsets stay."""
+        self._groups.pop(group_id, None)
+        self._coordinators.pop(group_id, None)
+        self._cancel_timer(group_id)
 
     async def _response(self, group: ClassicGroup, request_id: int) -> JoinResult | SyncResult:
         future = self._pending[request_id] = asyncio.get_running_loop().create_future()
@@ -246,20 +383,21 @@ class GroupCoordinator:
         finally:
             del self._pending[request_id]
 
-    def _update(self, group: ClassicGroup) -> None:
+    def _update(self, group: Group) -> None:
         """Send the responses that are ready and set the group's timer; called after each change."""
-        for request_id, result in group.pop_responses():
-            future = self._pending.get(request_id)
-            if future is not None and not future.done():
-                future.set_result(result)
+        if isinstance(group, ClassicGroup):
+            for request_id, result in group.pop_responses():
+                future = self._pending.get(request_id)
+                if future is not None and not future.done():
+                    future.set_result(result)
         self._cancel_timer(group.id)
-        if group.state is not ClassicGroupState.DEAD and group.deadline < math.inf:
+        if self._groups.get(group.id) is group and group.deadline < math.inf:
             delay = max(group.deadline - self._scheduler.now(), 0.0)
             self._timers[group.id] = self._scheduler.call_later(
                 delay, self._expire, group, group.deadline
             )
 
-    def _expire(self, group: ClassicGroup, deadline: float) -> None:
+    def _expire(self, group: Group, deadline: float) -> None:
         # An event loop may call early by its clock's resolution.
         group.expire(max(self._scheduler.now(), deadline))
         self._update(group)
@@ -272,3 +410,8 @@ class GroupCoordinator:
     def _new_member_id(self, prefix: str) -> str:
         name = f"{self._cluster_id}/member/{next(self._member_ids)}"
         return f"{prefix}-{uuid.uuid5(uuid.NAMESPACE_OID, name)}"
+
+    def _new_consumer_member_id(self) -> str:
+        name = f"{self._cluster_id}/member/{next(self._member_ids)}"
+        generated = uuid.uuid5(uuid.NAMESPACE_OID, name).bytes
+        return base64.urlsafe_b64encode(generated).rstrip(b"=").decode()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.groups.classic_group_state import ClassicGroupState
+from kafka_async.embedded.groups.consumer_group import ConsumerGroup
 from kafka_async.embedded.groups.members import GroupProtocol, JoinRequest, SyncRequest
 from kafka_async.embedded.state.acls import Operation, ResourceType
 from kafka_async.protocol.messages.delete_groups import (
@@ -51,6 +52,7 @@ SYNC_PROTOCOL_MIN_VERSION: Final = 5
 LEAVING_MEMBERS_MIN_VERSION: Final = 3
 DESCRIBE_GROUPS_NOT_FOUND_MIN_VERSION: Final = 6
 CLASSIC_GROUP_TYPE: Final = "classic"
+CONSUMER_GROUP_TYPE: Final = "consumer"
 
 
 async def join_group(
@@ -190,7 +192,7 @@ def _describe_group(
     context: RequestContext, group_id: str, groups: GroupCoordinator
 ) -> DescribedGroup:
     code = groups.check_coordinator(context.broker.id, group_id, allow_empty_group_id=True)
-    group = groups.get(group_id)
+    group = groups.classic(group_id)
     if code is not ErrorCode.NONE:
         return DescribedGroup(group_id=group_id, error_code=code)
     if group is None:
@@ -199,9 +201,9 @@ def _describe_group(
             group_id=group_id,
             group_state=ClassicGroupState.DEAD.value,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND if missing else ErrorCode.NONE,
-            error_message=f"Group {group_id} not found." if missing else None,
+            error_message=f"Classic group {group_id} not found." if missing else None,
         )
-    if group.state is ClassicGroupState.LOADING:
+    if group.loading:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return DescribedGroup(
         group_id=group_id,
@@ -239,7 +241,7 @@ async def list_groups(
     states = {state.lower() for state in request.states_filter}
     types = {type_.lower() for type_ in request.types_filter}
     coordinated = list(groups.coordinated_by(context.broker.id))
-    loading = any(group.state is ClassicGroupState.LOADING for group in coordinated)
+    loading = any(group.loading for group in coordinated)
     return ListGroupsResponse(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE,
         groups=[
@@ -247,18 +249,22 @@ async def list_groups(
                 group_id=group.id,
                 protocol_type=group.protocol_type or "",
                 group_state=group.state.value,
-                group_type=CLASSIC_GROUP_TYPE,
+                group_type=_type_of(group),
             )
             for group in coordinated
             if not loading
             and (not states or group.state.value.lower() in states)
-            and (not types or CLASSIC_GROUP_TYPE in types)
+            and (not types or _type_of(group) in types)
             and (
                 sees_all
                 or authorization.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.id)
             )
         ],
     )
+
+
+def _type_of(group: ClassicGroup | ConsumerGroup) -> str:
+    return CONSUMER_GROUP_TYPE if isinstance(group, ConsumerGroup) else CLASSIC_GROUP_TYPE
 
 
 async def delete_groups(

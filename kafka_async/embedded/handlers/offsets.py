@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from kafka_async.embedded.error_codes import ErrorCode
-from kafka_async.embedded.groups.classic_group_state import ClassicGroupState
 from kafka_async.embedded.state.acls import Operation, ResourceType
 from kafka_async.embedded.state.offset_metadata_manager import CommittedOffset
 from kafka_async.embedded.transactions.transaction_metadata import ProducerIdAndEpoch
@@ -62,8 +61,10 @@ COMMIT_TOPIC_ID_MIN_VERSION: Final = 10
 TXN_COMMIT_ABORTABLE_MIN_VERSION: Final = 4
 TXN_COMMIT_IMPLICIT_ADD_MIN_VERSION: Final = 5
 TXN_COMMIT_TOPIC_ID_MIN_VERSION: Final = 6
+TXN_COMMIT_MEMBER_EPOCH_MIN_VERSION: Final = 6
 OFFSET_FETCH_TOP_LEVEL_ERROR_MIN_VERSION: Final = 2
 OFFSET_FETCH_BATCHED_MIN_VERSION: Final = 8
+OFFSET_FETCH_MEMBER_EPOCH_MIN_VERSION: Final = 9
 OFFSET_FETCH_TOPIC_ID_MIN_VERSION: Final = 10
 NO_COMMITTED_OFFSET: Final = CommittedOffset(-1)
 
@@ -87,11 +88,21 @@ class _OffsetCommit:
     settings: Settings
     authorization: Authorization
     context: RequestContext
-    code: ErrorCode
     by_id: bool
+    code: ErrorCode = ErrorCode.NONE
     offsets: dict[TopicPartition, CommittedOffset] = field(
         default_factory=dict[TopicPartition, CommittedOffset]
     )
+
+    def valid_partitions(self, requested: Iterable[_CommittedTopic]) -> Iterator[tuple[UUID, int]]:
+        """Return the partitions, by topic id, whose offsets are valid in themselves."""
+        probe = replace(self, offsets={})
+        for topic in requested:
+            for partition in topic.partitions:
+                probe.add(topic, partition)
+        for tp in probe.offsets:
+            if (known := self.topics.get(tp.topic)) is not None:
+                yield known.id, tp.partition
 
     def collect(
         self,
@@ -107,7 +118,7 @@ class _OffsetCommit:
                 partitions=[
                     partition_class(
                         partition_index=partition.partition_index,
-                        error_code=self._add(topic, partition),
+                        error_code=self.add(topic, partition),
                     )
                     for partition in topic.partitions
                 ],
@@ -115,7 +126,8 @@ class _OffsetCommit:
             for topic in requested
         ]
 
-    def _add(self, topic: _CommittedTopic, partition: Any) -> ErrorCode:
+    def add(self, topic: _CommittedTopic, partition: Any) -> ErrorCode:
+        """Collect the offset of a partition if it is valid; return the partition's error code."""
         try:
             name = self.topics.resolve_name(topic.name, topic.topic_id, by_id=self.by_id)
         except UnknownTopicIdError:
@@ -144,6 +156,8 @@ async def offset_commit(
     request: OffsetCommitRequest,
 ) -> OffsetCommitResponse:
     """Commit the valid offsets; errors are per partition, or the same for all."""
+    by_id = context.version >= COMMIT_TOPIC_ID_MIN_VERSION
+    commit = _OffsetCommit(topics, settings, authorization, context, by_id=by_id)
     code = groups.check_coordinator(context.broker.id, request.group_id, allow_empty_group_id=True)
     if code is ErrorCode.NONE:
         knows_missing = context.version >= COMMIT_GROUP_ID_NOT_FOUND_MIN_VERSION
@@ -152,12 +166,14 @@ async def offset_commit(
             request.member_id,
             request.group_instance_id,
             request.generation_id_or_member_epoch,
+            commit.valid_partitions(request.topics),
+            version=context.version,
             unknown_group=ErrorCode.GROUP_ID_NOT_FOUND
             if knows_missing
             else ErrorCode.ILLEGAL_GENERATION,
+            stale_epoch=ErrorCode.STALE_MEMBER_EPOCH,
         )
-    by_id = context.version >= COMMIT_TOPIC_ID_MIN_VERSION
-    commit = _OffsetCommit(topics, settings, authorization, context, code, by_id=by_id)
+    commit = replace(commit, code=code)
     rows = commit.collect(request.topics, OffsetCommitResponseTopic, OffsetCommitResponsePartition)
     groups.offsets.commit(request.group_id, commit.offsets)
     return OffsetCommitResponse(topics=rows)
@@ -173,9 +189,11 @@ async def txn_offset_commit(
     request: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse:
     """Store pending offsets; from version 5 on this adds the group to the transaction."""
-    code = _check_txn_offset_commit(context, request, groups, transactions)
     by_id = context.version >= TXN_COMMIT_TOPIC_ID_MIN_VERSION
-    commit = _OffsetCommit(topics, settings, authorization, context, code, by_id=by_id)
+    commit = _OffsetCommit(topics, settings, authorization, context, by_id=by_id)
+    valid = commit.valid_partitions(request.topics)
+    code = _check_txn_offset_commit(context, request, groups, transactions, valid)
+    commit = replace(commit, code=code)
     rows = commit.collect(
         request.topics, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
     )
@@ -188,6 +206,7 @@ def _check_txn_offset_commit(
     request: TxnOffsetCommitRequest,
     groups: GroupCoordinator,
     transactions: TransactionCoordinator,
+    valid: Iterable[tuple[UUID, int]],
 ) -> ErrorCode:
     code = groups.check_coordinator(context.broker.id, request.group_id)
     if code is ErrorCode.NONE and not request.transactional_id:
@@ -202,13 +221,20 @@ def _check_txn_offset_commit(
         )
     if code is not ErrorCode.NONE:
         return code
+    # Versions before KIP-848 know neither a missing group nor a stale epoch.
+    knows_epochs = context.version >= TXN_COMMIT_MEMBER_EPOCH_MIN_VERSION
     return groups.validate_offset_commit(
         request.group_id,
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
+        valid,
         transactional=True,
-        unknown_group=ErrorCode.ILLEGAL_GENERATION,
+        version=context.version,
+        unknown_group=ErrorCode.GROUP_ID_NOT_FOUND
+        if knows_epochs
+        else ErrorCode.ILLEGAL_GENERATION,
+        stale_epoch=ErrorCode.STALE_MEMBER_EPOCH if knows_epochs else ErrorCode.ILLEGAL_GENERATION,
     )
 
 
@@ -225,7 +251,14 @@ async def offset_fetch(
         by_id = context.version >= OFFSET_FETCH_TOPIC_ID_MIN_VERSION
         results: list[OffsetFetchResponseGroup] = []
         for group in request.groups:
-            code = _check_offset_fetch(context, group.group_id, groups, authorization)
+            member_id, epoch = (
+                (group.member_id, group.member_epoch)
+                if context.version >= OFFSET_FETCH_MEMBER_EPOCH_MIN_VERSION
+                else (None, -1)
+            )
+            code = _check_offset_fetch(
+                context, group.group_id, groups, authorization, member_id, epoch
+            )
             result = OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
             if code is ErrorCode.NONE:
                 read = _Offsets(
@@ -263,14 +296,18 @@ async def offset_fetch(
 
 
 def _check_offset_fetch(
-    context: RequestContext, group_id: str, groups: GroupCoordinator, authorization: Authorization
+    context: RequestContext,
+    group_id: str,
+    groups: GroupCoordinator,
+    authorization: Authorization,
+    member_id: str | None = None,
+    epoch: int = -1,
 ) -> ErrorCode:
     if code := authorization.code(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
         return code
     code = groups.check_coordinator(context.broker.id, group_id, allow_empty_group_id=True)
-    group = groups.get(group_id)
-    if code is ErrorCode.NONE and group is not None and group.state is ClassicGroupState.LOADING:
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if code is ErrorCode.NONE:
+        return groups.validate_offset_fetch(group_id, member_id, epoch)
     return code
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kafka_async.embedded.handlers import (
     acls,
     configs,
+    consumer_groups,
     delegation_tokens,
     fetch,
     groups,
@@ -229,6 +230,26 @@ ROUTES: Final[tuple[Route, ...]] = (
         2,
         lambda it: partial(
             transactions.list_transactions, it.transactions, it.now_ms, it.authorization
+        ),
+    ),
+    Route(
+        68,
+        0,
+        1,
+        lambda it: partial(
+            consumer_groups.consumer_group_heartbeat, it.groups, it.settings, it.authorization
+        ),
+    ),
+    Route(
+        69,
+        0,
+        1,
+        lambda it: partial(
+            consumer_groups.consumer_group_describe,
+            it.groups,
+            it.topics,
+            it.settings,
+            it.authorization,
         ),
     ),
     Route(

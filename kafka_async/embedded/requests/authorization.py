@@ -72,6 +72,7 @@ CHECKS: Final[Mapping[int, tuple[Check, ...]]] = {
     30: (Check(Operation.ALTER, ResourceType.CLUSTER),),
     31: (Check(Operation.ALTER, ResourceType.CLUSTER),),
     47: (Check(Operation.DELETE, ResourceType.GROUP, "group_id"),),
+    68: (_MEMBER,),
     51: (Check(Operation.ALTER, ResourceType.CLUSTER),),
 }
 """Operations that an API needs as a whole, by API key; handlers check single topics and groups."""

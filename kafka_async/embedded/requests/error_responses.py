@@ -106,6 +106,7 @@ RESPONSE_SHAPES: Final[dict[int, tuple[ErrorPath, ...]]] = {
             ArrayPair("partition_indexes", "partitions", (("", "partition_index"),)),
         ),
     ),
+    69: (ErrorPath(ArrayPair("group_ids", "groups", (("", "group_id"),))),),
     75: (ErrorPath(ArrayPair("topics", "topics", (("name", "name"),))),),
 }
 """Arrays of the response that correspond to arrays of the request, by API key.

@@ -184,6 +184,16 @@ described, without an effect.
 
 BROKER_CONFIGS: Final[dict[str, BrokerConfig]] = {
     "auto.create.topics.enable": BrokerConfig(_BOOLEAN, "true", "auto_create_topics"),
+    "group.consumer.assignment.interval.ms": BrokerConfig(
+        _INT, "1000", "group_consumer_assignment_interval_ms"
+    ),
+    "group.consumer.heartbeat.interval.ms": BrokerConfig(
+        _INT, "5000", "group_consumer_heartbeat_interval_ms"
+    ),
+    "group.consumer.max.size": BrokerConfig(_INT, "2147483647", "group_consumer_max_size"),
+    "group.consumer.session.timeout.ms": BrokerConfig(
+        _INT, "45000", "group_consumer_session_timeout_ms"
+    ),
     "group.initial.rebalance.delay.ms": BrokerConfig(
         _INT, "3000", "group_initial_rebalance_delay_ms"
     ),

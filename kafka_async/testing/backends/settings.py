@@ -34,6 +34,8 @@ GROUP_SETTINGS = {
     "session.timeout.ms": "6000",
     "min.heartbeat.interval.ms": "100",
     "heartbeat.interval.ms": "500",
+    # By default a group waits 1 s before it computes another assignment.
+    "assignment.interval.ms": "0",
 }
 
 
