@@ -171,6 +171,31 @@ MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
     "test_fetch.py::test_validates_leader_epoch_and_detects_divergence": (
         "handlers/fetch.py::::ErrorCode.FENCED_LEADER_EPOCH",
     ),
+    "test_consumer_group_apis.py::test_group_version_zero_has_the_classic_protocol_only": (
+        "handlers/consumer_groups.py::consumer_group_describe::ErrorCode.UNSUPPORTED_VERSION",
+        "handlers/consumer_groups.py::consumer_group_heartbeat::ErrorCode.UNSUPPORTED_VERSION",
+    ),
+    "test_consumer_group_apis.py::test_limits_the_number_of_members": (
+        "groups/consumer_group.py::ConsumerGroup._require_space::raise GroupMaxSizeReachedError",
+    ),
+    "test_consumer_group_apis.py::test_loads_members_when_the_coordinator_moves": (
+        "groups/consumer_group.py::"
+        "ConsumerGroup._require_loaded::raise CoordinatorLoadInProgressError",
+        "groups/consumer_group.py::ConsumerGroup.delete::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
+        "groups/group_coordinator.py::"
+        "GroupCoordinator.join::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
+        "handlers/consumer_groups.py::_describe_group::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
+    ),
+    "test_consumer_group_apis.py::test_protocols_exclude_each_other_while_a_group_has_members": (
+        "groups/group_coordinator.py::GroupCoordinator.join::ErrorCode.INCONSISTENT_GROUP_PROTOCOL",
+    ),
+    "test_permissions.py::test_error_codes_depend_on_acls[consumer_group_heartbeat]": (
+        "handlers/consumer_groups.py::"
+        "consumer_group_heartbeat::ErrorCode.TOPIC_AUTHORIZATION_FAILED",
+    ),
+    "test_permissions.py::test_hides_consumer_groups_with_a_denied_topic": (
+        "handlers/consumer_groups.py::_hide_denied_topics::ErrorCode.TOPIC_AUTHORIZATION_FAILED",
+    ),
     "test_group_apis.py::test_new_coordinator_responds_load_in_progress": (
         "handlers/groups.py::list_groups::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
     ),
@@ -178,8 +203,8 @@ MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
         "groups/group_coordinator.py::"
         "GroupCoordinator.validate_offset_delete::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
         "handlers/groups.py::_describe_group::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
-        "handlers/offsets.py::_check_offset_fetch::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
-        "handlers/offsets.py::_check_offset_fetch::ErrorCode.NONE",
+        "groups/group_coordinator.py::"
+        "GroupCoordinator.validate_offset_fetch::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
     ),
     "test_metadata.py::test_leaders_move_when_broker_stops_and_isr_recovers": (
         "handlers/metadata.py::partition_fields::ErrorCode.LEADER_NOT_AVAILABLE",

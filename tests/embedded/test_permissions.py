@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_async.embedded import AclAuthorizer
+from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.requests.context import ANONYMOUS
 from kafka_async.embedded.state.acls import Acl, Operation, PatternType, Permission, ResourceType
+from kafka_async.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kafka_async.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.embedded_client import InMemory
 from tests.integration.permission_cases import CASES, Case, Names, offset_commit
 from tests.raw_connection import RawConnection
@@ -64,6 +67,33 @@ async def test_error_codes_depend_on_acls(case: Case) -> None:
 
 CREATING = {"automatic_creation_needs_create", "automatic_creation_with_create_on_the_cluster"}
 """Cases whose last request creates a topic, which the next response has."""
+
+
+async def test_hides_consumer_groups_with_a_denied_topic() -> None:
+    authorizer = AclAuthorizer()
+    async with InMemory(authorizer=authorizer) as memory:
+        await memory.cluster.create_topic("t", 1)
+        connection = await RawConnection.open(memory.cluster, memory.network)
+        everything = [
+            Acl(kind, "*", PatternType.LITERAL, ANONYMOUS, "*", Operation.ALL, Permission.ALLOW)
+            for kind in (ResourceType.TOPIC, ResourceType.GROUP)
+        ]
+        for acl in everything:
+            authorizer.add(acl)
+        joins = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        assert (await connection.call(joins, 1)).error_code == ErrorCode.NONE
+        for expected in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+            describes = ConsumerGroupDescribeRequest(group_ids=["g"])
+            [found] = (await connection.call(describes, 1)).groups
+            assert (found.error_code, len(found.members)) == (expected, not expected)
+            authorizer.remove(everything[:1])
+        await connection.close()
 
 
 async def test_cases_have_unique_names() -> None:

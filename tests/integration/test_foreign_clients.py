@@ -142,6 +142,8 @@ def rows_of(records: Any) -> list[Row]:
 class ConfluentKafka:
     """Calls confluent-kafka, and so librdkafka."""
 
+    group_protocol = "classic"
+
     def __init__(self, cluster: ClusterHandle) -> None:
         self.servers = {"bootstrap.servers": cluster.bootstrap_servers}
         self._transactional_id = cluster.transactional_id()
@@ -184,6 +186,7 @@ class ConfluentKafka:
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "check.crcs": True,
+            "group.protocol": self.group_protocol,
             "isolation.level": "read_committed" if committed else "read_uncommitted",
         }
         consumer = self._confluent.Consumer({**self.servers, **options})
@@ -402,6 +405,33 @@ def test_confluent_kafka_commits_offsets_in_a_transaction(kafka_cluster: Cluster
 
 
 # -- groups ---------------------------------------------------------------------------------------
+
+
+class ConfluentKafkaConsumerProtocol(ConfluentKafka):
+    """Calls confluent-kafka in groups of the consumer protocol (KIP-848)."""
+
+    group_protocol = "consumer"
+
+
+def test_confluent_kafka_shares_partitions_by_the_consumer_protocol(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    topic = create_topic_blocking(kafka_cluster, partitions=PARTITIONS)
+    ConfluentKafka(kafka_cluster).produce(topic, NUMBERED, "none")
+    group = kafka_cluster.group()
+    with ConfluentKafkaConsumerProtocol(kafka_cluster).join(topic, group) as first:
+        found = first.read(100)
+        first.commit()
+        with ConfluentKafkaConsumerProtocol(kafka_cluster).join(topic, group) as second:
+            members = [first, second]
+            deadline = time.monotonic() + TIMEOUT
+            while {len(one.assignment()) for one in members} != {PARTITIONS // 2}:
+                assert time.monotonic() < deadline, [one.assignment() for one in members]
+                found += [row for member in members for row in member.poll(1)]
+            owned = [tp.partition for one in members for tp in one.assignment()]
+            assert sorted(owned) == list(range(PARTITIONS))
+            second.commit()
+    assert found
 
 
 @pytest.mark.slow

@@ -59,14 +59,16 @@ def test_configs(tools: Tools, kafka_cluster: ClusterHandle) -> None:
     assert "node.id=1" in tools.run(kafka_cluster, command, "--describe", "--all", *broker)
 
 
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_verifiable_producer_and_consumer_and_groups(
-    tools: Tools, kafka_cluster: ClusterHandle
+    tools: Tools, kafka_cluster: ClusterHandle, protocol: str
 ) -> None:
     topic, group = create_topic_blocking(kafka_cluster), kafka_cluster.group()
     words = "--topic", topic, "--max-messages", "20", "--acks", "-1"
     assert tools.rows(kafka_cluster, "VerifiableProducer", *words)[-1]["acked"] == 20
     assert f"{topic}:0:20" in tools.run(kafka_cluster, "GetOffsetShell", "--topic", topic)
     words = "--topic", topic, "--group-id", group, "--max-messages", "20"
+    words += "--group-protocol", protocol
     rows = tools.rows(kafka_cluster, "VerifiableConsumer", "--reset-policy", "earliest", *words)
     consumed = [row["count"] for row in rows if row["name"] == "records_consumed"]
     assert sum(consumed) == 20

@@ -56,6 +56,8 @@ class EmbeddedBackend(Backend):
             default_partitions=self.default_partitions,
             min_insync_replicas=min(self.brokers, 2),
             group_min_session_timeout_ms=500,
+            group_consumer_session_timeout_ms=6_000,
+            group_consumer_heartbeat_interval_ms=500,
             log_retention_check_interval_ms=86_400_000,  # Tests write records of any age.
             listeners=None if security is None else _listeners(security),
             users=None if security is None else security.users,

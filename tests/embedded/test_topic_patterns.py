@@ -1,0 +1,35 @@
+"""Regular expressions of the coordinator; the contract has those that RE2/J accepts and refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_async.embedded.groups.topic_patterns import compile_pattern
+from kafka_async.errors import InvalidRegularExpressionError
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("a", "a", "ab"),
+        ("a.*", "abc", "ba"),
+        (r"\Qa.b\E", "a.b", "axb"),
+        (r"\Qa.b", "a.b", "axb"),
+        ("[[:alpha:]_]+", "a_b", "a1"),
+        (r"\pL\d\z", "a1", "11"),
+        (r"[\p{Lu}\pN]+", "A1", "a1"),
+        ("(?<n>a)b", "ab", "a"),
+        ("(?i)A", "a", "b"),
+        ("a{2}", "aa", "a"),
+        (r"\.", ".", "a"),
+    ],
+)
+def test_matches_whole_names(pattern: str, matching: str, other: str) -> None:
+    assert compile_pattern(pattern).fullmatch(matching)
+    assert not compile_pattern(pattern).fullmatch(other)
+
+
+@pytest.mark.parametrize("pattern", [r"\p{Nonsense}", "[[:^alpha:]]"])
+def test_refuses_what_it_cannot_translate(pattern: str) -> None:
+    with pytest.raises(InvalidRegularExpressionError, match="is not a valid regular expression"):
+        compile_pattern(pattern)
