@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from kafka_async.consumer.consumer import Consumer
     from kafka_async.embedded import EmbeddedCluster
+    from kafka_async.group.group_member import GroupMember
     from kafka_async.kernel import Delivery, Record
     from kafka_async.producer.producer import Producer
     from kafka_async.producer.transactions.transaction import Transaction
@@ -54,6 +55,7 @@ __all__ = [
     "CoordinatorOfTransactionalId",
     "Delivery",
     "EmbeddedCluster",
+    "GroupMember",
     "GroupMetadata",
     "Health",
     "Leader",
@@ -86,6 +88,7 @@ _MODULES: Final[dict[str, str | None]] = {
     "CoordinatorOfTransactionalId": "kafka_async.cluster.request_router",
     "Delivery": "kafka_async.kernel",
     "EmbeddedCluster": "kafka_async.embedded",
+    "GroupMember": "kafka_async.group.group_member",
     "GroupMetadata": "kafka_async.types",
     "Health": "kafka_async.types",
     "Leader": "kafka_async.cluster.request_router",

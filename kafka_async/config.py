@@ -217,6 +217,15 @@ class ConsumerOptions(ClientOptions, total=False):
     value_deserializer: Deserializer | None
 
 
+class GroupMemberOptions(ClientOptions, total=False):
+    """Names the keyword arguments of a group member; see `GroupMemberConfig`."""
+
+    group_instance_id: str | None
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+
+
 @dataclass(frozen=True, init=False)
 class ClientConfig:
     """Holds the options that every client takes.
@@ -747,12 +756,39 @@ class ConsumerConfig(ClientConfig):
 
     def _check_together(self) -> None:
         super()._check_together()
-        if self.heartbeat_interval_ms >= self.session_timeout_ms:
-            raise InvalidConfigurationError(
-                "heartbeat_interval_ms must be below session_timeout_ms (a third of it is usual)"
-            )
+        _check_heartbeat_interval(self)
         if self.group_instance_id is not None and self.group_id is None:
             raise InvalidConfigurationError("group_instance_id needs a group_id")
+
+
+@dataclass(frozen=True, init=False)
+class GroupMemberConfig(ClientConfig):
+    """Holds the options of a group member; its arguments are like those of `ClientConfig`."""
+
+    group_instance_id: str | None = option(None, "Id of a static member (KIP-345).")
+    session_timeout_ms: int = option(
+        10_000,
+        "Time without heartbeats after which the coordinator removes the member.",
+        low=1,
+        high=MAX_INT32,
+    )
+    heartbeat_interval_ms: int = option(3_000, "Time between heartbeats to the coordinator.", low=1)
+    rebalance_timeout_ms: int = option(
+        60_000,
+        "Maximum time the coordinator waits for the members to join again in a rebalance.",
+        low=1,
+        high=MAX_INT32,
+    )
+
+    def __init__(
+        self, servers: str | Sequence[str] = (), /, **options: Unpack[GroupMemberOptions]
+    ) -> None:
+        servers, options = hide_secrets(servers), hide_secrets(options)
+        self._set(servers, options)
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        _check_heartbeat_interval(self)
 
 
 ConfigT = TypeVar("ConfigT", bound=ClientConfig)
@@ -760,7 +796,7 @@ GivenT = TypeVar("GivenT")
 
 _ROWS: Final = {
     row.name: row
-    for role in (ClientConfig, ProducerConfig, ConsumerConfig)
+    for role in (ClientConfig, GroupMemberConfig, ProducerConfig, ConsumerConfig)
     for row in dataclasses.fields(role)
 }
 _PUBLIC_IN_JAVA: Final = frozenset(
@@ -1212,6 +1248,13 @@ def _check_ssl_context(value: object) -> None:
     if not isinstance(value, ssl.SSLContext):
         raise InvalidConfigurationError(
             f"ssl_context={value!r:.100} must be an ssl.SSLContext, as ssl.create_default_context()"
+        )
+
+
+def _check_heartbeat_interval(config: ConsumerConfig | GroupMemberConfig) -> None:
+    if config.heartbeat_interval_ms >= config.session_timeout_ms:
+        raise InvalidConfigurationError(
+            "heartbeat_interval_ms must be below session_timeout_ms (a third of it is usual)"
         )
 
 

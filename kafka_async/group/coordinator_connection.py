@@ -19,6 +19,7 @@ from kafka_async.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    RebalanceInProgressError,
 )
 from kafka_async.group import classic_protocol
 from kafka_async.protocol.messages.leave_group import LeaveGroupRequest
@@ -47,11 +48,15 @@ class CoordinatorConnection:
     Attributes:
         held: JoinGroup or SyncGroup is in flight, or was abandoned.
         heartbeat_at: Event loop time of the last successful heartbeat; None before the first.
+        acknowledged_at: Event loop time at which the last acknowledged JoinGroup, SyncGroup or
+            heartbeat was sent: the coordinator keeps the member at least until session_timeout
+            later. None before the first.
     """
 
     def __init__(self, services: ClientServices, settings: GroupSettings) -> None:
         self.held = False
         self.heartbeat_at: float | None = None
+        self.acknowledged_at: float | None = None
         self._services = services
         self._settings = settings
         self._now = asyncio.get_running_loop().time
@@ -79,26 +84,32 @@ class CoordinatorConnection:
         """Send JoinGroup or SyncGroup, whose response waits for the other members."""
         settings = self._settings
         timeout = max(settings.request_timeout, settings.rebalance_timeout + _JOIN_GRACE)
-        self.held, self._last_response_at = True, self._now()
+        sent_at = self._now()
+        self.held, self._last_response_at = True, sent_at
         try:
             result = await self.exchange(procedure, timeout)
         except KafkaError:
             self.held = False
             raise
         self.held, self._last_response_at = False, self._now()
+        self.acknowledged_at = sent_at
         return result
 
     async def heartbeat(self, member: LocalMember) -> None:
         """Send a heartbeat; look up the coordinator again if it does not respond."""
-        self._heartbeat_sent_at = self._now()
+        self._heartbeat_sent_at = sent_at = self._now()
         try:
             await self.exchange(classic_protocol.heartbeat(member), self._heartbeat_timeout())
+        except RebalanceInProgressError:  # The coordinator has extended the session.
+            self.acknowledged_at = sent_at
+            raise
         except KafkaTimeoutError as error:
             self._drop(error)
             raise
         finally:
             self._heartbeat_sent_at = None
         self._last_response_at = self.heartbeat_at = self._now()
+        self.acknowledged_at = sent_at
 
     def _heartbeat_timeout(self) -> float:
         """Return the seconds to wait for a heartbeat's response: at most until the session ends."""

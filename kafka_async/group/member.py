@@ -17,7 +17,7 @@ from kafka_async.types import GroupMetadata
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafka_async.config import ConsumerConfig
+    from kafka_async.config import ConsumerConfig, GroupMemberConfig
 
 NO_GENERATION = -1
 NO_MEMBER = ""
@@ -44,11 +44,22 @@ class GroupSettings:
     def of(cls, config: ConsumerConfig) -> GroupSettings:
         """Return the group options of a consumer."""
         assert config.group_id is not None
+        return cls._of(config, config.group_id, config.max_poll_interval_ms)
+
+    @classmethod
+    def of_member(cls, config: GroupMemberConfig, group_id: str) -> GroupSettings:
+        """Return the options of a member that is not a consumer."""
+        return cls._of(config, group_id, config.rebalance_timeout_ms)
+
+    @classmethod
+    def _of(
+        cls, config: ConsumerConfig | GroupMemberConfig, group_id: str, rebalance_timeout_ms: int
+    ) -> GroupSettings:
         return cls(
-            config.group_id,
+            group_id,
             config.group_instance_id,
             seconds(config.session_timeout_ms),
-            seconds(config.max_poll_interval_ms),
+            seconds(rebalance_timeout_ms),
             seconds(config.heartbeat_interval_ms),
             seconds(config.request_timeout_ms),
             seconds(config.retry_backoff_ms),

@@ -65,7 +65,7 @@ _FAILURES = frozenset(
 
 
 class GroupMembership:
-    """Keeps a consumer in its group.
+    """Keeps a member in its group.
 
     Args:
         on_error: Called when polls have to raise `error`: in the states JOIN_DENIED, FAILED and
@@ -150,6 +150,12 @@ class GroupMembership:
     def heartbeat_at(self) -> float | None:
         """Event loop time of the last successful heartbeat; None before the first."""
         return self._coordinator.heartbeat_at
+
+    @property
+    def session_ends_at(self) -> float | None:
+        """Event loop time until which the coordinator keeps the member; None before it joined."""
+        acknowledged_at = self._coordinator.acknowledged_at
+        return None if acknowledged_at is None else acknowledged_at + self._settings.session_timeout
 
     @property
     def failed_permanently(self) -> bool:
@@ -407,7 +413,7 @@ class GroupMembership:
     async def _run_leaving(self) -> MembershipEvent:
         if self._member.invalid is Invalidation.NONE:
             await self._handler.on_leave_prepare()
-            await self._leave_group("the consumer is being closed or unsubscribed")
+            await self._leave_group("the member is being closed or unsubscribed")
         else:
             await self._handler.on_partitions_lost()
         self._end_membership(Invalidation.MEMBER_ID)

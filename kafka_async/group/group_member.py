@@ -1,0 +1,508 @@
+"""The public member of a group that is not a consumer group: any protocol type, any state.
+
+    async with GroupMember(servers, group_id="g", protocol_type="t", protocols={"p": f}) as member:
+        async for assignment in member:
+            ...
+
+`GroupMembership` joins, rebalances and sends heartbeats. `_MemberHandler` gives it the member's
+state and computes the assignments of a leader; `_AssignmentQueue` passes assignments on to the
+application. A third task watches the session: it reports the assignment as lost when the session
+has ended without a response, since the coordinator may have removed the member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import warnings
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from kafka_async.arguments import check_timeout, function, instance_of, text
+from kafka_async.cluster.client import connect_with, services_of
+from kafka_async.config import GroupMemberConfig, hide_secrets, seconds
+from kafka_async.errors import ClientClosedError, IllegalStateError
+from kafka_async.foreign_names import check_construction
+from kafka_async.group.member import NO_GENERATION, GroupSettings, Member
+from kafka_async.group.member_states import MemberState
+from kafka_async.group.membership import GroupMembership
+from kafka_async.supervisor import Supervisor, wait_shielded
+from kafka_async.types import GroupMetadata
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Never, Self
+
+    from typing_extensions import Unpack
+
+    from kafka_async.clock import Clock, Dialer
+    from kafka_async.cluster.client import Client
+    from kafka_async.cluster.services import ClientServices
+    from kafka_async.config import GroupMemberOptions
+    from kafka_async.hooks import Hooks
+    from kafka_async.types import Health
+
+__all__ = ["AssignFunction", "GroupMember", "Member", "MemberAssignment", "MemberMetadata"]
+
+logger = logging.getLogger("kafka_async.group")
+
+Assignments: TypeAlias = Mapping[str, bytes]
+AssignFunction: TypeAlias = Callable[[Sequence[Member]], Assignments | Awaitable[Assignments]]
+"""Returns each member's assignment by member id, or is a coroutine function that does."""
+MemberMetadata: TypeAlias = bytes | Callable[[str], bytes]
+"""The member's state, or a function that returns it for a protocol's name at each join."""
+
+CLOSE_RESERVE: Final = 0.5
+"""Maximum seconds of a stop's timeout that are reserved for disconnecting; at most a quarter."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAssignment:
+    """Holds what the group's leader has assigned to a member in one generation.
+
+    Attributes:
+        generation: Generation of the group; -1 if the assignment is lost.
+        protocol: The protocol that the group has chosen, among those of all members.
+        member_id: The member's id, which the coordinator has given it.
+        data: The bytes that the leader has assigned; empty if it has assigned none.
+        lost: True if the member is no longer in the group, or its session has ended without a
+            response of the coordinator: what was assigned may belong to other members already.
+    """
+
+    generation: int
+    protocol: str
+    member_id: str
+    data: bytes
+    lost: bool = False
+
+
+class _AssignmentQueue:
+    """Passes assignments from the membership task to the task that iterates over the member.
+
+    Attributes:
+        assigned: Set while the member has an assignment that is neither lost nor superseded.
+    """
+
+    def __init__(self) -> None:
+        self.assigned = asyncio.Event()
+        self._rows: deque[MemberAssignment] = deque()
+        self._changed = asyncio.Event()
+        self._last: MemberAssignment | None = None
+
+    def put(self, assignment: MemberAssignment) -> None:
+        self._last = assignment
+        self._rows.append(assignment)
+        self.assigned.set()
+        self._changed.set()
+
+    def withdraw(self) -> None:
+        """Remove an assignment that was not returned: the member joins again without it."""
+        if self._rows and not self._rows[-1].lost:
+            self._rows.pop()
+
+    def lose(self) -> None:
+        """Report that the current assignment is lost, unless there is none."""
+        if not self.assigned.is_set():
+            return
+        self.assigned.clear()
+        self.withdraw()
+        assert self._last is not None
+        self._rows.append(replace(self._last, generation=NO_GENERATION, data=b"", lost=True))
+        self._changed.set()
+
+    def take(self) -> MemberAssignment | None:
+        return self._rows.popleft() if self._rows else None
+
+    async def wait(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def wake(self) -> None:
+        self._changed.set()
+
+
+class _MemberHandler:
+    """Gives the membership the member's state, and applies assignments (`RebalanceHandler`)."""
+
+    def __init__(
+        self,
+        protocol_type: str,
+        protocols: Mapping[str, AssignFunction],
+        metadata: MemberMetadata,
+        queue: _AssignmentQueue,
+        member_id: Callable[[], str],
+    ) -> None:
+        self.protocol_type = protocol_type
+        self._protocols = protocols
+        self._metadata = metadata
+        self._queue = queue
+        self._member_id = member_id
+        self._now = asyncio.get_running_loop().time
+
+    def protocols(self) -> Sequence[tuple[str, bytes]]:
+        metadata = self._metadata
+        if isinstance(metadata, bytes):
+            return [(name, metadata) for name in self._protocols]
+        return [(name, instance_of(metadata(name), bytes, "the state")) for name in self._protocols]
+
+    async def on_join_prepare(self) -> None:
+        self._queue.withdraw()
+
+    async def assign(self, name: str, members: Sequence[Member]) -> Assignments:
+        result = self._protocols[name](members)
+        assignments = result if isinstance(result, Mapping) else await result
+        return _checked(name, assignments, {member.member_id for member in members})
+
+    async def on_join_complete(self, name: str, assignment: bytes, generation: int) -> bool:
+        self._queue.put(MemberAssignment(generation, name, self._member_id(), assignment))
+        return False
+
+    async def on_partitions_lost(self) -> None:
+        self._queue.lose()
+
+    async def on_leave_prepare(self) -> None:
+        self._queue.withdraw()
+
+    def last_poll_time(self) -> float:
+        return self._now()  # Iterating is no sign of life: heartbeats are.
+
+
+class GroupMember:
+    """Takes part in a group that is not a consumer group, by the classic group protocol.
+
+        def assign(members):
+            return {member.member_id: b"..." for member in members}
+
+        async with GroupMember(
+            "localhost:9092", group_id="g", protocol_type="jobs", protocols={"v0": assign}
+        ) as member:
+            async for assignment in member:
+                ...
+
+    The coordinator chooses one member as the leader in each generation, and a protocol that all
+    members support. The leader's function for that protocol gets the state of all members and
+    returns the bytes that each is assigned. Each iteration returns the next assignment; one that
+    another rebalance has superseded before it was returned is skipped. An assignment with `lost`
+    set tells that the member has been removed, or that its session has ended without a response
+    of the coordinator. The member then joins again by itself.
+
+    A member belongs to the event loop and the process in which it was started, and only one task
+    at a time may iterate over it. Heartbeats do not depend on the iteration.
+
+    Args:
+        servers: Addresses of brokers, as "host:port,host:port" or a sequence, may also be given as
+            `bootstrap_servers`; or a started `Client`, whose connections are then shared and not
+            closed.
+        group_id: The group.
+        protocol_type: The kind of the group; the coordinator rejects members of another kind.
+        protocols: Functions by protocol name, the preferred protocol first. A function gets the
+            members and returns each one's assignment by member id, or is a coroutine function.
+        state: The member's metadata, which the leader's function gets; or a function of the
+            protocol's name that returns it at each join.
+        config: The options as an object, without other options.
+        hooks: Listeners for events; not with a `Client`.
+        clock: Clock, for tests; not with a `Client`.
+        dialer: Opens connections, for tests; not with a `Client`.
+        **options: Options of `GroupMemberConfig`; connection options not with a `Client`.
+
+    Attributes:
+        config: The options.
+        client: The client whose connections are used; shared if one was given.
+
+    Raises:
+        InvalidConfigurationError: An option is unknown or its value is invalid.
+    """
+
+    def __init__(
+        self,
+        servers: str | Sequence[str] | Client | None = None,
+        /,
+        *misplaced: Never,
+        group_id: str,
+        protocol_type: str,
+        protocols: Mapping[str, AssignFunction],
+        state: MemberMetadata = b"",
+        config: GroupMemberConfig | None = None,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        dialer: Dialer | None = None,
+        **options: Unpack[GroupMemberOptions],
+    ) -> None:
+        servers, options = hide_secrets(servers), hide_secrets(options)
+        check_construction(type(self), (servers, *misplaced), options)
+        self._group_id = text(group_id, "group_id")
+        self._protocol_type = text(protocol_type, "protocol_type")
+        self._protocols = _checked_protocols(protocols)
+        self._metadata: MemberMetadata = (
+            state if callable(state) else instance_of(state, bytes, "state")
+        )
+        self.config, self.client, self._owns_client = connect_with(
+            servers, GroupMemberConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
+        )
+        self._supervisor = Supervisor(f"GroupMember {group_id}", self.client.hooks)
+        self._queue = _AssignmentQueue()
+        self._membership: GroupMembership | None = None
+        self._iterating = False
+        self._stopped = False
+        self._close_timeout = seconds(self.config.close_timeout_ms)
+        self._closing: asyncio.Task[None] | None = None
+
+    # -- starting and closing ---------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect and begin to join the group; an iteration waits until that is done.
+
+        Raises:
+            BootstrapError: No bootstrap server could be used.
+        """
+        if self._owns_client:
+            await self.client.start()
+        try:
+            await self._supervisor.start()
+            services = services_of(self.client)
+            handler = _MemberHandler(
+                self._protocol_type,
+                self._protocols,
+                self._metadata,
+                self._queue,
+                lambda: self.group_metadata().member_id,
+            )
+            settings = GroupSettings.of_member(self.config, self._group_id)
+            self._membership = membership = GroupMembership(
+                services, self._supervisor, settings, handler, self._queue.wake
+            )
+            self._supervisor.on_failure(lambda _: self._queue.wake())
+            self._supervisor.spawn(self._fail_with_client, services, name="client")
+            membership.start()
+            self._supervisor.spawn(self._watch_session, membership, name="session")
+            membership.join("the member has started")
+        except BaseException:
+            await self._await_closing(self._tear_down(None))
+            raise
+
+    async def _fail_with_client(self, services: ClientServices) -> None:
+        """Raise the reason why the client has stopped or died, once it has."""
+        await services.lifetime.wait(asyncio.get_running_loop().create_future())
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Leave the group and close; an iteration raises ClientClosedError.
+
+        It is completed even if the caller is cancelled. Safe to call again.
+
+        Args:
+            timeout: Maximum time in seconds (default: close_timeout_ms).
+        """
+        check_timeout(timeout)
+        if self._membership is None:
+            return
+        limit = self._close_timeout if timeout is None else timeout
+        deadline = asyncio.get_running_loop().time() + limit
+        await self._await_closing(self._stop(self._membership, deadline, limit))
+
+    async def _stop(self, membership: GroupMembership, deadline: float, limit: float) -> None:
+        self._stopped = True
+        self._queue.wake()
+        try:
+            if self._supervisor.failure is None:
+                leave_by = deadline - min(CLOSE_RESERVE, limit / 4)
+                async with asyncio.timeout_at(leave_by):
+                    await membership.close(leave_by)
+        except TimeoutError:
+            logger.warning(
+                "group %s: the member was closed, but did not leave in order: it was %s",
+                self._group_id,
+                membership.state.value,
+            )
+        finally:
+            await self._tear_down(deadline)
+
+    async def _tear_down(self, deadline: float | None) -> None:
+        self._stopped = True
+        try:
+            await self._supervisor.stop()
+        finally:
+            if self._owns_client:
+                now = asyncio.get_running_loop().time()
+                await self.client.stop(None if deadline is None else max(0.0, deadline - now))
+
+    async def _await_closing(self, closing: Any) -> None:
+        """Close in a separate task, once, which no cancellation of the caller ends."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(
+                closing, name=f"{self._supervisor.name} closing", context=contextvars.Context()
+            )
+        else:
+            closing.close()
+        cancelled = await wait_shielded(self._closing)
+        self._closing.result()
+        if cancelled is not None:
+            raise cancelled
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def __del__(self) -> None:
+        if getattr(self, "_membership", None) is not None and not self._stopped:
+            warnings.warn(
+                f"{self._supervisor.name} was started and never stopped: use `async with`, "
+                "or await stop()",
+                ResourceWarning,
+                stacklevel=1,
+                source=self,
+            )
+
+    # -- assignments ------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> MemberAssignment:
+        """Return the next assignment.
+
+        After an error the next iteration joins again, except after a permanent one.
+
+        Raises:
+            InconsistentGroupProtocolError: The group has another protocol type, or its members
+                support none of the protocols.
+            GroupAuthorizationError: READ on the group is not allowed.
+            FencedInstanceIdError: Another member has the same group_instance_id.
+            ClientClosedError: The member was not started, or is closed.
+            IllegalStateError: Another task iterates already.
+            TaskDiedError: A task of the member has failed.
+            Exception: What the function of the chosen protocol has raised on this member, the
+                leader, which has left the group.
+        """
+        membership = self._running()
+        if self._iterating:
+            raise IllegalStateError("only one task at a time may iterate over a GroupMember")
+        self._iterating = True
+        try:
+            membership.on_poll()
+            while True:
+                self._running()
+                assignment = self._queue.take()
+                if assignment is not None:
+                    return assignment
+                error = membership.take_error()
+                if error is not None:
+                    raise error
+                await self._queue.wait()
+        finally:
+            self._iterating = False
+
+    def rejoin(self, reason: str) -> None:
+        """Make all members of the group join again, with their current state.
+
+        Args:
+            reason: The reason, which the coordinator logs (KIP-800).
+
+        Raises:
+            ClientClosedError: The member was not started, or is closed.
+        """
+        self._running().rejoin(text(reason, "reason"))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return the member's identity in its current generation; generation -1 outside a group."""
+        if self._membership is None:
+            return GroupMetadata(self._group_id)
+        return self._membership.metadata
+
+    @property
+    def session_ends_at(self) -> float | None:
+        """Event loop time until which the coordinator keeps the member without another heartbeat.
+
+        It is session_timeout_ms after the last acknowledged request was sent. None: it has not
+        joined yet.
+        """
+        return None if self._membership is None else self._membership.session_ends_at
+
+    def health(self) -> Health:
+        """Return a snapshot of the member's condition; no request is sent.
+
+        It may be taken at any time. The brokers are those of its client, which may be shared.
+        """
+        health = self.client.health()
+        membership, failure = self._membership, self._supervisor.failure
+        if membership is None:
+            return replace(health, state="closed" if self._stopped else "new")
+        state, heartbeat_at = health.state, membership.heartbeat_at
+        if self._stopped:
+            state = "stopping" if self._supervisor.hosting else "closed"
+        elif failure is not None or membership.failed_permanently:
+            state = "failed"
+        error = failure or membership.error
+        return replace(
+            health,
+            state=state,
+            in_flight=membership.in_flight,
+            last_heartbeat_s=None
+            if heartbeat_at is None
+            else max(0.0, self._supervisor.loop.time() - heartbeat_at),
+            last_error=health.last_error if error is None else f"{type(error).__name__}: {error}",
+        )
+
+    def _running(self) -> GroupMembership:
+        if self._stopped:
+            raise ClientClosedError(f"{self._supervisor.name} is closed")
+        self._supervisor.check()
+        assert self._membership is not None
+        return self._membership
+
+    async def _watch_session(self, membership: GroupMembership) -> None:
+        """Report the assignment as lost when the session has ended without a response."""
+        now = asyncio.get_running_loop().time
+        while True:
+            await self._queue.assigned.wait()
+            ends_at = membership.session_ends_at
+            assert ends_at is not None
+            if (left := ends_at - now()) > 0:
+                await asyncio.sleep(left)
+                continue
+            logger.warning(
+                "group %s: the coordinator has not responded for session_timeout_ms (%g s), so "
+                "the assignment may belong to other members",
+                self._group_id,
+                seconds(self.config.session_timeout_ms),
+            )
+            self._queue.lose()
+            if membership.state is MemberState.STABLE:
+                membership.rejoin("the session has ended without a response")
+
+
+def _checked_protocols(protocols: Mapping[str, AssignFunction]) -> dict[str, AssignFunction]:
+    """Return a copy of the protocols; raise unless they are functions by name."""
+    if not isinstance(protocols, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"protocols must be functions by name, not {type(protocols).__name__}")
+    if not protocols:
+        raise ValueError("protocols must not be empty: give the function of at least one protocol")
+    return {
+        text(name, "each name of protocols"): function(assign, f"the function of {name}")
+        for name, assign in protocols.items()
+    }
+
+
+def _checked(name: str, assignments: object, members: set[str]) -> Assignments:
+    """Return the result of a protocol's function; raise unless it is bytes by member id."""
+    if not isinstance(assignments, Mapping):
+        raise TypeError(
+            f"the function of {name} must return bytes by member id, not "
+            f"{type(assignments).__name__}"
+        )
+    rows = cast("Mapping[object, object]", assignments)
+    for member_id, data in rows.items():
+        if member_id not in members:
+            raise ValueError(f"the function of {name} has returned no member's id: {member_id!r}")
+        instance_of(data, bytes, f"the assignment of {member_id}")
+    return cast("Assignments", rows)
