@@ -32,6 +32,7 @@ logger = logging.getLogger("kafka_async.cluster")
 
 _Stamps = tuple[tuple[int, int, int] | None, ...]
 _PEM: Final = "-----BEGIN "
+_END: Final = "-----END "
 _DER: Final = re.compile(r"M[A-Za-z0-9+/=\s]{40,}")
 """A key or a certificate in Base64 without the lines around it, which may be in any option."""
 _ONE_LINE: Final = re.compile(
@@ -106,6 +107,24 @@ def is_pem(text: str) -> bool:
     return _PEM in text
 
 
+def _text_problem(text: str) -> str | None:
+    """Return why a text is neither PEM nor a path; None if it may be one of both."""
+    if not text.strip():
+        return "is empty: give a file's path, or PEM text"
+    if not is_pem(text):
+        if _END not in text and not _DER.fullmatch(text):
+            return None
+        return "is PEM text without its first line: it begins with a line -----BEGIN ...-----"
+    if "\\n" in text:
+        return (
+            "is PEM text with the characters \\n in place of line breaks: replace them, as with "
+            'text.replace("\\\\n", "\\n")'
+        )
+    if _END not in text:
+        return "is PEM text without its last line: it ends with a line -----END ...-----"
+    return None
+
+
 def _paths(config: ClientConfig) -> tuple[str | Secret, ...]:
     """Return the files that options name."""
     given = (config.ssl_cafile, config.ssl_certfile, config.ssl_keyfile)
@@ -167,8 +186,9 @@ def load_authorities(context: ssl.SSLContext, authorities: str | None) -> None:
         else:
             context.load_verify_locations(cafile=authorities)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL
-        shown = not is_pem(authorities) and not _DER.fullmatch(authorities)
-        place = repr(authorities) if shown else "the given text"
+        if (problem := _text_problem(authorities)) is not None:
+            raise InvalidConfigurationError(f"ssl_cafile {problem}") from error
+        place = "the given text" if is_pem(authorities) else repr(authorities)
         raise InvalidConfigurationError(
             f"ssl_cafile: no certificates can be read from {place} ({_reason(error)}): give a "
             "file, or text, with one or more PEM certificates"
@@ -205,21 +225,28 @@ class _PasswordSource:
         """Return the password; raise ValueError without showing why, which `problem` says."""
         self.asked = True
         if self._source is None:
-            self.problem = "the private key is encrypted and ssl_password is not given"
+            self.problem = "the private key is encrypted: give ssl_password"
         elif isinstance(self._source, Secret):
             return self._source.reveal()
         else:
             try:
-                return _plain(_checked(self._source()))
+                password = _secret_or_kind(self._source())
             except (Exception, SystemExit) as error:  # noqa: BLE001 (the application's function)
-                self.problem = f"the function ssl_password has raised {type(error).__name__}"
+                self.problem = (
+                    f"ssl_password: the function has raised {type(error).__name__}: check it"
+                )
+            else:
+                if isinstance(password, Secret):
+                    return password.reveal()
+                self.problem = f"ssl_password: the function has returned {password}, not a str"
         raise ValueError(self.problem)
 
 
-def _checked(password: object) -> str | Secret:
-    if isinstance(password, str | Secret):
-        return password
-    raise TypeError("ssl_password must return a str")
+def _secret_or_kind(password: object) -> Secret | str:
+    """Return a password as a Secret, or the name of another value's type."""
+    if isinstance(password, str):
+        return Secret(password)
+    return password if isinstance(password, Secret) else type(password).__name__
 
 
 def _certificate_error(
@@ -228,7 +255,7 @@ def _certificate_error(
     """Return the error that names the option that is wrong."""
     reason = getattr(error, "reason", None) or ""
     if password.problem:
-        return InvalidConfigurationError(f"ssl_password: {password.problem}: check it")
+        return InvalidConfigurationError(password.problem)
     if reason == "KEY_VALUES_MISMATCH":
         text = (
             f"ssl_keyfile{_place(config.ssl_keyfile)} is not the private key of "
@@ -246,6 +273,10 @@ def _certificate_error(
 
 def _malformed(config: ClientConfig, reason: str) -> str:
     """Return the message for a certificate and a key that OpenSSL cannot read."""
+    for name in ("ssl_certfile", "ssl_keyfile"):
+        problem = _text_problem(_plain(getattr(config, name) or _PEM + _END))
+        if problem is not None:
+            return f"{name} {problem}"
     certificate = f"ssl_certfile{_place(config.ssl_certfile)}"
     key = f"ssl_keyfile{_place(config.ssl_keyfile)}"
     if not _contains(config.ssl_certfile, b"CERTIFICATE-----"):
@@ -313,8 +344,9 @@ def _file(value: str | Secret | None, option: str) -> Generator[str | Secret | N
     elif not is_pem(_plain(value)):
         problem = _unreadable(value)
         if problem is not None:
-            hidden = isinstance(value, Secret) or _DER.fullmatch(value)
-            place = _place(value) if hidden else f"={value!r}"
+            if (of_text := _text_problem(_plain(value))) is not None:
+                raise InvalidConfigurationError(f"{option} {of_text}")
+            place = _place(value) if isinstance(value, Secret) else f"={value!r}"
             raise InvalidConfigurationError(
                 f"{option}{place} cannot be read ({problem}): give the path of a PEM file that "
                 "this user may read"

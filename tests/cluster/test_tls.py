@@ -378,6 +378,9 @@ def reset(transport: asyncio.BaseTransport) -> None:
 # -- wrong files ----------------------------------------------------------------------------------
 
 
+NO_CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----\n"
+
+
 def wrong(authority: Authority, directory: Path) -> dict[str, tuple[dict[str, Any], str]]:
     """Return options that cannot be used, and the words that name the cause."""
     certificate, other = authority.issue("a.example"), authority.issue("b.example")
@@ -388,7 +391,7 @@ def wrong(authority: Authority, directory: Path) -> dict[str, tuple[dict[str, An
     damaged = directory / "damaged.pem"
     damaged.write_text("-----BEGIN PRIVATE KEY-----\nMIIC\n-----END PRIVATE KEY-----\n")
     key = encrypted(certificate.private_key_pem.bytes(), "geheim")
-    chain = chain_text(certificate)
+    chain, good_key = chain_text(certificate), certificate.private_key_pem.bytes().decode()
 
     def fail() -> str:
         raise RuntimeError("geheim")
@@ -397,7 +400,26 @@ def wrong(authority: Authority, directory: Path) -> dict[str, tuple[dict[str, An
         "no authorities": ({"ssl_cafile": str(empty)}, "ssl_cafile: no certificates .*empty.pem"),
         "no file": ({"ssl_cafile": "/does/not/exist"}, "ssl_cafile.*exist.*No such file"),
         "wrong path": ({"ssl_cafile": "a\0b"}, "ssl_cafile: no certificates can be read"),
-        "wrong text": ({"ssl_cafile": "-----BEGIN CERTIFICATE-----\n"}, "ssl_cafile: no .* text"),
+        "wrong text": ({"ssl_cafile": NO_CERTIFICATE}, "ssl_cafile: no .* text"),
+        "no last line": ({"ssl_cafile": NO_CERTIFICATE[:29]}, "ssl_cafile .*without its last line"),
+        "no first line": ({"ssl_cafile": "MIIE\n-----END CERTIFICATE-----"}, "without its first"),
+        "no text": ({"ssl_cafile": ""}, "ssl_cafile is empty"),
+        "no line breaks": (
+            {"ssl_cafile": NO_CERTIFICATE.replace("\n", r"\n")},
+            r'ssl_cafile .* the characters \\n .* text.replace\("\\\\n", "\\n"\)',
+        ),
+        "key without line breaks": (
+            {"ssl_certfile": chain, "ssl_keyfile": good_key.replace("\n", r"\n")},
+            r"ssl_keyfile is PEM text with the characters \\n",
+        ),
+        "key without its first line": (
+            {"ssl_certfile": chain, "ssl_keyfile": good_key.partition("\n")[2]},
+            "ssl_keyfile is PEM text without its first line",
+        ),
+        "key without its last line": (
+            {"ssl_certfile": chain, "ssl_keyfile": good_key.partition("-----END")[0]},
+            "ssl_keyfile is PEM text without its last line",
+        ),
         "no certificate": (
             {**good, "ssl_certfile": "/does/not/exist"},
             "ssl_certfile='/does/not/exist' cannot be read .No such file",
@@ -423,24 +445,29 @@ def wrong(authority: Authority, directory: Path) -> dict[str, tuple[dict[str, An
             {**good, "ssl_keyfile": bad["ssl_keyfile"]},
             "ssl_keyfile='.*' is not the private key of ssl_certfile='.*'",
         ),
-        "no password": ({"ssl_certfile": chain, "ssl_keyfile": key}, "ssl_password is not given"),
+        "no password": (
+            {"ssl_certfile": chain, "ssl_keyfile": key},
+            "is encrypted: give ssl_password",
+        ),
         "wrong password": (
             {"ssl_certfile": chain, "ssl_keyfile": key, "ssl_password": "falsch"},
             "ssl_password does not decrypt",
         ),
         "failing function": (
             {"ssl_certfile": chain, "ssl_keyfile": key, "ssl_password": fail},
-            "ssl_password has raised RuntimeError",
+            "ssl_password: the function has raised RuntimeError",
         ),
         "function of another kind": (
             {"ssl_certfile": chain, "ssl_keyfile": key, "ssl_password": lambda: 5},
-            "ssl_password has raised TypeError",
+            "ssl_password: the function has returned int, not a str",
         ),
     }
 
 
 CASES = (
-    "no authorities|no file|wrong path|wrong text|no certificate|no key|empty certificate|"
+    "no authorities|no file|wrong path|wrong text|no last line|no first line|no text|"
+    "no line breaks|key without line breaks|key without its first line|key without its last line|"
+    "no certificate|no key|empty certificate|"
     "key missing|empty key|damaged key|other key|no password|wrong password|"
     "failing function|function of another kind"
 )
