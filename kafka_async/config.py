@@ -1082,11 +1082,13 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
     choices, low, high = row.metadata["choices"], row.metadata["low"], row.metadata["high"]
     if choices is not None and (type(value), value) not in [(type(one), one) for one in choices]:
         allowed = ", ".join(map(repr, choices))
-        raise InvalidConfigurationError(f"{row.name}={value!r:.100} is not one of {allowed}")
+        raise InvalidConfigurationError(
+            f"{row.name}={value!r:.100} is not one of {allowed}{_nearest(value, choices)}"
+        )
     accepts, words = _KINDS.get(kind.removesuffix(" | None"), (None, ""))
     if accepts is not None and not accepts(value):
         # A token may be given in place of its provider.
-        hidden = kind.startswith(("Secret", "TokenProvider"))
+        hidden = kind.startswith(("Secret", "TokenProvider")) or _may_be_key(row.name, value)
         shown = HIDDEN if hidden else f"{value!r:.100}"
         raise InvalidConfigurationError(
             f"{row.name}={shown} must be {words}, not {type(value).__name__}"
@@ -1103,6 +1105,12 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
         raise InvalidConfigurationError(f"{row.name}={value!r} must be {bounds}")
 
 
+def _may_be_key(name: str, value: object) -> bool:
+    """Return whether bytes, which no option takes, may be a private key."""
+    given_as_file = isinstance(value, bytes) and name.startswith("ssl_")
+    return given_as_file or (isinstance(value, bytes) and _PRIVATE_KEY.encode() in value)
+
+
 def _check_secret(row: dataclasses.Field[Any], value: Secret) -> None:
     if "Secret" not in str(row.type) and _PRIVATE_KEY in value.reveal():
         advice = "leave it out, change the key if others have seen it, and give it as ssl_keyfile"
@@ -1116,15 +1124,26 @@ def _check_secret(row: dataclasses.Field[Any], value: Secret) -> None:
         raise InvalidConfigurationError(f"{row.name} contains a private key: {advice}")
 
 
+def _nearest(value: object, choices: Sequence[object]) -> str:
+    """Return a question for the choice that a value resembles; nothing if none does.
+
+    Case and the separators "-" and "_" do not count.
+    """
+    if not isinstance(value, str):
+        return ""
+    names = {each.casefold().replace("_", "-"): each for each in choices if isinstance(each, str)}
+    near = difflib.get_close_matches(value.strip().casefold().replace("_", "-"), names, 1, 0.8)
+    return f": did you mean {names[near[0]]}?" if near else ""
+
+
 def _check_mechanism(value: object) -> None:
     """Raise unless this is a mechanism's name or an object with the methods of SaslMechanism."""
     if isinstance(value, str):
         if value in SASL_MECHANISMS:
             return
-        meant = value.upper().replace("_", "-")
-        hint = f": did you mean {meant}?" if meant in SASL_MECHANISMS else ""
         raise InvalidConfigurationError(
-            f"sasl_mechanism={value!r:.100} is not one of {', '.join(SASL_MECHANISMS)}{hint}"
+            f"sasl_mechanism={value!r:.100} is not one of {', '.join(SASL_MECHANISMS)}"
+            f"{_nearest(value, SASL_MECHANISMS)}"
         )
     named = isinstance(getattr(value, "name", None), str)
     if isinstance(value, type) or not named or not callable(getattr(value, "authenticate", None)):
@@ -1249,6 +1268,11 @@ def _check_ssl_context(value: object) -> None:
         raise InvalidConfigurationError(
             f"ssl_context={value!r:.100} must be an ssl.SSLContext, as ssl.create_default_context()"
         )
+    if value.protocol == ssl.PROTOCOL_TLS_SERVER:
+        raise InvalidConfigurationError(
+            "ssl_context is that of a server, which cannot connect: pass one that "
+            "ssl.create_default_context() or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) creates"
+        )
 
 
 def _check_heartbeat_interval(config: ConsumerConfig | GroupMemberConfig) -> None:
@@ -1313,6 +1337,7 @@ _RENAMED: Final[Mapping[str, str]] = {
     "sasl_oauth_token_provider": "sasl_token_provider",
     "sasl_plain_password": "sasl_password",
     "sasl_plain_username": "sasl_username",
+    "password": "sasl_password",
     "ssl_ciphers": "ssl_context",
     "ssl_crlfile": "ssl_context",
     "transaction_timeout": "transaction_timeout_ms",
@@ -1417,6 +1442,10 @@ def _unknown(name: str, names: set[str]) -> str:
             return f"{name} is not supported yet: leave it out"
     if near:
         return f"{text}: did you mean {near[0]}?"
+    if flat not in _RENAMED and flat.startswith(("ssl_", "sasl_")):
+        foreign_names = [each for each in _RENAMED if each.startswith(("ssl_", "sasl_"))]
+        for meant in difflib.get_close_matches(flat, foreign_names, 1, 0.9):
+            return f"{text}: did you mean {meant}? It is {_RENAMED[meant]} here"
     meant = _RENAMED.get(flat, "ssl_context" if flat.startswith("ssl_") else flat)
     if meant in names:
         return f"{text}: use {meant} (see docs/configuration.md)"

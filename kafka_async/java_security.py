@@ -49,6 +49,9 @@ def read_security_properties(given: dict[str, object]) -> None:
     for name, reason in _REFUSED.items():
         if name in given:
             raise InvalidConfigurationError(f"{_dotted(name)} is not supported: {reason}")
+    protocol = given.get("security_protocol")
+    if isinstance(protocol, str):
+        given["security_protocol"] = protocol.upper()  # In Java, case does not count.
     _read_truststore(given)
     _read_keystore(given)
     _read_checks(given)

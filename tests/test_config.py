@@ -75,6 +75,8 @@ def by_properties(role: type[Any], **options: Any) -> Any:
 PATHS = [directly, by_replace, by_properties]
 IN_FLIGHT = "max_in_flight_requests_per_connection"
 TLS = ssl.create_default_context()
+SERVER_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+KEY_BYTES = b"-----BEGIN PRIVATE KEY-----\nMIIE"
 
 
 @pytest.mark.parametrize("make", PATHS)
@@ -121,6 +123,13 @@ def test_splits_text_of_list_options_at_commas(make: Callable[..., Any]) -> None
         (ClientConfig, {"allowed_broker_hosts": " , "}, "allowed_broker_hosts is empty"),
         (ClientConfig, {"client_id": None}, "client_id=None must be a str"),
         (ClientConfig, {"ssl_context": "cert.pem"}, "must be an ssl.SSLContext"),
+        (ClientConfig, {"ssl_context": SERVER_TLS}, "ssl_context is that of a server"),
+        (ClientConfig, {"ssl_certfile": b"MIIE"}, r"ssl_certfile=\*\*\* must be a str, not bytes"),
+        (ClientConfig, {"client_id": KEY_BYTES}, r"client_id=\*\*\* must be a str, not bytes"),
+        (ClientConfig, {"security_protocol": "SASL-SSL"}, r"did you mean SASL_SSL\?"),
+        (ClientConfig, {"sasl_mechanism": "scram_sha_512"}, r"did you mean SCRAM-SHA-512\?"),
+        (ClientConfig, {"sasl_mechanism": "SCRAM-SHA256"}, r"did you mean SCRAM-SHA-256\?"),
+        (ProducerConfig, {"compression_type": "ZSTD"}, r"did you mean zstd\?"),
         (ClientConfig, {"metadata_max_age_ms": [1]}, "must be a number, not list"),
     ],
 )
@@ -325,6 +334,9 @@ def test_every_java_property_is_an_option_or_refused_with_a_reason(
         (ClientConfig, "security_protocoll", r"did you mean security_protocol\?"),
         (ClientConfig, "sasl_user", r"did you mean sasl_username\?"),
         (ClientConfig, "sasl_mech", r"did you mean sasl_mechanism\?"),
+        (ClientConfig, "password", "use sasl_password"),
+        (ClientConfig, "ssl.trustore.location", "mean ssl_truststore_location. It is ssl_cafile"),
+        (ClientConfig, "sasl.jaas.conf", r"did you mean sasl_jaas_config\?"),
         (ClientConfig, "ssl_sigalgs_list", "use ssl_context"),
         (ClientConfig, "ssl.providers", "use ssl_context"),
         (ClientConfig, "https.ca.location", "use ssl_cafile"),

@@ -88,6 +88,10 @@ def test_reads_properties_of_tls(properties: dict[str, Any], expected: dict[str,
     assert shown(read(security_protocol="SSL", **properties)) == expected
 
 
+def test_reads_the_security_protocol_without_regard_to_case_as_java_does() -> None:
+    assert read(security_protocol="ssl").security_protocol == "SSL"
+
+
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
