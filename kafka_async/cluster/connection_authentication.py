@@ -96,6 +96,7 @@ class ConnectionAuthentication:
         self._began_at = 0.0
         self._asked_at = 0.0
         self._awaited = ""
+        self._awaited_since = 0.0
 
     @property
     def _authenticator(self) -> Authenticator:
@@ -173,7 +174,7 @@ class ConnectionAuthentication:
 
     async def _call(self, step: Compute | Await) -> Any:
         # It stays set when the time for the setup is over, for the error.
-        self._awaited = step.purpose
+        self._awaited, self._awaited_since = step.purpose, self._loop.time()
         try:
             if isinstance(step, Compute):
                 offload = self._context.supervisor.offload_credentials
@@ -201,10 +202,17 @@ class ConnectionAuthentication:
     # -- failures ---------------------------------------------------------------------------------
 
     def diagnosis(self, error: BaseException) -> Diagnosis | None:
-        """Return the cause of `error` if it is a function that has not returned in time."""
-        if self._awaited and isinstance(error, TimeoutError):
-            return Diagnosis(f"{self._awaited} did not return within {self._step_timeout:.3g} s")
-        return None
+        """Return the cause of `error` if it is a function that has not returned in time.
+
+        A source of tokens that tries again has the cause of its last failure.
+        """
+        if not self._awaited or not isinstance(error, TimeoutError):
+            return None
+        tokens = self._context.tokens
+        if tokens is not None and tokens.purpose == self._awaited and tokens.failure is not None:
+            return Diagnosis(tokens.failure.message)
+        waited = self._loop.time() - self._awaited_since
+        return Diagnosis(f"{self._awaited} did not return within {waited:.3g} s")
 
     def fail(self, error: KafkaError) -> None:
         """Note a failure and emit its event, if an authentication had begun."""

@@ -22,6 +22,7 @@ import json
 import math
 import os
 import re
+import socket
 import ssl
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -194,9 +195,13 @@ class TokenEndpoint:
             )
         name = type(error).__name__
         if isinstance(error, httpx.TransportError):
-            # The text of other errors may repeat bytes of the response.
-            text = f": {error}" if isinstance(error, httpx.ConnectError) else ""
-            return KafkaConnectionError(f"{self._url}: {name}{text}")
+            # The texts of httpx may repeat bytes of the response.
+            cause = _network_cause(error)
+            if cause is None:
+                cause = f"it does not answer as a web server does ({name})"
+                if isinstance(error, httpx.ConnectError | httpx.TimeoutException):
+                    cause = f"it cannot be reached ({name})"
+            return KafkaConnectionError(f"{self._url}: {cause}: check the URL and the issuer")
         return SaslAuthenticationError(
             f"{self._url}: the request for a token failed with {name}: check the proxy in the "
             "environment, and the options sasl_oauthbearer_*"
@@ -302,6 +307,23 @@ def _tls_error(error: BaseException) -> str | None:
         if found is None:
             return None
         found = found.__cause__ or found.__context__
+    return None
+
+
+def _network_cause(error: BaseException) -> str | None:
+    """Return why no connection was made; None if the error's causes do not tell."""
+    pending: list[BaseException | None] = [error]
+    for _ in range(20):
+        found = pending.pop(0) if pending else None
+        if found is None:
+            continue
+        if isinstance(found, ConnectionRefusedError):
+            return "connection refused"
+        if isinstance(found, socket.gaierror):
+            return f"its name cannot be resolved ({found.strerror})"
+        if isinstance(found, BaseExceptionGroup):
+            pending += cast("BaseExceptionGroup[BaseException]", found).exceptions
+        pending += [found.__cause__, found.__context__]
     return None
 
 

@@ -136,6 +136,11 @@ class TokenSource:
             raise copy(self._failure) from self._failure.__cause__
         return await self._fetch()
 
+    @property
+    def failure(self) -> KafkaError | None:
+        """The error of the last call of the provider; None if it succeeded or there was none."""
+        return self._failure
+
     def reject(self, token: Token) -> None:
         """Forget a token that the broker has rejected, unless it is younger than MIN_PERIOD."""
         if token is self._token and self._clock.wall() - self._fetched_at >= MIN_PERIOD:

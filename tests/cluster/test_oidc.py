@@ -599,9 +599,11 @@ async def test_an_issuer_that_cannot_be_reached_is_retriable(
     monkeypatch.setattr(oidc, "RETRY_FOR", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    with pytest.raises(KafkaConnectionError, match="ConnectError") as raised:
+    with pytest.raises(KafkaConnectionError, match="connection refused") as raised:
         await fetch(f"https://127.0.0.1:{port}/")
     assert_hidden(raised.value)
+    with pytest.raises(KafkaConnectionError, match=r"its name cannot be resolved"):
+        await fetch("https://issuer.invalid/")
 
 
 @pytest.mark.asyncio
