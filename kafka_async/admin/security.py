@@ -27,6 +27,7 @@ from kafka_async.errors import (
     KafkaError,
     ResourceNotFoundError,
     UnknownServerError,
+    UnsupportedByAuthenticationError,
     error_for,
     raise_for,
 )
@@ -400,7 +401,7 @@ async def create_delegation_tokens(
                 max_lifetime_ms=lifetime,
             )
             response = await _ask_any(call, request)
-            error = _token_error(response.error_code, f"of {name}" if name else "")
+            error = _token_error(response.error_code, f"of {name or 'this client'}")
             results[name] = error or _created_token(response, tuple(_joined(renewed_by)))
         return results
 
@@ -515,7 +516,13 @@ def _hmacs(tokens: Iterable[DelegationToken | SecretBytes]) -> dict[SecretBytes,
 
 def _token_error(code: int, name: str) -> KafkaError | None:
     """Return the error of a response; None if there is none."""
-    return item_error("delegation token", name, code, needs="CREATE_TOKENS") if code else None
+    message = None
+    if code == UnsupportedByAuthenticationError.code:
+        message = (
+            "this connection may not ask for delegation tokens: authenticate with SASL or a client "
+            "certificate, and not with a delegation token"
+        )
+    return item_error("delegation token", name, code, message, needs="CREATE_TOKENS")
 
 
 def _period(value: int | None, name: str) -> int:

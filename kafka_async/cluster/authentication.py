@@ -58,6 +58,8 @@ _ADVICE: Final[Mapping[str, str]] = {
     "OAUTHBEARER": "check the token's issuer, audience, scope and expiry, and the clocks of both "
     "sides",
     "GSSAPI": "check the Kerberos ticket (klist), the service name, and the clocks of both sides",
+    "delegation token": "check the token's id (sasl_username) and HMAC (sasl_password), and that "
+    "it has not expired",
     "AWS_MSK_IAM": "check that the IAM policy allows kafka-cluster:Connect, and the clock",
 }
 
@@ -224,7 +226,7 @@ class Authenticator:
             result = failure = None
             try:
                 if isinstance(step, SecretBytes):
-                    response = yield from self._send(step, hidden, versions)
+                    response = yield from self._send(step, context, hidden, versions)
                     lifetime, result = _lifetime(response), bytes(response.auth_bytes)
                 elif isinstance(step, Compute | Await):  # pyright: ignore[reportUnnecessaryIsInstance]
                     result = yield step
@@ -242,7 +244,11 @@ class Authenticator:
                     failure = error_of_function(purpose, error)
 
     def _send(
-        self, message: SecretBytes, hidden: Sequence[Secret | None], versions: BrokerVersions
+        self,
+        message: SecretBytes,
+        context: SaslContext,
+        hidden: Sequence[Secret | None],
+        versions: BrokerVersions,
     ) -> Generator[Step, Frame, SaslAuthenticateResponse]:
         from kafka_async.protocol.messages.sasl_authenticate import (
             SaslAuthenticateRequest,
@@ -254,18 +260,21 @@ class Authenticator:
         response = decode_response(frame, SaslAuthenticateResponse, version)[1]
         if response.error_code:
             text = _without_secrets(response.error_message or "", hidden)
-            raise self._rejected(response.error_code, text)
+            raise self._rejected(response.error_code, text, context)
         return response
 
-    def _rejected(self, code: int, reason: str) -> KafkaError:
+    def _rejected(self, code: int, reason: str, context: SaslContext) -> KafkaError:
         """Return the error of a SaslAuthenticate response."""
         option = self._config.sasl_mechanism  # AWS_MSK_IAM is OAUTHBEARER to the broker.
         name = option if isinstance(option, str) else self.mechanism.name
         if code != SaslAuthenticationError.code:
             return error_for(code, reason or None)
+        advice = _ADVICE.get(name, "check the credentials")
+        if self._config.sasl_delegation_token:
+            advice = _ADVICE["delegation token"]
         return SaslAuthenticationError(
             f"authentication by {name} failed ({reason or 'the broker names no reason'}): "
-            + _ADVICE.get(name, "check the credentials")
+            f"{advice}{_padding(context)}"
         )
 
 
@@ -303,6 +312,16 @@ def _lifetime(response: SaslAuthenticateResponse) -> float:
     if response.session_lifetime_ms <= 0:
         return inf
     return min(response.session_lifetime_ms / 1000, MAX_LIFETIME)
+
+
+def _padding(context: SaslContext) -> str:
+    """Return a hint at spaces around the credentials, which files and variables often add."""
+    username, password = context.username or "", context.password or Secret("")
+    if username != username.strip():
+        return "; sasl_username begins or ends with a space or a line break"
+    if len(password.reveal()) != len(password.reveal().strip()):
+        return "; sasl_password begins or ends with a space or a line break"
+    return ""
 
 
 def _without_secrets(text: str, hidden: Sequence[Secret | None]) -> str:

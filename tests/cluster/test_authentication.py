@@ -118,6 +118,26 @@ async def test_wrong_password_by_scram_ends_start_at_once() -> None:
     assert elapsed < 2
 
 
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+@pytest.mark.parametrize("option", ["sasl_username", "sasl_password"])
+async def test_rejection_names_credentials_with_spaces_around_them(
+    mechanism: str, option: str
+) -> None:
+    padded = {"sasl_username": "alice ", "sasl_password": "wonderland\n"}
+    options = {"sasl_mechanism": mechanism, option: padded[option]}
+    error, _ = await start_error(SecureWorld().client(**options))
+    assert isinstance(error, SaslAuthenticationError)
+    assert f"; {option} begins or ends with a space or a line break" in error.message
+    assert "wonderland" not in error.message
+
+
+async def test_rejection_of_a_delegation_token_advises_about_the_token() -> None:
+    options = {"sasl_password": "guess", "sasl_delegation_token": True}
+    error, _ = await start_error(SecureWorld().client(sasl_mechanism="SCRAM-SHA-256", **options))
+    assert isinstance(error, SaslAuthenticationError)
+    assert "check the token's id (sasl_username) and HMAC (sasl_password)" in error.message
+
+
 async def test_unsupported_mechanism_names_those_that_the_broker_offers() -> None:
     world = SecureWorld()
     world.mechanisms = ["SCRAM-SHA-512", "OAUTHBEARER"]
@@ -353,6 +373,30 @@ async def test_provider_that_hangs_is_bounded_and_named() -> None:
     error, _ = await start_error(client)
     assert "password_provider did not return within" in error.message
     assert cancelled > 0
+
+
+async def test_error_names_the_failure_of_a_provider_that_is_called_again() -> None:
+    calls = 0
+
+    async def provide() -> Token:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(7)
+        raise ConnectionError("no route to the vault")
+
+    world = SecureWorld()
+    world.broker.handlers[SASL_HANDSHAKE] = always(SaslHandshakeResponse())
+    client = world.client(
+        sasl_mechanism="OAUTHBEARER",
+        sasl_username=None,
+        sasl_password=None,
+        sasl_token_provider=provide,
+        default_api_timeout_ms=10_000,
+    )
+    error, _ = await start_error(client)
+    assert isinstance(error, BootstrapError)
+    assert "sasl_token_provider raised ConnectionError" in error.message
+    assert calls == 2
 
 
 async def test_function_that_hangs_in_its_thread_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -309,7 +309,7 @@ async def test_delegation_tokens_need_an_authenticated_connection(
     secure_cluster: SecureCluster,
 ) -> None:
     async with Admin(secure_cluster.servers("PLAINTEXT")) as admin:
-        with pytest.raises(UnsupportedByAuthenticationError):
+        with pytest.raises(UnsupportedByAuthenticationError, match="authenticate with SASL or"):
             await admin.create_delegation_tokens()
         with pytest.raises(UnsupportedByAuthenticationError):
             await admin.describe_delegation_tokens()
