@@ -44,6 +44,30 @@ def test_certificates_come_from_files(tmp_path: Path) -> None:
     assert context.verify_mode == ssl.CERT_REQUIRED
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            SecurityOptions("PLAINTEXT", users_file=Path("users")),
+            "--users-file is given .* set it to SASL_PLAINTEXT or SASL_SSL",
+        ),
+        (
+            SecurityOptions("PLAINTEXT", ssl_certfile=Path("broker.pem")),
+            "--ssl-certfile is given but --security-protocol is PLAINTEXT.* SSL or SASL_SSL",
+        ),
+        (
+            SecurityOptions("SASL_PLAINTEXT", Path("users"), ssl_cafile=Path("ca.pem")),
+            "--ssl-cafile is given .* set it to SSL or SASL_SSL",
+        ),
+    ],
+)
+def test_option_that_the_protocol_does_not_use_is_refused(
+    options: SecurityOptions, words: str
+) -> None:
+    with pytest.raises(InvalidConfigurationError, match=words):
+        options.listeners()
+
+
 def test_error_names_the_file_that_cannot_be_used(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     broker = Path(certificates.write("broker.pem", certificates.broker.pem))

@@ -49,6 +49,8 @@ class SecurityOptions(NamedTuple):
             raise InvalidConfigurationError(
                 f"{name} needs --ssl-certfile FILE with the broker's certificate and key as PEM"
             )
+        self._check_use("SASL_", ("users_file",))
+        self._check_use("SSL", ("ssl_certfile", "ssl_keyfile", "ssl_cafile"))
         context = None if self.ssl_certfile is None else self._context(self.ssl_certfile)
         listener = Listener(
             security_protocol=cast("SecurityProtocol", name),
@@ -65,6 +67,17 @@ class SecurityOptions(NamedTuple):
                 has no name or no password.
         """
         return {} if self.users_file is None else _users(self.users_file)
+
+    def _check_use(self, part: str, options: tuple[str, ...]) -> None:
+        """Raise if one of these options is given for a protocol that does not use it."""
+        name = self.security_protocol
+        for option in options:
+            if getattr(self, option) is not None and part not in name:
+                fitting = [each for each in ("SSL", "SASL_PLAINTEXT", "SASL_SSL") if part in each]
+                raise InvalidConfigurationError(
+                    f"--{option.replace('_', '-')} is given but --security-protocol is {name}, "
+                    f"which does not use it: set it to {' or '.join(fitting)}"
+                )
 
     def _context(self, certfile: Path) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
