@@ -25,7 +25,11 @@ MAX_EPOCH_SECONDS: Final = 100_000_000_000
 
 
 def check_timeout(
-    timeout: object, *, unlimited: str = "the default", may_have_passed: bool = False
+    timeout: object,
+    name: str = "timeout",
+    *,
+    unlimited: str = "the default",
+    may_have_passed: bool = False,
 ) -> None:
     """Raise unless `timeout` is seconds, 0 or more, or None, which means `unlimited`.
 
@@ -34,9 +38,9 @@ def check_timeout(
     if timeout is None:
         return
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise TypeError(f"timeout is seconds as int or float, not {_shown(timeout)}")
+        raise TypeError(f"{name} is seconds as int or float, not {_shown(timeout)}")
     if not (timeout >= 0 or may_have_passed):
-        raise ValueError(f"timeout is 0 seconds or more, or None for {unlimited}, not {timeout}")
+        raise ValueError(f"{name} is 0 seconds or more, or None for {unlimited}, not {timeout}")
 
 
 def whole_number(value: object, name: str, *, low: int, high: int = MAX_OFFSET) -> int:

@@ -37,6 +37,8 @@ CLIENTS: Final = {
 }
 """By class: its module, the class of its configuration, and what it does."""
 GENERIC: Final = {"Producer", "Transaction", "Consumer"}
+ASYNCIO_ONLY: Final = {"process"}
+"""Methods without a blocking version: they call the application's `async def` functions."""
 OFFSETS: Final = ("HasOffsetSource", "Consumer[Any, Any]")
 """A type of asyncio's clients and the blocking one in its place."""
 WORDS: Final = {
@@ -113,7 +115,8 @@ def methods(client: type) -> Iterator[Method]:
     seen = set[str]()
     for base in client.__mro__:
         for name, member in vars(base).items():
-            if inspect.isfunction(member) and not name.startswith("_") and name not in seen:
+            public = not name.startswith("_") and name not in ASYNCIO_ONLY
+            if inspect.isfunction(member) and public and name not in seen:
                 seen.add(name)
                 yield member
 

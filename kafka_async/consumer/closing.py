@@ -14,6 +14,7 @@ from kafka_async.errors import KafkaError, RetriableError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from kafka_async.consumer.delivery_gate import DeliveryGate
     from kafka_async.consumer.offset_committer import OffsetCommitter
     from kafka_async.consumer.subscription import Subscription
     from kafka_async.group.membership import GroupMembership
@@ -65,6 +66,14 @@ class Closing:
         if self._current_step is not None:
             step, deadline = self._current_step
             step.reschedule(max(now, deadline()))
+
+    async def drain(self, gate: DeliveryGate) -> None:
+        """Wait for running handlers, for half of the time that is left for committing."""
+        partitions = frozenset(self._subscription.states)
+        left = max(0.0, self._deadlines.commit_by - self._now())
+        with contextlib.suppress(TimeoutError):
+            async with self._timeout(lambda: self._deadlines.commit_by):
+                await gate.drain(partitions, left / 2)
 
     async def commit(self, offset_committer: OffsetCommitter) -> KafkaError | None:
         """Commit and log what was not committed; return an error that a retry cannot resolve."""

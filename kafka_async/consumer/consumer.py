@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
@@ -39,6 +39,7 @@ from kafka_async.consumer.rebalance_listener import (
 from kafka_async.consumer.statistics import ConsumerStatistics
 from kafka_async.consumer.subscription import Subscription
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaTimeoutError
+from kafka_async.fairness import MIB
 from kafka_async.foreign_names import (
     CONSUMER,
     add_foreign_names,
@@ -49,7 +50,7 @@ from kafka_async.supervisor import Supervisor, wait_shielded
 from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from datetime import datetime
     from types import TracebackType
     from typing import Never, Self
@@ -543,6 +544,59 @@ class Consumer(Generic[K, V]):
             raise TypeError("poll_batches takes its time-out by name: poll_batches(timeout=1.0)")
         check_timeout(timeout, unlimited="no limit")
         return await self._active_runtime.delivery.poll_batches(timeout)
+
+    async def process(
+        self,
+        handler: Callable[[Record[K, V]], Awaitable[object]],
+        *,
+        concurrency: int,
+        ordering: Literal["key", "partition", "none"] = "key",
+        max_bytes: int = 64 * MIB,
+        drain_timeout: float = 10.0,
+        **unknown: Never,
+    ) -> None:
+        """Call a handler for each record, several at a time, until the consumer is stopped.
+
+        Commits never pass a record whose handler has not returned: auto-commit and `commit()`
+        commit the offset of the first such record of each partition. So a record whose handler was
+        interrupted is read again, and with it those after it that were done.
+
+        Before partitions are revoked and before the consumer stops, no further handler of them
+        begins, and running ones have `drain_timeout`; then they are cancelled. If partitions are
+        lost, their handlers are cancelled at once. If a handler raises, the others are cancelled
+        and `process` raises the exception; it can be called again and continues at the first record
+        that was not done. Records that were polled before a `seek` are still handled.
+
+        Args:
+            handler: An `async def` function, called with a record.
+            concurrency: Maximum number of handlers at a time. Polls stop while 100 times as many
+                records are not done.
+            ordering: "key": records of a partition with the same key are handled one after another,
+                in the order of their offsets, and those without a key in no order; "partition":
+                all records of a partition are; "none": no order.
+            max_bytes: Bytes of keys and values, as far as they are bytes or text, of records that
+                are not done, from which on no more are polled.
+            drain_timeout: Maximum time in seconds for running handlers, see above; at most half of
+                the time that `stop` has.
+
+        Raises:
+            IllegalStateError: `process`, a poll or an `async for` of this consumer is in progress.
+            Exception: The exception of a handler, or an error that a poll raises.
+            ValueError: `concurrency` or `max_bytes` is less than 1, `drain_timeout` is negative, or
+                `ordering` is unknown.
+        """
+        if unknown:
+            raise unknown_keyword(self.process, unknown)
+        if ordering not in ("key", "partition", "none"):
+            raise ValueError(f'ordering must be "key", "partition" or "none", not {ordering!r:.60}')
+        check_timeout(drain_timeout, "drain_timeout")
+        await self._active_runtime.process(
+            function(handler, "handler"),
+            ordering,
+            concurrency=whole_number(concurrency, "concurrency", low=1, high=MAX_INT32),
+            max_bytes=whole_number(max_bytes, "max_bytes", low=1),
+            drain_timeout=drain_timeout,
+        )
 
     # -- positions ---------------------------------------------------------------------------------
 

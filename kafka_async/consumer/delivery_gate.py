@@ -18,9 +18,13 @@ from kafka_async.errors import IllegalStateError
 from kafka_async.group.member import PollTimeoutError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection
     from types import TracebackType
 
     from kafka_async.consumer.delivery_queue import DeliveryQueue
+    from kafka_async.types import TopicPartition
+
+    Drain = Callable[[Collection[TopicPartition], float | None], Awaitable[None]]
 
 
 class DeliveryGate:
@@ -38,6 +42,7 @@ class DeliveryGate:
         self._last_poll = self._now()
         self._ever_polled = False
         self._processed = asyncio.Event()
+        self._drain: Drain | None = None
 
     # -- polls ------------------------------------------------------------------------------------
 
@@ -119,13 +124,33 @@ class DeliveryGate:
         """Set the task that runs a listener's callback now; None if none does."""
         self._listener_task = task
 
+    def set_drain(self, drain: Drain | None) -> None:
+        """Set how a rebalance waits for concurrent handlers; None if there are none.
+
+        Raises IllegalStateError if other handlers run already.
+        """
+        if drain is not None and self._drain is not None:
+            raise IllegalStateError("process runs already: call it once, with more concurrency")
+        self._drain = drain
+
+    async def drain(
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
+    ) -> None:
+        """Wait for the handlers of these partitions, for `timeout` seconds at most."""
+        if self._drain is not None:
+            await self._drain(partitions, timeout)
+
     async def wait_until_processed(self, *, ignore_poll_timeout: bool = False) -> None:
         """Wait until the application has processed the returned records or polls again.
 
-        Raises PollTimeoutError if it has not polled for max_poll_interval_ms, unless ignored.
+        Does not wait for handlers: `drain` does. Raises PollTimeoutError if the application has not
+        polled for max_poll_interval_ms, unless ignored.
         """
         while not (
-            self._ended or self._polling_task is not None or not self._queue.has_unprocessed
+            self._ended
+            or self._polling_task is not None
+            or self._drain is not None
+            or not self._queue.has_unprocessed
         ):
             left = self.last_poll_time() + self._max_poll_interval - self._now()
             if left <= 0 and not ignore_poll_timeout:

@@ -191,7 +191,7 @@ class ConsumerRebalanceHandler:
         self._track_led_topics({})
         if not self._subscription.owned:
             return
-        async with self._no_unprocessed(ignore_poll_timeout=True):
+        async with self._no_unprocessed(self._subscription.owned, lost=True):
             lost = self._subscription.owned
             self._generation = -1
             await self._remove(lost, self._listeners.lost, hooks.PartitionsLost)
@@ -212,16 +212,20 @@ class ConsumerRebalanceHandler:
     async def _revoke(
         self, partitions: frozenset[TopicPartition], *, ignore_poll_timeout: bool = False
     ) -> None:
-        async with self._no_unprocessed(ignore_poll_timeout=ignore_poll_timeout):
+        async with self._no_unprocessed(partitions, ignore_poll_timeout=ignore_poll_timeout):
             await self._commit(partitions)
             await self._remove(partitions, self._listeners.revoked, hooks.PartitionsRevoked)
 
     @asynccontextmanager
-    async def _no_unprocessed(self, *, ignore_poll_timeout: bool) -> AsyncGenerator[None]:
-        """Return no records, once those returned are processed."""
-        self._delivery_gate.hold()
+    async def _no_unprocessed(
+        self, partitions: Partitions, *, ignore_poll_timeout: bool = False, lost: bool = False
+    ) -> AsyncGenerator[None]:
+        """Return no records, once those returned are processed; handlers of `lost` ones end now."""
+        gate = self._delivery_gate
+        gate.hold()
         try:
-            await self._delivery_gate.wait_until_processed(ignore_poll_timeout=ignore_poll_timeout)
+            await gate.wait_until_processed(ignore_poll_timeout=ignore_poll_timeout or lost)
+            await gate.drain(partitions, 0.0 if lost else None)
             yield
         finally:
             self._delivery_gate.release()

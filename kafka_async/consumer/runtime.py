@@ -26,6 +26,7 @@ from kafka_async.consumer.list_offsets import OffsetLookup
 from kafka_async.consumer.missing_topics import MissingTopics
 from kafka_async.consumer.offset_committer import OffsetCommitter
 from kafka_async.consumer.position_finder import PositionFinder
+from kafka_async.consumer.processing import HandlerQueue, RecordProcessor
 from kafka_async.consumer.rebalance_handler import ConsumerRebalanceHandler
 from kafka_async.consumer.transaction_offsets import TransactionOffsets
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from kafka_async.config import ConsumerConfig
     from kafka_async.consumer.closing import CloseDeadlines
     from kafka_async.consumer.deserialize import Convert
+    from kafka_async.consumer.fetch_buffer import AnyRecord
+    from kafka_async.consumer.processing import Handler, Ordering
     from kafka_async.consumer.rebalance_listener import RebalanceListenerInvoker
     from kafka_async.consumer.subscription import Subscription
     from kafka_async.errors import AuthenticationError
@@ -168,6 +171,7 @@ class ConsumerRuntime:
         if self._supervisor.failure is not None or self._services.supervisor.failure is not None:
             return
         failure: KafkaError | None = None
+        await self._closing.drain(self.gate)
         if self._config.enable_auto_commit and self.offset_committer is not None:
             failure = await self._closing.commit(self.offset_committer)
         if self.membership is not None:
@@ -374,6 +378,51 @@ class ConsumerRuntime:
         self.queue.take_back()
         self.queue.mark_processed()
         self.gate.on_processed()
+
+    async def process(
+        self,
+        handler: Handler,
+        ordering: Ordering,
+        *,
+        concurrency: int,
+        max_bytes: int,
+        drain_timeout: float,
+    ) -> None:
+        """Handle records until the consumer is stopped, see `Consumer.process`."""
+        processor = RecordProcessor(
+            self._poll_until_stopped,
+            self.subscription,
+            handler,
+            HandlerQueue(ordering),
+            concurrency=concurrency,
+            max_bytes=max_bytes,
+            drain_timeout=drain_timeout,
+        )
+        self.gate.set_drain(processor.drain)
+        try:
+            await processor.run()
+        finally:
+            self.gate.set_drain(None)
+            if not self._stopping:
+                self._rewind_unfinished()
+
+    async def _poll_until_stopped(self, limit: int) -> list[AnyRecord] | None:
+        """Return records once there are any; None once the consumer is stopped."""
+        try:
+            return await self.delivery.poll(limit, None)
+        except ClientClosedError:
+            if not self._stopping:
+                raise  # the shared client was closed, not this consumer
+            return None
+
+    def _rewind_unfinished(self) -> None:
+        """Seek to the first record of each partition whose handler did not return."""
+        for state in self.subscription:
+            lowest = state.in_progress.lowest
+            if lowest is not None:
+                self.queue.take_back(state)
+                state.seek(lowest)
+        self.on_partitions_changed()
 
     # -- committing -------------------------------------------------------------------------------
 

@@ -6,6 +6,9 @@ between `processed` and `position` are being processed. `fetch_offset` is the ne
 the records between `position` and `fetch_offset` were fetched and not returned yet: they are in the
 partition's `FetchBuffer`, which owns the position.
 
+While handlers run (`Consumer.process`), the offsets of the records that are
+not done are `in_progress`, and `processed` is the lowest of them.
+
 Two more are independent of them. `committed` is the offset that this consumer committed last, or
 the group's committed offset at which it started. `commit_base` is the offset of the last commit,
 seek or reset: while `position` differs from it, returned records are not committed.
@@ -19,6 +22,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from kafka_async.consumer.fetch_buffer import FetchBuffer
@@ -48,6 +52,29 @@ class FetchState(enum.Enum):
     FAILED = "failed; continues after a seek, or once its error was raised if a retry follows"
 
 
+class OffsetsInProgress:
+    """The offsets of a partition whose handlers have not ended, in ascending order."""
+
+    __slots__ = ("_offsets",)
+
+    def __init__(self) -> None:
+        # Unlike a dict, it finds its first key in constant time after others were removed.
+        self._offsets: OrderedDict[int, None] = OrderedDict()
+
+    @property
+    def lowest(self) -> int | None:
+        """The lowest offset; None if no handler is in progress."""
+        return next(iter(self._offsets), None)
+
+    def begin(self, offset: int) -> None:
+        """Add an offset, which is higher than all others."""
+        self._offsets[offset] = None
+
+    def end(self, offset: int) -> None:
+        """Remove an offset."""
+        del self._offsets[offset]
+
+
 class PartitionState:
     """State of one partition of a consumer."""
 
@@ -63,6 +90,7 @@ class PartitionState:
         "fetch_offset",
         "fetch_state",
         "high_watermark",
+        "in_progress",
         "last_stable_offset",
         "leader_epoch",
         "lookup_pending",
@@ -97,6 +125,7 @@ class PartitionState:
         self.preferred_replica: int | None = None  # follower to fetch from (KIP-392)
         self._preferred_replica_until = 0.0
         self.buffer = FetchBuffer(partition)
+        self.in_progress = OffsetsInProgress()
 
     @property
     def position(self) -> int:
@@ -106,6 +135,8 @@ class PartitionState:
     @property
     def processed(self) -> int:
         """Offset below which the application has processed all records."""
+        if (in_progress := self.in_progress.lowest) is not None:
+            return in_progress
         streamed = self.buffer.last_streamed
         return self._processed if streamed is None else max(self._processed, streamed.offset)
 
@@ -132,8 +163,12 @@ class PartitionState:
         return max(0, end - self.position)
 
     def to_commit(self, *, include_unprocessed: bool) -> OffsetAndMetadata | None:
-        """Return the position, or only what was processed; None if it is committed already."""
-        offset = self.position if include_unprocessed else self.processed
+        """Return the position, or only what was processed; None if it is committed already.
+
+        Records whose handlers are in progress are never included.
+        """
+        handled = self.in_progress.lowest is None
+        offset = self.position if include_unprocessed and handled else self.processed
         if offset in (UNKNOWN, self.committed):
             return None
         epoch = self.buffer.epoch
@@ -155,6 +190,7 @@ class PartitionState:
         """Set the position."""
         self.invalidate()
         self.buffer.clear(offset, epoch)
+        self.in_progress = OffsetsInProgress()
         self._processed = self.commit_base = self.fetch_offset = offset
         self.fetch_epoch = epoch
         self._on_position_found()
@@ -167,6 +203,7 @@ class PartitionState:
         self.invalidate()
         self.out_of_range = out_of_range
         self.buffer.clear(UNKNOWN)
+        self.in_progress = OffsetsInProgress()
         self.reset_timestamp = timestamp
         self._processed = self.commit_base = self.fetch_offset = UNKNOWN
         self.preferred_replica = None

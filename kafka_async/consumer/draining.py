@@ -1,0 +1,76 @@
+"""Waits for the handlers of partitions that are to be revoked, and cancels late ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from anyio import CancelScope
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator
+
+    from kafka_async.types import TopicPartition
+
+logger = logging.getLogger("kafka_async.consumer")
+
+
+class RunningHandlers:
+    """Tracks the running handlers by partition."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[TopicPartition, set[CancelScope]] = {}
+        self._ended = asyncio.Event()
+        self._now = asyncio.get_running_loop().time
+
+    @contextlib.contextmanager
+    def running(self, partition: TopicPartition) -> Generator[CancelScope]:
+        """Track a handler while the block runs; its scope is cancelled if it ends too late."""
+        with CancelScope() as scope:
+            scopes = self._scopes.setdefault(partition, set())
+            scopes.add(scope)
+            try:
+                yield scope
+            finally:
+                scopes.discard(scope)
+                if not scopes and self._scopes.get(partition) is scopes:
+                    del self._scopes[partition]
+                self._ended.set()
+
+    async def drain(self, partitions: Collection[TopicPartition], timeout: float) -> None:
+        """Wait for the handlers of these partitions; cancel those that run after `timeout` s.
+
+        Returns once all have ended.
+        """
+        try:
+            if await self._wait(partitions, self._now() + timeout):
+                return
+            late = [scope for scope in self._of(partitions) if not scope.cancel_called]
+            if late:
+                logger.warning(
+                    "%d handlers of %s did not end within %g s, while their partitions are "
+                    "revoked, and are cancelled: their records will be read again",
+                    len(late),
+                    ", ".join(str(p) for p in sorted(partitions) if p in self._scopes),
+                    timeout,
+                )
+        finally:  # also if this is cancelled
+            for scope in self._of(partitions):
+                scope.cancel()
+        await self._wait(partitions, None)
+
+    def _of(self, partitions: Collection[TopicPartition]) -> list[CancelScope]:
+        return [scope for p in partitions for scope in self._scopes.get(p, ())]
+
+    async def _wait(self, partitions: Collection[TopicPartition], deadline: float | None) -> bool:
+        """Wait until no handler of these partitions runs; False at the deadline."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                while self._of(partitions):
+                    self._ended.clear()
+                    await self._ended.wait()
+        except TimeoutError:
+            return False
+        return True
