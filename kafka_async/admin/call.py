@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from kafka_async.arguments import check_timeout
 from kafka_async.cluster.client import services_of
 from kafka_async.config import seconds
-from kafka_async.errors import KafkaConnectionError, KafkaError, RetriableError, error_for
+from kafka_async.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    RetriableError,
+    error_for,
+)
 
 if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
@@ -88,7 +94,12 @@ class Call:
         results: dict[K, V | KafkaError] = {}
         pending: list[K] = wanted
         while pending:
-            results.update(await attempt(pending))
+            try:
+                results.update(await attempt(pending))
+            except KafkaTimeoutError:
+                if not results:
+                    raise
+                break  # the errors of earlier attempts say more
             pending = [
                 item
                 for item in pending

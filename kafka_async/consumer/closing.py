@@ -82,7 +82,7 @@ class Closing:
             async with self._timeout(lambda: self._deadlines.commit_by):
                 left = max(0.001, self._deadlines.commit_by - self._now())
                 due = self._subscription.to_commit(include_unprocessed=False)
-                await offset_committer.commit(due, left, wait_for_rebalance=False)
+                await offset_committer.commit(due, left)
         except (TimeoutError, KafkaError) as failure:
             error = failure
         due = self._subscription.to_commit(include_unprocessed=False)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kafka_async.admin.call import Call, Results, item_error, raise_first
-from kafka_async.errors import GroupNotEmptyError, KafkaConnectionError
+from kafka_async.errors import (
+    GroupNotEmptyError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
 from tests.embedded_client import InMemory
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -22,6 +27,31 @@ async def test_lost_connection_is_the_error_of_the_items_of_that_broker() -> Non
     assert (results["a"], results["c"]) == ("A", "C")
     assert isinstance(results["b"], KafkaConnectionError)
     assert results["d"] is results["b"]
+
+
+async def test_time_out_of_a_later_attempt_does_not_hide_the_error_before_it() -> None:
+    attempts = 0
+
+    async def attempt(items: list[str]) -> Results[str, str]:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 2:
+            raise KafkaTimeoutError("no response in time")
+        return {item: UnknownTopicOrPartitionError(topic=item) for item in items}
+
+    async with InMemory() as memory, memory.client() as client:
+        with pytest.raises(UnknownTopicOrPartitionError, match="t: The broker"):
+            await Call(client, 10.0).run(["t"], attempt)
+    assert attempts == 2
+
+
+async def test_time_out_of_the_first_attempt_is_raised() -> None:
+    async def attempt(items: list[str]) -> Results[str, str]:
+        raise KafkaTimeoutError("no response in time")
+
+    async with InMemory() as memory, memory.client() as client:
+        with pytest.raises(KafkaTimeoutError):
+            await Call(client, 10.0).run(["t"], attempt)
 
 
 async def test_error_of_an_item_names_it() -> None:

@@ -364,6 +364,27 @@ async def test_stop_does_not_wait_for_rebalance(stage: Stage) -> None:
     assert await members(stage) == 0
 
 
+async def test_stop_commits_once_the_group_has_its_assignments(stage: Stage) -> None:
+    """Between JoinGroup and SyncGroup the coordinator rejects commits of a cooperative member."""
+    cooperative = {"partition_assignment_strategy": ["cooperative-sticky"]}
+    consumer = await reading(stage, **AUTO, **cooperative)
+    await consumer.poll(max_records=1, timeout=10)
+    syncing = stage.hang("SyncGroup")
+    async with stage.consumer("t", **cooperative) as joining:
+        polling = [asyncio.create_task(each.poll(timeout=60)) for each in (consumer, joining)]
+        await syncing.wait()
+        stopping = asyncio.create_task(consumer.stop())
+        await asyncio.sleep(1)
+        assert not stopping.done()
+        syncing.remove()
+        await stopping
+        await asyncio.gather(*polling, return_exceptions=True)
+        (partition,) = joining.assignment()
+        committed = (await joining.committed([partition]))[partition]
+        assert committed is not None
+        assert committed.offset == 3
+
+
 async def test_stop_does_not_wait_for_hanging_listener(stage: Stage) -> None:
     consumer = await reading(stage)
 
