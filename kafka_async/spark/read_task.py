@@ -55,6 +55,7 @@ def read_range(part: OffsetRange, options: SourceOptions) -> Iterator[pyarrow.Re
         DataLossError: Retention has removed records of the range, and failOnDataLoss is on.
     """
     tp = TopicPartition(part.topic, part.partition)
+    decoder = None if options.value_format is None else options.value_format.decoder()
     with lend_consumer(options.config(), [tp]) as consumer:
         consumer.seek(tp, part.start)
         without_data = 0.0
@@ -76,7 +77,8 @@ def read_range(part: OffsetRange, options: SourceOptions) -> Iterator[pyarrow.Re
                 )
             for batch in batches:
                 rows = batch.to_arrow(end=part.end, headers=options.include_headers)
-                yield from slices(rows)
+                for piece in slices(rows):
+                    yield piece if decoder is None else decoder.decode(piece)
 
 
 def slices(rows: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:

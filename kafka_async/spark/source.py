@@ -10,7 +10,7 @@ from kafka_async.errors import IllegalStateError, InvalidConfigurationError
 from kafka_async.extras import missing_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import MutableMapping
 
     from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
@@ -55,10 +55,20 @@ class KafkaDataSource(DataSource):
         """Return the name for `format`."""
         return "kafka_async"
 
-    def schema(self) -> str:
-        """Return the columns of a read; `headers` only with the option includeHeaders."""
-        with_headers = _lower(self.options).get("includeheaders", "").lower() == "true"
-        return f"{COLUMNS}, {HEADERS}" if with_headers else COLUMNS
+    def schema(self) -> str | StructType:
+        """Return the columns of a read.
+
+        `headers` exists only with the option includeHeaders. With valueFormat there are the columns
+        of valueSchema instead of `value`.
+        """
+        from kafka_async.spark.options import flag, hide_option_secrets, own_options
+        from kafka_async.spark.source_options import value_format_of
+
+        own = own_options(hide_option_secrets(self.options))
+        with_headers = flag(own, "includeHeaders", default=False)
+        columns = f"{COLUMNS}, {HEADERS}" if with_headers else COLUMNS
+        values = value_format_of(own)
+        return columns if values is None else values.columns(columns)
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return a reader of the records between two sets of offsets."""
@@ -113,7 +123,3 @@ class KafkaDataSource(DataSource):
 
             return exactly_once_stream_writer(options, schema)
         return stream_writer(options, schema)
-
-
-def _lower(options: Mapping[str, str]) -> dict[str, str]:
-    return {key.lower(): value for key, value in options.items()}
