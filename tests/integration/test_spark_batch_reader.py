@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from kafka_async.errors import InvalidConfigurationError, OffsetOutOfRangeError
 from kafka_async.spark.source_options import source_options
 from kafka_async.types import ProducerRecord
 from tests.integration.helpers import create_topic_blocking
+from tests.spark.test_clients import in_child
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
@@ -78,6 +80,69 @@ def test_offsets_outside_the_log_raise_or_are_clipped(kafka_cluster: ClusterHand
     with pytest.raises(InvalidConfigurationError, match=f"{topic}-0 is 7, after the end"):
         ranges(kafka_cluster, subscribe=topic, **start)
     assert ranges(kafka_cluster, subscribe=topic, failOnDataLoss="false", **start) == []
+
+
+def test_read_committed_ends_before_open_transactions(kafka_cluster: ClusterHandle) -> None:
+    topic = topic_with_records(kafka_cluster, 2)
+    with blocking.Producer(
+        kafka_cluster.bootstrap_servers, transactional_id=kafka_cluster.transactional_id()
+    ) as producer:
+        transaction = producer.begin()
+        transaction.send(topic, b"open")
+        committed = {"kafka.isolation.level": "read_committed"}
+        assert ranges(kafka_cluster, subscribe=topic, **committed) == [(0, 0, 2)]
+        assert ranges(kafka_cluster, subscribe=topic) == [(0, 0, 3)]
+        transaction.commit()
+    ((partition, start, end),) = ranges(kafka_cluster, subscribe=topic, **committed)
+    assert (partition, start) == (0, 0)
+    assert end >= 4  # with the marker of the commit
+
+
+def test_reader_has_no_filters_where_spark_does_not_push_them(
+    kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    from pyspark.sql.datasource import DataSourceReader
+
+    from kafka_async.spark.source import FILTERING_WORKER, KafkaDataSource
+
+    topic = topic_with_records(kafka_cluster, 3, 2)
+    given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": topic}
+    monkeypatch.delitem(sys.modules, FILTERING_WORKER, raising=False)
+    source: Any = KafkaDataSource(given)
+    reader = source.reader(source.schema())
+    # Spark raises for a reader that overrides this method while it does not push filters.
+    own = [base for base in type(reader).__mro__ if base is not DataSourceReader]
+    assert not any("pushFilters" in vars(base) for base in own)
+    assert sum(rows.num_rows for part in reader.partitions() for rows in reader.read(part)) == 5
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_tasks_share_a_client_which_a_forked_worker_does_not_use(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    from kafka_async.spark import clients
+    from kafka_async.spark.reader import BatchReader
+
+    topic = topic_with_records(kafka_cluster, 3, 2)
+    given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": topic}
+    reader = BatchReader(source_options(given))
+    parts = reader.partitions()
+
+    def count() -> int:
+        return sum(rows.num_rows for part in parts for rows in reader.read(part))
+
+    clients.close_clients()
+    cache = clients._cache  # pyright: ignore[reportPrivateUsage]
+    assert count() == 5
+    assert cache.idle_count == 1
+    assert in_child(lambda: cache.idle_count == 0 and count() == 5 and cache.idle_count == 1)
+    assert count() == 5  # on the connections that it had
+    assert cache.idle_count == 1
+    clients.close_clients()
+    assert cache.idle_count == 0
 
 
 def test_filters_narrow_the_ranges(kafka_cluster: ClusterHandle) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from kafka_async.config import ConsumerConfig
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.offsets import EARLIEST, LATEST, ByTimestamp
 from kafka_async.spark.options import SOURCE_OPTIONS
 from kafka_async.spark.sink_options import sink_options
 from kafka_async.spark.source_options import source_options
 from kafka_async.types import TopicPartition
+from tests.test_config import JAVA_NAMES
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -85,6 +87,22 @@ def test_option_names_are_case_insensitive() -> None:
 def test_error_names_the_invalid_option(options: dict[str, str], named: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=re.escape(named)):
         source_options({**SERVERS, **options})
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("name", JAVA_NAMES[ConsumerConfig].split())
+def test_every_java_property_is_mapped_or_refused(name: str, streaming: bool) -> None:
+    """Gives each a value that is right for few of them, so that most names raise."""
+    options = {**SERVERS, "subscribe": "a", f"kafka.{name}": "-7"}
+    try:
+        made = source_options(options, streaming=streaming)
+    except InvalidConfigurationError as error:
+        message = str(error)
+        assert name in message or name.replace(".", "_") in message
+        assert "did you mean" not in message
+        assert "lists them all" not in message
+    else:
+        assert made.config().bootstrap_servers
 
 
 def test_defaults_of_a_stream_match_sparks_connector() -> None:

@@ -1,0 +1,96 @@
+"""Errors of the data source for users without permissions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async import blocking
+from kafka_async.admin import AclBinding, AclOperation, AclResourceType
+from kafka_async.errors import DeliveryError, TopicAuthorizationError
+from kafka_async.types import TopicPartition
+from tests.integration.helpers import create_topic_blocking
+from tests.integration.secure_cluster import ALICE, USERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.integration.secure_cluster import SecureCluster
+
+pytestmark = pytest.mark.spark
+
+TIMEOUT = 30.0
+
+
+def options_of(cluster: SecureCluster) -> dict[str, str]:
+    """Return the options of a user without permissions."""
+    return {
+        "kafka.bootstrap.servers": cluster.servers("SASL_PLAINTEXT"),
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "SCRAM-SHA-256",
+        "sasl_username": ALICE,
+        "sasl_password": USERS[ALICE],
+        "sasl_allow_plaintext": "true",
+    }
+
+
+def allow(cluster: SecureCluster, topic: str, operation: AclOperation) -> None:
+    with blocking.Admin(cluster.handle.bootstrap_servers) as admin:
+        admin.create_acls([AclBinding(AclResourceType.TOPIC, topic, f"User:{ALICE}", operation)])
+
+
+def once_allowed(call: Callable[[], Any]) -> Any:
+    """Return what a call returns, as soon as the brokers have applied new permissions."""
+    end = time.monotonic() + TIMEOUT
+    while True:
+        try:
+            return call()
+        except TopicAuthorizationError:
+            if time.monotonic() > end:
+                raise
+            threading.Event().wait(0.05)
+
+
+def test_reader_without_permission_names_the_topic(secure_cluster: SecureCluster) -> None:
+    from kafka_async.spark.limited_stream_reader import LimitedStreamReader
+    from kafka_async.spark.reader import BatchReader
+    from kafka_async.spark.source_options import source_options
+
+    topic = create_topic_blocking(secure_cluster.handle)
+    with blocking.Producer(secure_cluster.handle.bootstrap_servers) as producer:
+        producer.send(topic, b"v")
+    given = {**options_of(secure_cluster), "subscribe": topic}
+    batch = BatchReader(source_options(given))
+    stream = LimitedStreamReader(source_options(given, streaming=True))
+    try:
+        for plan in (batch.partitions, stream.initialOffset):
+            with pytest.raises(TopicAuthorizationError, match=topic) as caught:
+                plan()
+            assert caught.value.topic == topic
+    finally:
+        stream.stop()
+    # A user who may describe the topic can plan the read, and its task fails.
+    allow(secure_cluster, topic, AclOperation.DESCRIBE)
+    (part,) = once_allowed(batch.partitions)
+    with pytest.raises(TopicAuthorizationError, match=topic):
+        list(batch.read(part))
+
+
+def test_writer_without_permission_names_the_topic(secure_cluster: SecureCluster) -> None:
+    import pyarrow as pa
+
+    from kafka_async.spark.sink_options import sink_options
+    from kafka_async.spark.writer import ArrowWriter
+
+    topic = create_topic_blocking(secure_cluster.handle)
+    allow(secure_cluster, topic, AclOperation.DESCRIBE)
+    writer = ArrowWriter(sink_options({**options_of(secure_cluster), "topic": topic}))
+    rows: Any = pa.RecordBatch.from_pydict({"value": pa.array([b"v"], pa.binary())})
+    with pytest.raises(DeliveryError, match=f"{topic}: the principal lacks WRITE"):
+        writer.write(iter([rows]))
+    with blocking.Admin(secure_cluster.handle.bootstrap_servers) as admin:
+        tp = TopicPartition(topic, 0)
+        assert admin.list_offsets({tp: -1})[tp].offset == 0

@@ -1,0 +1,82 @@
+"""Tests of the columns and options of a writer, which are checked before any task runs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.spark.source import KafkaDataSource
+from kafka_async.spark.value_schema import parse_value_schema
+
+OPTIONS = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}
+HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+
+
+def check(ddl: str, options: dict[str, str], *, overwrite: bool = False) -> None:
+    """Create the writers of a batch and of a stream, and raise what both raise."""
+    source, schema = KafkaDataSource(dict(options)), parse_value_schema(ddl)
+    try:
+        source.writer(schema, overwrite)
+    except InvalidConfigurationError as error:
+        with pytest.raises(InvalidConfigurationError, match=f"^{re.escape(str(error))}$"):
+            source.streamWriter(schema, overwrite)
+        raise
+    source.streamWriter(schema, overwrite)
+
+
+@pytest.mark.parametrize("kind", ["STRING", "BINARY"])
+def test_all_columns_of_a_record_are_written(kind: str) -> None:
+    check(f"key {kind}, value {kind}, topic STRING, partition INT, {HEADERS}", OPTIONS)
+    check(f"value {kind}, topic STRING", {"kafka.bootstrap.servers": "localhost:9092"})
+
+
+@pytest.mark.parametrize(
+    ("ddl", "message"),
+    [
+        ("value INT", "column value is of type int: cast it to binary or string"),
+        ("value STRING, key BIGINT", "column key is of type bigint: cast it to binary or string"),
+        ("value STRING, topic BINARY", "column topic is of type binary: cast it to string"),
+        ("value STRING, partition BIGINT", "column partition is of type bigint: cast it to int"),
+        (
+            "value STRING, headers MAP<STRING, BINARY>",
+            "column headers is of type map<string,binary>",
+        ),
+        ("value STRING, id INT", "column id is not part of a record: select only key, value"),
+        ("key STRING", "there is no column value"),
+    ],
+)
+def test_error_names_the_column(ddl: str, message: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=re.escape(message)):
+        check(ddl, OPTIONS)
+
+
+def test_topic_is_an_option_or_a_column() -> None:
+    with pytest.raises(InvalidConfigurationError, match="neither an option topic nor a column"):
+        check("value STRING", {"kafka.bootstrap.servers": "localhost:9092"})
+
+
+def test_topic_is_not_overwritten() -> None:
+    with pytest.raises(InvalidConfigurationError, match=r'use mode\("append"\)'):
+        check("value STRING", OPTIONS, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("topics", "no option topics: did you mean topic?"),
+        ("exactlyonc", "no option exactlyonc: did you mean exactlyOnce?"),
+        ("ledger_topic", "no option ledger_topic: did you mean ledgerTopic?"),
+        ("linger.ms", "no option linger.ms: did you mean kafka.linger.ms?"),
+        ("kafka.linger", "did you mean linger_ms?"),
+        ("kafka.key.serializer", "option kafka.key.serializer is not allowed"),
+        ("kafka.interceptor.classes", "interceptor"),
+    ],
+)
+def test_error_names_the_option(option: str, message: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=re.escape(message)):
+        check("value STRING", {**OPTIONS, option: "1"})
