@@ -79,9 +79,8 @@ kerberos: kdc ## tests of GSSAPI with a key distribution center and Apache Kafka
 
 # --- Demo -----------------------------------------------------------------------------------------
 
-# The first half runs at once. Before its Spark half the demo looks for pyspark. If Java is installed and
-# pyspark is not, it runs the command in KAFKA_ASYNC_DEMO_INSTALL_SPARK.
-demo: $(VENV)/.installed-base ## a transactional word count, end to end [SPARK=no] [FILES=...]
+# If Java is installed and pyspark is not, the demo runs the command in KAFKA_ASYNC_DEMO_INSTALL_SPARK first.
+demo: $(VENV)/.installed-base ## a streaming word count, end to end [SPARK=no] [FILES=...]
 ifeq ($(SPARK),no)
 	@$(BIN)/kafka-async demo $(FILES) --no-spark $(DEMO_ARGS)
 else

@@ -93,6 +93,31 @@ def validate(
 
 
 @app.command()
+def package(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to write: .tar.gz or .zip.")
+    ],
+) -> None:
+    """Pack kafka_async for executors that do not have it.
+
+    A file .tar.gz is for spark.archives and has the compiled kernel. A file .zip is for --py-files
+    and has Python code only.
+    """
+    from kafka_async.spark.executor_package import write_package
+
+    terminal.check_writable(file)
+    with _errors():
+        packed = write_package(file)
+    terminal.err.print(f"{file} has {', '.join(packed.packed)}", markup=False, soft_wrap=True)
+    if packed.left_out:
+        terminal.err.print(
+            f"executors need these, which have compiled code: {', '.join(packed.left_out)}",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+@app.command()
 def status(
     file: File,
     watch: Annotated[

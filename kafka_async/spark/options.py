@@ -55,8 +55,8 @@ SINK_OPTIONS: Final = (
     "ledgerTopic",
     "transactionTimeoutMs",
 )
-SPARK_OPTIONS: Final = ("path",)
-"""Options that Spark may add."""
+SPARK_OPTIONS: Final = ("path", "queryName")
+"""Options that Spark may add: `queryName` has the name of a streaming query."""
 _CLIENT_OPTIONS: Final = {
     name: f"kafka.{name}"
     for role in (ClientConfig, ConsumerConfig, ProducerConfig)

@@ -27,7 +27,7 @@ from kafka_async.testing.backends.jvm import find_java
 from kafka_async.testing.backends.runs import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
 START_TIMEOUT: Final = 60.0
 """Seconds for a process to be ready."""
@@ -47,11 +47,14 @@ class SparkCluster:
         directory: Directory of the logs, removed at the end.
     """
 
-    def __init__(self, run: Run, *, cores: int, memory: str) -> None:
+    def __init__(
+        self, run: Run, *, cores: int, memory: str, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.directory = run.directory
         self._marker = run.marker
         self._cores = cores
         self._memory = memory
+        self._environment = {**os.environ, **(environment or {}), **ENVIRONMENT}
         self._processes: list[subprocess.Popen[bytes]] = []
         self._workers: list[subprocess.Popen[bytes]] = []
         _, self.master = self._start(
@@ -72,6 +75,10 @@ class SparkCluster:
             ready="(Successfully registered with master)",
         )
         self._workers.append(worker)
+
+    def executors(self, number: int) -> list[Path]:
+        """Return the directories of the executors that a worker has started."""
+        return sorted(self.directory.glob(f"work-{number}/*/*"))
 
     def kill_worker(self, number: int) -> None:
         """Kill a worker as by kill -9; its executors end with it."""
@@ -96,7 +103,7 @@ class SparkCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **ENVIRONMENT, "SPARK_HOME": str(home)},
+                env={**self._environment, "SPARK_HOME": str(home)},
                 start_new_session=True,
             )
         self._processes.append(process)
@@ -115,7 +122,11 @@ class SparkCluster:
 
 @contextmanager
 def spark_cluster(
-    workers: int = 2, *, cores: int = 1, memory: str = "1g"
+    workers: int = 2,
+    *,
+    cores: int = 1,
+    memory: str = "1g",
+    environment: Mapping[str, str] | None = None,
 ) -> Generator[SparkCluster]:
     """Run a standalone cluster until the block ends.
 
@@ -123,6 +134,8 @@ def spark_cluster(
         workers: Number of workers.
         cores: Cores of each worker.
         memory: Memory of each worker for executors, as Spark writes it.
+        environment: Variables of the workers and their executors, beside those of this process. An
+            empty text is as good as no variable for those that Spark and Python read.
 
     Raises:
         BackendUnavailableError: pyspark or Java is missing, or a process does not start.
@@ -130,7 +143,7 @@ def spark_cluster(
     run = Run.open(cache_directory() / "runs")
     cluster: SparkCluster | None = None
     try:
-        cluster = SparkCluster(run, cores=cores, memory=memory)
+        cluster = SparkCluster(run, cores=cores, memory=memory, environment=environment)
         for _ in range(workers):
             cluster.add_worker()
         yield cluster

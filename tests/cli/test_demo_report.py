@@ -23,7 +23,7 @@ def make_result(found: dict[str, int]) -> Result:
         run_id="0123abcd",
         seed=7,
         backend="embedded",
-        topics={"lines": "lines", "word-counts": "word-counts", "top-words": "top-words"},
+        topics={"lines": "lines", "word-counts": "word-counts", "word-totals": "word-totals"},
         lines=8716,
         comparison=compare(expected, found),
         counts=Counter(found),
@@ -33,7 +33,7 @@ def make_result(found: dict[str, int]) -> Result:
         spark="run",
     )
     result.stages = [Stage("count words in transactions", 2.0, 8716), Stage("wait", 0.0)]
-    result.written_files = [Path("out/word-counts.parquet")]
+    result.written_files = [Path("out/word-totals.toml")]
     return result
 
 
@@ -86,7 +86,7 @@ def test_shows_stages_words_and_both_counts(monkeypatch: pytest.MonkeyPatch) -> 
     assert "a plain count finds 4,598 words, transactions 4,598: equal" in out
     assert "lost 0, counted twice 0" in out
     assert "1 worker killed, 1 transaction aborted, 4 rebalances of the group" in out
-    assert "wrote out/word-counts.parquet" in out
+    assert "wrote out/word-totals.toml" in out
 
 
 def test_shows_different_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_chart_of_a_text_without_words_is_empty(monkeypatch: pytest.MonkeyPatch)
         (make_plan("broker:9092"), "--keep"),
         (
             make_plan("broker:9092", keep=True),
-            "kafka-async consume top-words --bootstrap broker:9092 --offset beginning --exit",
+            "kafka-async consume word-totals --bootstrap broker:9092 --offset beginning --exit",
         ),
     ],
 )
@@ -130,9 +130,9 @@ def test_last_line_suggests_the_next_step(
 
 def test_figures_in_json() -> None:
     figures = json.loads(json.dumps(make_result(EQUAL_COUNTS).as_dict()))
-    assert list(figures)[:12] == [
+    assert list(figures)[:13] == [
         "lines", "words", "distinct_words", "lost", "duplicated", "aborted_transactions",
-        "killed_workers", "rebalances", "seconds", "topics", "backend", "kernel",
+        "killed_workers", "rebalances", "batches", "seconds", "topics", "backend", "kernel",
     ]  # fmt: skip
     assert figures["lines"] == 8716
     assert figures["words"] == 4598

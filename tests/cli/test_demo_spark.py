@@ -14,6 +14,8 @@ import pytest
 from kafka_async.cli.demo import spark
 from kafka_async.cli.demo.report import Report
 from kafka_async.cli.demo.result import Result
+from kafka_async.cli.demo.spark_job import pipeline_file
+from kafka_async.spark.pipeline import Pipeline
 from kafka_async.testing.backends import jvm
 from kafka_async.testing.backends.base import BackendUnavailableError
 
@@ -143,3 +145,29 @@ def test_failure_reason_is_the_last_error_of_the_log(tmp_path: Path, log: str, r
     path = tmp_path / "spark.log"
     path.write_text(log)
     assert spark.failure_reason(path, 3) == reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("started", "Spark has started, 5.2 s"),
+        ("batch", "Spark has summed 1,234 counts, batch 3"),
+        ("stopped", "the stream is interrupted, and started again from its checkpoint"),
+        ("ended", "Spark has read all counts"),
+    ],
+)
+def test_events_of_the_job_are_shown(kind: str, message: str) -> None:
+    assert spark.SparkEvent(kind, 5.2, 3, 1234).describe() == message
+
+
+def test_pipeline_of_the_job_is_valid(tmp_path: Path) -> None:
+    job = spark.SparkJob("totals", "counts", "word-totals", 'a "ledger"', str(tmp_path))
+    file = tmp_path / "pipeline.toml"
+    file.write_text(pipeline_file(job, {"kafka.bootstrap.servers": "localhost:9092"}))
+    pipeline = Pipeline.from_toml(file)
+    pipeline.validate()
+    (sink,) = pipeline.definition.sinks
+    options = pipeline.definition.sink_options(sink)
+    assert options["sinkId"] == "totals.topic"
+    assert options["ledgerTopic"] == 'a "ledger"'
+    assert pipeline.definition.checkpoint == f"{tmp_path}/checkpoint"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async import blocking
+from kafka_async.spark.pipeline import Pipeline
 from tests.cli.programs import Program, command_of
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 FIGURES = {
     "lines", "words", "distinct_words", "lost", "duplicated", "aborted_transactions",
-    "killed_workers", "rebalances", "seconds", "topics", "backend", "kernel", "spark", "seed",
+    "killed_workers", "rebalances", "batches", "seconds", "topics", "backend", "kernel",
+    "spark", "seed",
 }  # fmt: skip
 TIMEOUT = 240
 """Seconds."""
@@ -60,7 +62,7 @@ def test_counts_correctly_and_deletes_its_topics_unless_told_to_keep_them(
         names = "\n".join(topics_and_groups(servers))
         assert run_id(default) not in names
         assert names.count(run_id(small)) == 4  # Three topics and a group.
-        check_top_words(small["topics"]["top-words"], out_of_kept)
+        check_totals(small["topics"]["word-totals"], out_of_kept)
     finally:
         with blocking.Admin(servers) as admin:
             admin.delete_topics(small["topics"].values())
@@ -72,6 +74,7 @@ def check_figures(figures: dict[str, Any], servers: str) -> None:
     assert figures["killed_workers"] == 1
     assert figures["aborted_transactions"] >= 1
     assert figures["rebalances"] >= 2
+    assert figures["batches"] == 0
     assert figures["backend"] == servers
     assert "left out: --no-spark" in figures["spark"]
 
@@ -81,8 +84,8 @@ def run_id(figures: dict[str, Any]) -> str:
     return suffix
 
 
-def check_top_words(topic: str, out: str) -> None:
-    """Run the command in the last line of the summary, which prints the top words."""
+def check_totals(topic: str, out: str) -> None:
+    """Run the command in the last line of the summary, which prints the totals."""
     command = out.splitlines()[-1].removeprefix("next: kafka-async ").split()
     assert command[:2] == ["consume", topic]
     with Program(*command) as reader:
@@ -138,16 +141,27 @@ def test_counts_small_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_counts_correctly_in_spark_and_writes_parquet(tmp_path: Path) -> None:
+def test_counts_correctly_in_spark_and_keeps_the_pipeline(
+    kafka_cluster: ClusterHandle, tmp_path: Path
+) -> None:
+    """Runs the default text; the stream in Spark is interrupted, and continued."""
+    servers = kafka_cluster.bootstrap_servers
+    before = topics_and_groups(servers)
     path, out = tmp_path / "figures.json", tmp_path / "out"
-    with Program("demo", "--json", str(path), "--out", str(out)) as program:
+    with Program("demo", "--json", str(path), "--out", str(out), "--bootstrap", servers) as program:
         figures, summary = wait_for_success(program, path)
     (directory,) = out.iterdir()
-    assert sorted(path.name for path in directory.iterdir()) == ["spark.log", "word-counts.parquet"]
-    assert f"wrote {directory / 'word-counts.parquet'}" in summary.replace("\n", "")
+    names = sorted(path.name for path in directory.iterdir())
+    assert names == ["checkpoint", "spark.log", "word-totals.toml"]
+    assert f"wrote {directory / 'word-totals.toml'}" in summary.replace("\n", "")
+    (source,) = Pipeline.from_toml(directory / "word-totals.toml").definition.sources
+    assert source.topics == (figures["topics"]["word-counts"],)
     assert figures["spark"] == "run"
-    assert "read and aggregate in Spark" in figures["seconds"]
+    assert figures["batches"] > 1
+    assert figures["killed_workers"] == 1
+    assert "finish the stream in Spark" in figures["seconds"]
     assert "WARN" not in summary
+    assert topics_and_groups(servers) == before
 
 
 @pytest.mark.slow

@@ -180,6 +180,11 @@ def test_sink_accepts_topic_and_producer_options() -> None:
     assert options.config().compression_type == "zstd"
 
 
+def test_sink_accepts_the_options_that_spark_adds() -> None:
+    options = sink_options({**SERVERS, "topic": "t", "path": "", "queryname": "copy"})
+    assert options.topic == "t"
+
+
 def test_sink_rejects_transactional_id() -> None:
     with pytest.raises(InvalidConfigurationError, match="use exactlyOnce and sinkId"):
         sink_options({**SERVERS, "kafka.transactional.id": "x"})

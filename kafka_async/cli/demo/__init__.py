@@ -1,1 +1,1 @@
-"""The demo: a transactional word count that is killed, aborted and checked."""
+"""The demo: a streaming word count that is killed, aborted, interrupted and checked."""

@@ -25,18 +25,19 @@ def demo(
         typer.Argument(metavar="FILES", help="Default: Python's language reference."),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Do not delete topics and group.")] = False,
-    spark: Annotated[bool, typer.Option(help="Aggregate in Spark (needs Java 17).")] = True,
+    spark: Annotated[bool, typer.Option(help="Sum the counts in Spark (needs Java 17).")] = True,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to a file.")
     ] = None,
     out: Annotated[
-        Path, typer.Option(metavar="DIRECTORY", help="Directory of Spark's Parquet files.")
+        Path,
+        typer.Option(metavar="DIRECTORY", help="Directory of the pipeline and of Spark's log."),
     ] = Path("kafka-async-demo"),
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Chooses when and where the worker is killed.")
     ] = None,
 ) -> None:
-    """Count the words of a text in transactions, kill a worker, and check the count."""
+    """Count words in transactions, kill a worker, sum the counts in Spark, and check the totals."""
     from kafka_async.cli.demo.report import Report
     from kafka_async.cli.demo.result import Plan
     from kafka_async.cli.demo.run import Demo

@@ -141,7 +141,7 @@ def _next_step(result: Result, plan: Plan) -> str:
         return "the same on your own Kafka: kafka-async demo --bootstrap HOST:PORT"
     if not plan.keep:
         return "add --keep, and see what is in the topics"
-    topic = result.topics["top-words"]
+    topic = result.topics["word-totals"]
     return (
         f"kafka-async consume {topic} --bootstrap {plan.bootstrap} --offset beginning --exit --json"
     )

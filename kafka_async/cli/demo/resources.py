@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 LINES: Final = "lines"
 COUNTS: Final = "word-counts"
-TOP: Final = "top-words"
-PARTITIONS: Final = {LINES: 6, COUNTS: 3, TOP: 1}
+TOTALS: Final = "word-totals"
+PARTITIONS: Final = {LINES: 6, COUNTS: 3, TOTALS: 3}
 
 DELETION_TIMEOUT: Final = 30.0
 """Seconds. A killed member stays in the group until its session expires after 6 s."""
@@ -41,6 +41,11 @@ class Resources:
     connection: Connection
     topics: dict[str, str]
     group: str
+
+    @property
+    def ledger_topic(self) -> str:
+        """Ledger of Spark's exactly-once sink, which creates it."""
+        return f"{self.topics[TOTALS]}-ledger"
 
     @staticmethod
     def topic_names(run_id: str, *, shared_cluster: bool) -> dict[str, str]:
@@ -71,16 +76,16 @@ class Resources:
                 await self._delete_topics(admin)
                 await self._delete_group(admin)
         except (KafkaError, TimeoutError) as error:
-            names = " ".join([*self.topics.values(), self.group])
+            names = " ".join([*self.topics.values(), self.ledger_topic, self.group])
             reason = str(error) or f"not done within {DELETION_TIMEOUT:.0f} s"
             show(f"could not delete all of {names}: {reason}")
 
     async def _delete_topics(self, admin: Admin) -> None:
-        for topic in self.topics.values():
+        for topic in (*self.topics.values(), self.ledger_topic):
             try:
                 await admin.delete_topics([topic])
             except UnknownTopicOrPartitionError:
-                pass  # Its creation failed.
+                pass  # Its creation failed, or Spark did not run.
 
     async def _delete_group(self, admin: Admin) -> None:
         while True:

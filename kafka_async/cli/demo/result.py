@@ -66,6 +66,7 @@ class Result:
     aborted_transactions: int = 0
     killed_workers: int = 0
     rebalances: int = 0
+    batches: int = 0
     stages: list[Stage] = field(default_factory=list[Stage])
     written_files: list[Path] = field(default_factory=list[Path])
     spark: str = "not run"
@@ -75,7 +76,8 @@ class Result:
 
         `words` and `distinct_words` are those of the reference count. `aborted_transactions`
         includes the killed worker's, which the coordinator aborts. `rebalances` is the group's last
-        generation. `seed` repeats the moment of the kill.
+        generation. `batches` are those of the stream in Spark. `seed` repeats the moment of the
+        kill.
         """
         return {
             "lines": self.lines,
@@ -86,6 +88,7 @@ class Result:
             "aborted_transactions": self.aborted_transactions,
             "killed_workers": self.killed_workers,
             "rebalances": self.rebalances,
+            "batches": self.batches,
             "seconds": {stage.name: round(stage.seconds, 3) for stage in self.stages},
             "topics": self.topics,
             "backend": self.backend,

@@ -6,24 +6,23 @@ deleted from a cluster that the demo has not started.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import secrets
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from kafka_async import Producer
 from kafka_async.cli.connection import Connection
 from kafka_async.cli.demo import aggregate, spark, words
 from kafka_async.cli.demo.cluster import embedded_cluster
-from kafka_async.cli.demo.resources import COUNTS, LINES, TOP, Resources
+from kafka_async.cli.demo.resources import COUNTS, LINES, TOTALS, Resources
 from kafka_async.cli.demo.result import Result, Stage
 from kafka_async.cli.demo.word_count import WordCount
 from kafka_async.config import ProducerConfig
 from kafka_async.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections import Counter
+    from collections.abc import AsyncGenerator
     from contextlib import AbstractContextManager
 
     from kafka_async.cli.demo.report import Report
@@ -52,6 +51,10 @@ class Demo:
 
     async def run(self) -> Result:
         """Run all stages; raise KafkaError if one fails."""
+        missing = "--no-spark"
+        if self._plan.with_spark:
+            missing = await spark.install_if_missing(self._report, self.result)
+        self.result.spark = "run" if missing is None else f"left out: {missing}"
         if self._plan.bootstrap is not None:
             await self._run_stages(self._plan.connection)
             return self.result
@@ -72,22 +75,40 @@ class Demo:
             resources.created(keep=keep, show=self._report.show),
             self._spark_process(resources) as process,
         ):
+            if process is None:
+                self._report.show(f"Spark is {result.spark}")
             with self._stage("produce lines", len(self._lines)):
                 await self._produce(resources)
-            await self._count(resources, process)
-            counts = await self._aggregate(resources, process)
+            await self._count(resources)
+            await self._total(resources, process)
+            with self._stage("read word-totals") as stage:
+                result.counts, stage.records = await aggregate.read_totals(resources)
             with self._stage("check against a plain count"):
-                result.comparison = words.compare(words.count_words(self._lines), counts)
-                result.counts = counts
+                plain = words.count_words(self._lines)
+                result.comparison = words.compare(plain, result.counts)
 
     def _stage(self, name: str, records: int = 0) -> AbstractContextManager[Stage]:
         self._report.start_stage(name, records or None)
         return self.result.timed(name, records)
 
-    def _spark_process(self, resources: Resources) -> spark.SparkProcess:
-        out = str((self._plan.out / self.result.run_id).absolute())
-        counts, top = self.result.topics[COUNTS], self.result.topics[TOP]
-        return spark.SparkProcess(spark.SparkJob(counts, top, out), resources.connection)
+    @asynccontextmanager
+    async def _spark_process(
+        self, resources: Resources
+    ) -> AsyncGenerator[spark.SparkProcess | None]:
+        """Start the stream in Spark, and stop it at the end of the block; None without Spark."""
+        if self.result.spark != "run":
+            yield None
+            return
+        job = spark.SparkJob(
+            name=f"word-totals-{self.result.run_id}",
+            counts_topic=resources.topics[COUNTS],
+            totals_topic=resources.topics[TOTALS],
+            ledger_topic=resources.ledger_topic,
+            out=str((self._plan.out / self.result.run_id).absolute()),
+        )
+        async with spark.SparkProcess(job, resources.connection, self._report.show) as process:
+            await process.start()
+            yield process
 
     async def _produce(self, resources: Resources) -> None:
         topic = resources.topics[LINES]
@@ -100,49 +121,26 @@ class Demo:
             await producer.flush()
         self._report.advance(len(self._lines))
 
-    async def _count(self, resources: Resources, process: spark.SparkProcess) -> None:
+    async def _count(self, resources: Resources) -> None:
         rng = random.Random(self._plan.seed)
         word_count = WordCount(resources, len(self._lines), self._report, rng)
-        starting = asyncio.create_task(self._start_spark(word_count.killed, process))
-        try:
-            with self._stage("count words in transactions", len(self._lines)):
-                state = await word_count.run()
-            with self._stage("wait for the killed worker's transaction"):
-                aborted_by_coordinator = await word_count.wait_for_open_transactions(state)
-        finally:
-            starting.cancel()
-            await asyncio.wait({starting})
+        with self._stage("count words in transactions", len(self._lines)):
+            state = await word_count.run()
+        with self._stage("wait for the killed worker's transaction"):
+            aborted_by_coordinator = await word_count.wait_for_open_transactions(state)
         self.result.aborted_transactions = state.aborted + aborted_by_coordinator
         self.result.killed_workers = state.killed
         self.result.rebalances = state.generation
 
-    async def _start_spark(self, killed: asyncio.Event, process: spark.SparkProcess) -> None:
-        """Start Spark while the group waits for the killed worker's session to expire."""
-        if self._plan.with_spark and await asyncio.to_thread(spark.missing_requirement) is None:
-            await killed.wait()
-            await process.start()
-
-    async def _aggregate(self, resources: Resources, process: spark.SparkProcess) -> Counter[str]:
-        """Return the word counts as read by Spark or, without Spark, by this project's consumer."""
-        missing = "--no-spark"
-        if self._plan.with_spark:
-            missing = await spark.install_if_missing(self._report, self.result)
-        if missing is None:
-            return await self._aggregate_in_spark(process)
-        self.result.spark = f"left out: {missing}"
-        self._report.show(f"Spark is {self.result.spark}")
-        with self._stage("read word-counts") as stage:
-            counts, stage.records = await aggregate.read_counts(resources)
-        with self._stage("write top-words") as stage:
-            stage.records = await aggregate.write_top(resources, counts)
-        return counts
-
-    async def _aggregate_in_spark(self, process: spark.SparkProcess) -> Counter[str]:
-        self._report.start_stage("read, aggregate and write in Spark", None)
-        outcome = await process.run(self._report.show)
-        for name, seconds in outcome.seconds.items():
-            self.result.stages.append(Stage(name, seconds))
-        self.result.stages[-2].records = outcome.records
-        self.result.written_files.append(process.parquet)
-        self.result.spark = "run"
-        return outcome.counts
+    async def _total(self, resources: Resources, process: spark.SparkProcess | None) -> None:
+        """Let Spark, or this project's consumer and producer, write the total of each word."""
+        if process is not None:
+            with self._stage("finish the stream in Spark") as stage:
+                last = await process.finish()
+                stage.records, self.result.batches = last.rows, last.batches
+            self.result.written_files.append(process.pipeline)
+            return
+        with self._stage("sum word-counts") as stage:
+            totals, stage.records = await aggregate.sum_counts(resources)
+        with self._stage("write word-totals", len(totals)):
+            await aggregate.write_totals(resources, totals)

@@ -1,8 +1,9 @@
 """The Spark job of the demo: its requirements, its process and its result.
 
 Spark runs in a child process: its log goes to a file, and its standard output carries JSON lines.
-It takes some seconds to start, so it is started early and waits for a line on standard input. The
-line before that is its connection, which may have secrets and so is no argument.
+It takes some seconds to start, so it is started before the words are counted. It gets a line on
+standard input when all are counted. The line before that is its connection, which may have secrets
+and so is no argument.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import json
 import os
 import signal
 import sys
-from collections import Counter
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Final, Self
 
 from kafka_async.cli.demo.child_process import child_process
+from kafka_async.cli.terminal import plural
 from kafka_async.errors import KafkaError
 from kafka_async.extras import missing_extra
 
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from kafka_async.cli.demo.report import Report
     from kafka_async.cli.demo.result import Result
 
-PARQUET: Final = "word-counts.parquet"
+PIPELINE: Final = "word-totals.toml"
+CHECKPOINT: Final = "checkpoint"
 LOG: Final = "spark.log"
 
 # Environment variable, set by `make demo`: the command that installs pyspark, which is large.
@@ -47,18 +49,38 @@ SILENCE_TIMEOUT: Final = 180.0
 class SparkJob:
     """Holds the parameters of the job; `out` is an absolute path."""
 
+    name: str
     counts_topic: str
-    top_topic: str
+    totals_topic: str
+    ledger_topic: str
     out: str
 
 
-@dataclass
-class SparkResult:
-    """Holds the seconds by stage, the counts by word and the number of records read."""
+@dataclass(frozen=True)
+class SparkEvent:
+    """Reports what the job did: started, batch, stopped or ended.
 
-    seconds: dict[str, float] = field(default_factory=dict[str, float])
-    counts: Counter[str] = field(default_factory=Counter[str])
-    records: int = 0
+    Attributes:
+        kind: What happened.
+        seconds: Time since the start of the process.
+        batches: Number of batches so far.
+        rows: Number of rows read so far.
+    """
+
+    kind: str
+    seconds: float
+    batches: int
+    rows: int
+
+    def describe(self) -> str:
+        """Return a message for the user."""
+        if self.kind == "started":
+            return f"Spark has started, {self.seconds:.1f} s"
+        if self.kind == "batch":
+            return f"Spark has summed {plural(self.rows, 'count')}, batch {self.batches}"
+        if self.kind == "stopped":
+            return "the stream is interrupted, and started again from its checkpoint"
+        return "Spark has read all counts"
 
 
 def missing_requirement() -> str | None:
@@ -118,16 +140,22 @@ async def install(command: str) -> None:
 class SparkProcess:
     """Runs the job in a child process, which is stopped at the end of a `with` block."""
 
-    def __init__(self, job: SparkJob, connection: Connection) -> None:
+    def __init__(self, job: SparkJob, connection: Connection, show: Callable[[str], None]) -> None:
         self._job = job
         self._connection = connection
+        self._show = show
         self._stack = AsyncExitStack()
         self._process: ChildProcess | None = None
+        self._reading: asyncio.Task[SparkEvent | None] | None = None
+        self._heard = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
         await self._stack.aclose()
 
     @property
@@ -136,61 +164,70 @@ class SparkProcess:
         return Path(self._job.out, LOG)
 
     @property
-    def parquet(self) -> Path:
-        """Directory of the counts in Parquet."""
-        return Path(self._job.out, PARQUET)
+    def pipeline(self) -> Path:
+        """File of the pipeline."""
+        return Path(self._job.out, PIPELINE)
 
     async def start(self) -> None:
-        """Start Spark unless it has been started; do not wait until it is ready."""
-        if self._process is None:
-            self.log.parent.mkdir(parents=True, exist_ok=True)
-            scratch = self._stack.enter_context(
-                TemporaryDirectory(prefix="kafka-async-demo-", ignore_cleanup_errors=True)
+        """Start Spark; do not wait until it is ready."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        scratch = self._stack.enter_context(
+            TemporaryDirectory(prefix="kafka-async-demo-", ignore_cleanup_errors=True)
+        )
+        self._process = await self._stack.enter_async_context(
+            child_process(
+                "kafka_async.cli.demo.spark_job",
+                json.dumps(asdict(self._job)),
+                scratch,
+                errors=self.log,
+                environment={
+                    "PYSPARK_PYTHON": sys.executable,
+                    "TMPDIR": scratch,
+                    "XDG_STATE_HOME": scratch,
+                },
             )
-            self._process = await self._stack.enter_async_context(
-                child_process(
-                    "kafka_async.cli.demo.spark_job",
-                    json.dumps(asdict(self._job)),
-                    scratch,
-                    errors=self.log,
-                    environment={"PYSPARK_PYTHON": sys.executable, "TMPDIR": scratch},
-                )
-            )
-            self._process.write(self._connection.to_json())
+        )
+        self._process.write(self._connection.to_json())
+        self._reading = asyncio.create_task(self._read_events(self._process))
 
-    async def run(self, show: Callable[[str], None]) -> SparkResult:
-        """Run the job; KafkaError has the cause of a failure and the path of the log."""
-        await self.start()
+    async def finish(self) -> SparkEvent:
+        """Let the stream read what there is, and return its last event.
+
+        KafkaError has the cause of a failure and the path of the log.
+        """
         assert self._process is not None
-        self._process.write("go")
-        result = SparkResult()
-        try:
-            await self._read_stages(self._process, result, show)
-        except TimeoutError:
-            raise KafkaError(
-                f"Spark printed nothing for {SILENCE_TIMEOUT:.0f} s and was stopped: see {self.log}"
-            ) from None
-        status = await self._process.wait()
-        if status != 0:
+        assert self._reading is not None
+        self._process.write("finish")
+        await self._wait_for_end(self._reading)
+        last, status = self._reading.result(), await self._process.wait()
+        if status != 0 or last is None:
             reason = failure_reason(self.log, status)
             raise KafkaError(f"the Spark job failed: {reason}; see {self.log}")
-        result.counts, result.records = await asyncio.to_thread(_read_counts, self.parquet)
-        return result
+        return last
 
-    @staticmethod
-    async def _read_stages(
-        process: ChildProcess, result: SparkResult, show: Callable[[str], None]
-    ) -> None:
-        lines = process.lines()
-        while True:
-            async with asyncio.timeout(SILENCE_TIMEOUT):
-                line = await anext(lines, None)
-            if line is None:
-                return
+    async def _wait_for_end(self, reading: asyncio.Task[SparkEvent | None]) -> None:
+        while not reading.done():
+            self._heard.clear()
+            heard = asyncio.create_task(self._heard.wait())
+            done, _ = await asyncio.wait(
+                {reading, heard}, timeout=SILENCE_TIMEOUT, return_when=asyncio.FIRST_COMPLETED
+            )
+            heard.cancel()
+            if not done:
+                raise KafkaError(
+                    f"Spark printed nothing for {SILENCE_TIMEOUT:.0f} s and was stopped: "
+                    f"see {self.log}"
+                )
+
+    async def _read_events(self, process: ChildProcess) -> SparkEvent | None:
+        """Show the events until the output ends, and return the last one."""
+        event: SparkEvent | None = None
+        async for line in process.lines():
             if line.startswith("{"):
-                event = json.loads(line)
-                result.seconds[event["stage"]] = event["seconds"]
-                show(f"{event['done']}, {event['seconds']:.1f} s")
+                event = SparkEvent(**json.loads(line))
+                self._heard.set()
+                self._show(event.describe())
+        return event
 
 
 def failure_reason(log: Path, status: int) -> str:
@@ -201,12 +238,3 @@ def failure_reason(log: Path, status: int) -> str:
         if not line.startswith((" ", "\t")) and ("Error: " in line or "Exception: " in line)
     ]
     return errors[-1][:300] if errors else f"it ended with status {status}"
-
-
-def _read_counts(parquet: Path) -> tuple[Counter[str], int]:
-    """Return the counts by word that the job has written, and the number of records they sum."""
-    from pyarrow import parquet as files
-
-    read_table = cast("Any", files).read_table  # pyarrow has no types for it.
-    table: dict[str, list[Any]] = read_table(parquet).to_pydict()
-    return Counter(dict(zip(table["word"], table["count"], strict=True))), sum(table["records"])

@@ -1,9 +1,11 @@
-"""The Spark job of the demo: reads committed counts, writes their sums as Parquet and to Kafka.
+"""The Spark job of the demo: a pipeline that sums the counts of each word while they are written.
 
 It runs as a program with two arguments, the job in JSON and a directory for temporary files. It
-reads its connection, a JSON line, on standard input, starts Spark, waits for another line, runs,
-and reports each stage as a JSON line on standard output. When standard input ends, it kills itself
-and its JVM; Spark's Python workers end with the JVM.
+reads its connection, a JSON line, on standard input, and writes the pipeline's file. The pipeline
+runs as a stream until there is another line on standard input. Then it is stopped, and started
+again from its checkpoint to read what there still is and end. Progress is reported as JSON lines on
+standard output. When standard input ends, the program kills itself and its JVM; Spark's Python
+workers end with the JVM.
 """
 
 from __future__ import annotations
@@ -15,71 +17,116 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
-
 from kafka_async.cli.connection import Connection
-from kafka_async.cli.demo.aggregate import TOP_WORDS
-from kafka_async.cli.demo.spark import PARQUET, SparkJob
+from kafka_async.cli.demo.spark import CHECKPOINT, PIPELINE, SparkEvent, SparkJob
 from kafka_async.secrets import Secret, SecretBytes
+from kafka_async.spark.pipeline import Pipeline, PipelineStatus
+from kafka_async.spark.pipeline.session import create_session
 
 # For some seconds of work, fast compilation of slower code saves a third of the CPU time.
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
+FILE: Final = """\
+# The total of each word, from the counts of the transactions: written by kafka-async demo.
+#
+#     kafka-async pipeline validate FILE
 
-class Stopwatch:
-    """Reports each stage with the seconds since the previous one."""
+[pipeline]
+name = {name}
+master = "local[2]"
+checkpoint = {checkpoint}
+trigger = "1 second"
+
+[kafka]
+{kafka}
+
+[[source]]
+name = "counts"
+topics = [{counts_topic}]
+
+[source.options]
+startingOffsets = "earliest"
+maxOffsetsPerTrigger = 10_000
+kafka.isolation.level = "read_committed"
+
+[[step]]
+name = "words"
+sql = '''
+SELECT CAST(key AS STRING) AS word, CAST(CAST(value AS STRING) AS BIGINT) AS occurrences
+FROM counts
+'''
+
+[[step]]
+name = "totals"
+sql = '''
+SELECT word AS key, CAST(sum(occurrences) AS STRING) AS value
+FROM words GROUP BY word
+'''
+
+[[sink]]
+kind = "topic"
+topic = {totals_topic}
+mode = "update"
+options = {{ exactlyOnce = true, ledgerTopic = {ledger_topic} }}
+"""
+
+
+class Progress:
+    """Reports the batches of both runs of the pipeline."""
 
     def __init__(self) -> None:
-        self.reset()
+        self._begun = time.perf_counter()
+        self._rows_before = 0
+        self._batch: int | None = None
+        self._rows = 0
 
-    def reset(self) -> None:
-        """Start the time of the next stage."""
-        self._started = time.perf_counter()
+    def report(self, kind: str) -> None:
+        """Report an event, with the figures so far."""
+        seconds = time.perf_counter() - self._begun
+        batches = 0 if self._batch is None else self._batch + 1
+        event = SparkEvent(kind, seconds, batches, self._rows_before + self._rows)
+        print(json.dumps(asdict(event)), flush=True)
 
-    def report(self, stage: str, message: str) -> None:
-        """Report the end of a stage."""
-        seconds = time.perf_counter() - self._started
-        print(json.dumps({"stage": stage, "done": message, "seconds": seconds}), flush=True)
-        self.reset()
+    def start_run(self) -> None:
+        """Add the rows of the next run of the pipeline to those of the last one."""
+        self._rows_before, self._rows = self._rows_before + self._rows, 0
+
+    def update(self, status: PipelineStatus) -> None:
+        """Report a batch that has ended."""
+        (query,) = status.queries
+        if query.rows > self._rows:
+            self._batch, self._rows = query.batch, query.rows
+            self.report("batch")
 
 
 def watch_stdin(scratch: str) -> threading.Event:
     """Return an event that a line on standard input sets; kill this process at the input's end."""
-    start = threading.Event()
+    finish = threading.Event()
 
     def read() -> None:
         while os.read(0, 4096):
-            start.set()
+            finish.set()
         # The parent, which normally removes Spark's temporary files, is dead.
         shutil.rmtree(scratch, ignore_errors=True)
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=read, daemon=True).start()
-    return start
+    return finish
 
 
-def create_session(scratch: str) -> SparkSession:
-    """Create a local session without a web UI that logs errors only and leaves no files behind."""
-    builder: SparkSession.Builder = SparkSession.builder  # type: ignore[assignment]  # classproperty
-    spark = (
-        builder.master("local[2]")
-        .appName("kafka-async demo")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
-        .config("spark.local.dir", scratch)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f"{JAVA_OPTIONS} -Djava.io.tmpdir={scratch}")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+def spark_options(scratch: str) -> dict[str, str]:
+    """Return options for a session without a web UI that leaves no files behind."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        "spark.local.dir": scratch,
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={scratch}",
+    }
 
 
 def read_connection() -> Connection:
@@ -109,53 +156,40 @@ def options_of(connection: Connection, scratch: str) -> dict[str, str]:
     return options
 
 
-def read_counts(spark: SparkSession, job: SparkJob, options: dict[str, str]) -> DataFrame:
-    """Read the word and the occurrences of every committed record."""
-    records = (
-        spark.read.format("kafka_async")
-        .options(**options)
-        .option("kafka.isolation.level", "read_committed")
-        .option("subscribe", job.counts_topic)
-        .load()
-    )
-    return records.select(
-        f.col("key").cast("string").alias("word"),
-        f.col("value").cast("string").cast("long").alias("occurrences"),
+def pipeline_file(job: SparkJob, options: dict[str, str]) -> str:
+    """Return the text of the pipeline's file; a string of JSON is one of TOML too."""
+    return FILE.format(
+        name=json.dumps(job.name),
+        checkpoint=json.dumps(str(Path(job.out, CHECKPOINT))),
+        kafka="\n".join(f"{key} = {json.dumps(value)}" for key, value in options.items()),
+        counts_topic=json.dumps(job.counts_topic),
+        totals_topic=json.dumps(job.totals_topic),
+        ledger_topic=json.dumps(job.ledger_topic),
     )
 
 
 def main(job: SparkJob, scratch: str) -> None:
     """Run the job."""
     options = options_of(read_connection(), scratch)
-    start = watch_stdin(scratch)
-    stopwatch = Stopwatch()
-    spark = create_session(scratch)
-    counts = read_counts(
-        spark, job, options
-    )  # Builds the query, which runs when its result is written.
-    stopwatch.report("start Spark", "Spark has started")
-    start.wait()
-    stopwatch.reset()
-    parquet = str(Path(job.out, PARQUET))
-    totals = counts.groupBy("word").agg(
-        f.sum("occurrences").alias("count"), f.count("*").alias("records")
-    )
-    totals.write.parquet(parquet)
-    stopwatch.report(
-        "read and aggregate in Spark", "Spark has read word-counts and written Parquet"
-    )
-    written = spark.read.schema(totals.schema).parquet(parquet)
-    top = written.orderBy(f.desc("count"), "word").limit(TOP_WORDS)
-    (
-        top.select(f.col("word").alias("key"), f.col("count").cast("string").alias("value"))
-        .write.format("kafka_async")
-        .options(**options)
-        .option("topic", job.top_topic)
-        .mode("append")
-        .save()
-    )
-    stopwatch.report("write top-words from Spark", "Spark has written the top words to Kafka")
-    spark.stop()
+    finish = watch_stdin(scratch)
+    progress = Progress()
+    file = Path(job.out, PIPELINE)
+    file.write_text(pipeline_file(job, options), "utf-8")
+    stream = Pipeline.from_toml(file)
+
+    def update(status: PipelineStatus) -> None:
+        progress.update(status)
+        if finish.is_set():
+            stream.stop()
+
+    with create_session(replace(stream.definition, spark=spark_options(scratch))) as spark:
+        progress.report("started")
+        if not finish.is_set():
+            stream.run(spark, on_status=update)
+            progress.report("stopped")
+        progress.start_run()
+        stream.with_trigger("available-now").run(spark, on_status=progress.update)
+        progress.report("ended")
 
 
 if __name__ == "__main__":

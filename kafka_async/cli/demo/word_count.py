@@ -46,7 +46,6 @@ class WordCount:
         self._lines = lines
         self._report = report
         self._rng = rng
-        self.killed = asyncio.Event()
 
     async def run(self) -> GroupState:
         """Count all lines; raise KafkaError if none is committed for a minute or a worker fails."""
@@ -68,7 +67,6 @@ class WordCount:
                 lines={tp.partition: end.offset for tp, end in ends.items()},
                 rng=self._rng,
                 show=self._report.show,
-                killed=self.killed,
             )
             await group.run(self._wait_until_counted(admin, group.state))
             return group.state

@@ -101,7 +101,7 @@ def choose_instructions(
 
 
 class WorkerGroup:
-    """Runs the workers until all lines are counted; sets `killed` once the child is dead."""
+    """Runs the workers until all lines are counted, and kills one of them."""
 
     def __init__(
         self,
@@ -111,14 +111,12 @@ class WorkerGroup:
         lines: Mapping[int, int],
         rng: random.Random,
         show: ShowMessage,
-        killed: asyncio.Event,
     ) -> None:
         self._job = job
         self._connection = connection
         self._lines = lines
         self._rng = rng
         self._show = show
-        self._killed = killed
         self.state = GroupState()
 
     async def run(self, wait_until_counted: Coroutine[Any, Any, None]) -> None:
@@ -177,7 +175,6 @@ class WorkerGroup:
                 await asyncio.wait({reading})
         self.state.killed += 1
         self.state.assignments.pop(KILLED_WORKER)
-        self._killed.set()
         phase = PHASE_TEXTS[self.state.held_phase or ""]
         self._show(f"{KILLED_WORKER} is killed (kill -9) in a transaction, {phase}")
         self._show("its session ends in 6 s, its transaction in 10 s")

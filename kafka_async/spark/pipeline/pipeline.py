@@ -126,6 +126,10 @@ class Pipeline:
         """Return this pipeline with another master."""
         return self._of(replace(self.definition, master=master))
 
+    def with_trigger(self, trigger: str) -> Pipeline:
+        """Return this pipeline with another trigger, such as "available-now"."""
+        return self._of(replace(self.definition, trigger=trigger))
+
     def on_cluster(self, servers: str, checkpoint: str) -> Pipeline:
         """Return this pipeline on another cluster, which needs no credentials, from the start."""
         return self._of(self.definition.on_cluster(servers, checkpoint))
