@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -12,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich import box
+from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
+from rich.spinner import Spinner
 from rich.table import Table
 
 from kafka_async.cli import terminal
@@ -184,7 +188,7 @@ def _run(pipeline: Pipeline) -> PipelineStatus:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with _errors(), _screen() as show:
+        with _errors(), _screen(pipeline) as show:
             return pipeline.run(on_status=show)
     finally:
         for number, handler in before.items():
@@ -192,11 +196,22 @@ def _run(pipeline: Pipeline) -> PipelineStatus:
 
 
 @contextmanager
-def _screen() -> Generator[Callable[[PipelineStatus], None]]:
-    """Yield what shows a status: a table on a terminal, otherwise a line for each batch."""
-    if terminal.err.is_terminal:
-        with Live(console=terminal.err, auto_refresh=False, transient=True) as live:
-            yield lambda status: live.update(screen(status), refresh=True)
+def _screen(pipeline: Pipeline) -> Generator[Callable[[PipelineStatus], None]]:
+    """Yield what shows a status: a table on a terminal, otherwise a line for each batch.
+
+    Sinks of kind console print rows on the terminal, so there is no table beside them.
+    """
+    console_sink = any(sink.kind == "console" for sink in pipeline.definition.sinks)
+    if terminal.err.is_terminal and not console_sink:
+        with (
+            _log_file(pipeline) as log,
+            Live(
+                Spinner("dots" if terminal.unicode() else "line", "starting Spark"),
+                console=terminal.err,
+                transient=True,
+            ) as live,
+        ):
+            yield lambda status: live.update(Group(screen(status), f"Spark's log is {log}"))
         return
     seen: dict[str, tuple[int | None, str]] = {}
 
@@ -207,6 +222,29 @@ def _screen() -> Generator[Callable[[PipelineStatus], None]]:
                 terminal.err.print(_line(query), markup=False)
 
     yield show
+
+
+@contextmanager
+def _log_file(pipeline: Pipeline) -> Generator[Path]:
+    """Write what Spark logs to a file, since it would break the table; yield the file's path.
+
+    Spark's process inherits standard error, so the descriptor itself is replaced.
+    """
+    from kafka_async.spark.pipeline.status_file import status_path
+
+    path = status_path(pipeline.definition.name).with_suffix(".log")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, before = sys.stderr.fileno(), terminal.err.file
+    saved = os.dup(descriptor)
+    with open(saved, "w", encoding=terminal.err.encoding, errors="backslashreplace") as shown:
+        with path.open("wb") as log:
+            os.dup2(log.fileno(), descriptor)
+        terminal.err.file = shown
+        try:
+            yield path
+        finally:
+            os.dup2(saved, descriptor)
+            terminal.err.file = before
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from tools import generated_page
         "generate_errors",
         "generate_file_map",
         "draw_states",
+        "draw_diagrams",
     ],
 )
 def test_generated_page_is_up_to_date(tool: str) -> None:

@@ -247,6 +247,7 @@ class Pipeline:
 
         report()
         try:
+            self._register(spark)
             self._send_modules(spark)
             views = self._views(spark)
             queries += [self._start(sink, views[sink.view]) for sink in self.definition.sinks]
@@ -273,6 +274,18 @@ class Pipeline:
             if failure is not None:
                 raise failure
         return last
+
+    @staticmethod
+    def _register(spark: SparkSession) -> None:
+        """Register the data source, if executors get this package with `spark.submit.pyFiles`.
+
+        Spark finds it without registration, but then the workers that read and write do not import
+        from these files.
+        """
+        if spark.sparkContext.getConf().get("spark.submit.pyFiles"):
+            from kafka_async.spark.source import KafkaDataSource
+
+            spark.dataSource.register(KafkaDataSource)
 
     def _send_modules(self, spark: SparkSession) -> None:
         """Send the modules beside the pipeline's file to the workers, which run their functions."""

@@ -1,0 +1,225 @@
+"""A pipeline on a standalone cluster of Spark: a killed worker, and executors without the package.
+
+The driver is the command `kafka-async pipeline run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sysconfig
+import textwrap
+import venv
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_async import blocking
+from kafka_async.testing.spark_cluster import spark_cluster
+from tests.cli.programs import Program, run
+from tests.integration.helpers import create_topic_blocking
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafka_async.testing.fixtures import ClusterHandle, Clusters
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+PARTITIONS = 3
+LINES = 1_800
+LINES_PER_BATCH = 300
+TIMEOUT = 300
+"""Seconds."""
+DRIVER = {"SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+class Copy:
+    """A pipeline that writes the partition and the offset of each record to another topic."""
+
+    def __init__(self, cluster: ClusterHandle, directory: Path) -> None:
+        self.cluster = cluster
+        self.file = directory / "copy.toml"
+        self.lines = create_topic_blocking(cluster, "lines", partitions=PARTITIONS)
+        self.places = create_topic_blocking(cluster, "places", partitions=2)
+        values = [b"%d" % number for number in range(LINES)]
+        with blocking.Producer(cluster.bootstrap_servers) as producer:
+            producer.send_many(self.lines, values, keys=values)
+        self._directory = directory
+
+    def write(self, spark: str = "") -> None:
+        limit = f"options.maxOffsetsPerTrigger = {LINES_PER_BATCH}" if not spark else ""
+        self.file.write_text(
+            textwrap.dedent(f"""
+                [pipeline]
+                name = "copy-{self.places}"
+                master = "local[2]"
+                checkpoint = "{self._directory}/checkpoint"
+                trigger = "available-now"
+
+                [kafka]
+                kafka.bootstrap.servers = "{self.cluster.bootstrap_servers}"
+
+                [[source]]
+                name = "lines"
+                topics = ["{self.lines}"]
+                options.startingOffsets = "earliest"
+                {limit}
+
+                [[step]]
+                sql = "SELECT CONCAT(partition, ':', offset) AS value FROM lines"
+
+                [[sink]]
+                kind = "topic"
+                topic = "{self.places}"
+
+                [spark]
+            """)
+            + spark,
+            "utf-8",
+        )
+
+    def read(self) -> list[str]:
+        """Return the places that readers of committed records see."""
+        values = [record.value for record in asyncio.run(self.cluster.read(self.places))]
+        return sorted((value or b"").decode() for value in values)
+
+    def expected(self) -> list[str]:
+        """Return the partition and the offset of each record of the input."""
+        records = asyncio.run(self.cluster.read(self.lines))
+        return sorted(f"{record.partition}:{record.offset}" for record in records)
+
+
+def test_each_record_is_written_once_although_a_worker_is_killed(
+    kafka_cluster: ClusterHandle, tmp_path: Path
+) -> None:
+    copy = Copy(kafka_cluster, tmp_path)
+    copy.write()
+    state = {"XDG_STATE_HOME": str(tmp_path)}
+    with (
+        spark_cluster(workers=2) as cluster,
+        Program(
+            *("pipeline", "run", str(copy.file), "--master", cluster.master),
+            environment=DRIVER | state,
+        ) as driver,
+    ):
+        driver.wait_for("topic: running, batch 1,")
+        assert cluster.executors(0)
+        assert cluster.executors(1)
+        cluster.kill_worker(0)
+        status, _, err = driver.end(within=TIMEOUT)
+    assert status == 0, err
+    assert re.search(rf"topic: stopped, batch \d+, {LINES:,} rows", err)
+    expected = copy.expected()
+    assert len(expected) == LINES
+    assert Counter(copy.read()) == Counter(expected)
+
+
+@pytest.fixture
+def embedded(kafka_clusters: Clusters) -> Iterator[ClusterHandle]:
+    """Provide the embedded cluster: how executors get the package does not depend on brokers."""
+    with kafka_clusters.handle("embedded") as handle:
+        yield handle
+
+
+# The distributions whose compiled code a file of --py-files cannot have.
+COMPILED = ("crc32c", "cramjam", "lz4", "zstandard")
+
+
+@pytest.mark.parametrize(
+    ("name", "installed", "options"),
+    [
+        (
+            "packages.tar.gz",
+            (),
+            'spark.archives = "{}#packages"\nspark.executorEnv.PYTHONPATH = "packages"',
+        ),
+        ("packages.zip", COMPILED, 'spark.submit.pyFiles = "{}"'),
+    ],
+    ids=["archives", "py-files"],
+)
+def test_runs_on_executors_without_the_package(
+    embedded: ClusterHandle,
+    tmp_path: Path,
+    name: str,
+    installed: tuple[str, ...],
+    options: str,
+) -> None:
+    """The driver's `python3` has the package, that of the executors has pyspark and pyarrow."""
+    package = tmp_path / name
+    status, _, err = run("pipeline", "package", str(package))
+    assert status == 0, err
+    copy = Copy(embedded, tmp_path)
+    copy.write(options.format(package))
+    driver = driver_environment(tmp_path / "driver")
+    executor = bare_environment(
+        tmp_path / "executor", "pyspark", "py4j", "pyarrow", "numpy", *installed
+    )
+    variables = {**os.environ, **DRIVER, "PYTHONPATH": "", "PYSPARK_PYTHON": "python3"}
+    with spark_cluster(
+        workers=1, environment={"PATH": first_in_path(executor), "PYTHONPATH": ""}
+    ) as cluster:
+        command = ["python3", "-m", "kafka_async", "pipeline", "run", str(copy.file)]
+        ended = subprocess.run(
+            [driver / command[0], *command[1:], "--master", cluster.master],
+            env={**variables, "PATH": first_in_path(driver), "XDG_STATE_HOME": str(tmp_path)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+    assert ended.returncode == 0, ended.stderr
+    assert Counter(copy.read()) == Counter(copy.expected())
+
+
+def first_in_path(programs: Path) -> str:
+    return f"{programs}:{os.environ['PATH']}"
+
+
+def bare_environment(directory: Path, *packages: str) -> Path:
+    """Create a virtual environment with some packages of this one; return its programs."""
+    target = empty_environment(directory)
+    for package in packages:
+        place = place_of(package)
+        for path in (place, place.with_name(f"{package}.libs")):
+            if path.exists():
+                target.joinpath(path.name).symlink_to(path)
+    python = directory / "bin" / "python3"
+    code = "import pyarrow, importlib.util as u; assert u.find_spec('kafka_async') is None"
+    subprocess.run([python, "-c", code], check=True, env={**os.environ, "PYTHONPATH": ""}, cwd="/")
+    return python.parent
+
+
+def driver_environment(directory: Path) -> Path:
+    """Create a virtual environment with all packages of this one; return its programs.
+
+    The package that is tested is a part of it, however it is installed here.
+    """
+    target = empty_environment(directory)
+    tested = {"kafka_async", "pyspark_kafka_async.py"}
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if path.name not in tested and path.suffix != ".pth":
+            target.joinpath(path.name).symlink_to(path)
+    package = place_of("kafka_async")
+    for name in tested:
+        target.joinpath(name).symlink_to(package.with_name(name))
+    return directory / "bin"
+
+
+def empty_environment(directory: Path) -> Path:
+    venv.create(directory, symlinks=True, with_pip=False)
+    variables = {"base": str(directory), "platbase": str(directory)}
+    return Path(sysconfig.get_path("purelib", "venv", variables))
+
+
+def place_of(package: str) -> Path:
+    found = find_spec(package)
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
