@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import tempfile
 import threading
 import time
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
+from rich.text import Text
 
 from kafka_async.cli import terminal
 from kafka_async.errors import KafkaError
@@ -32,8 +33,12 @@ app = typer.Typer(help="Run, check and watch a pipeline of Spark.", no_args_is_h
 
 LOCAL_MASTER: Final = "local[2]"
 LOCAL_PARTITIONS: Final = 4
+LOCAL_SPARK: Final = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+"""Spark's default of 200 shuffle partitions is slow on a few cores."""
 WATCH_INTERVAL: Final = 1.0
 """Seconds between two looks at a pipeline that another process runs."""
+STANDARD_ERROR: Final = 2
+"""File descriptor, which Spark's process inherits."""
 _COLORS: Final = {"failed": "red", "ended": "red", "running": "green", "starting": "yellow"}
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline, in TOML.")]
@@ -204,14 +209,15 @@ def _screen(pipeline: Pipeline) -> Generator[Callable[[PipelineStatus], None]]:
     console_sink = any(sink.kind == "console" for sink in pipeline.definition.sinks)
     if terminal.err.is_terminal and not console_sink:
         with (
-            _log_file(pipeline) as log,
+            log_file(pipeline) as log,
             Live(
                 Spinner("dots" if terminal.unicode() else "line", "starting Spark"),
                 console=terminal.err,
                 transient=True,
             ) as live,
         ):
-            yield lambda status: live.update(Group(screen(status), f"Spark's log is {log}"))
+            hint = Text(f"Ctrl-C stops it; Spark's log: {log}", style="dim")
+            yield lambda status: live.update(Group(screen(status), hint))
         return
     seen: dict[str, tuple[int | None, str]] = {}
 
@@ -225,25 +231,25 @@ def _screen(pipeline: Pipeline) -> Generator[Callable[[PipelineStatus], None]]:
 
 
 @contextmanager
-def _log_file(pipeline: Pipeline) -> Generator[Path]:
+def log_file(pipeline: Pipeline) -> Generator[Path]:
     """Write what Spark logs to a file, since it would break the table; yield the file's path.
 
-    Spark's process inherits standard error, so the descriptor itself is replaced.
+    Spark's process inherits the descriptor, so that is replaced, and not only `sys.stderr`.
     """
     from kafka_async.spark.pipeline.status_file import status_path
 
     path = status_path(pipeline.definition.name).with_suffix(".log")
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, before = sys.stderr.fileno(), terminal.err.file
-    saved = os.dup(descriptor)
+    before = terminal.err.file
+    saved = os.dup(STANDARD_ERROR)
     with open(saved, "w", encoding=terminal.err.encoding, errors="backslashreplace") as shown:
         with path.open("wb") as log:
-            os.dup2(log.fileno(), descriptor)
+            os.dup2(log.fileno(), STANDARD_ERROR)
         terminal.err.file = shown
         try:
             yield path
         finally:
-            os.dup2(saved, descriptor)
+            os.dup2(saved, STANDARD_ERROR)
             terminal.err.file = before
 
 
@@ -274,7 +280,7 @@ def _local(pipeline: Pipeline, master: str, lines: dict[str, list[bytes]]) -> Ge
                     producer.send_many(topic, values)
         terminal.err.print(f"an embedded cluster is listening at {servers}", markup=False)
         local = pipeline.on_cluster(servers, f"{directory}/checkpoint")
-        yield local.with_master(master)
+        yield local.with_master(master).with_spark(LOCAL_SPARK)
 
 
 def _lines(inputs: Sequence[str], *, local: bool) -> dict[str, list[bytes]]:
@@ -310,10 +316,12 @@ def screen(status: PipelineStatus) -> Table:
     color = _COLORS.get(status.state, "")
     state = f"[{color}]{status.state}[/]" if color else status.state
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.started))
+    elapsed = timedelta(seconds=int(status.updated - status.started))
     table = Table(
         "sink",
         "state",
-        title=f"{escape(status.name)}: {state}, process {status.process_id}, started {since}",
+        title=f"{escape(status.name)}: {state}, process {status.process_id}, "
+        f"{elapsed} since {since}",
         caption=None if status.error is None else f"[red]{escape(status.error)}[/]",
         box=box.SIMPLE if terminal.unicode() else box.ASCII,
     )

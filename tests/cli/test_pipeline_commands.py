@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_async.cli import pipeline
+from kafka_async.cli import pipeline, terminal
 from kafka_async.spark.pipeline import Pipeline, PipelineStatus, QueryStatus
 from kafka_async.spark.pipeline.definition import define, parse
 from kafka_async.spark.pipeline.status_file import write_status
@@ -134,6 +134,28 @@ def test_screen_shows_each_query_and_the_error() -> None:
     table = pipeline.screen(PipelineStatus("copy", "failed", 1, 1.0, 2.0, queries))
     assert table.row_count == 2
     assert "\\[broker] is gone" in str(table.caption)
+
+
+def test_log_of_spark_goes_to_a_file_beside_the_screen(
+    file: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pipeline.log_file(Pipeline.from_toml(file)) as log:
+        os.write(2, b"WARN from another process\n")
+        terminal.err.print("a table")
+    os.write(2, b"after it\n")
+    assert log == file.parent / "state" / "kafka-async" / "pipelines" / "copy.log"
+    assert log.read_text() == "WARN from another process\n"
+    assert capfd.readouterr().err == "a table\nafter it\n"
+
+
+def test_local_run_keeps_the_configuration_of_the_file(file: Path) -> None:
+    file.write_text(COPY + "\n[spark]\nspark.sql.shuffle.partitions = 9\n", "utf-8")
+    local = Pipeline.from_toml(file).with_spark(pipeline.LOCAL_SPARK)
+    assert local.definition.spark == {
+        "spark.sql.shuffle.partitions": "9",
+        "spark.ui.enabled": "false",
+    }
+    assert local.with_trigger("available-now").definition.trigger == "available-now"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,4 +1,4 @@
-"""Reads and writes topics through Spark Connect, with a server of its own; prints what it did.
+"""Reads and writes topics through Spark Connect, with a local server; prints what it did.
 
 python -m tests.integration.spark_connect_program SERVERS TOPIC COPY DIRECTORY
 """
@@ -32,7 +32,7 @@ def copied(
     spark: SparkSession, servers: str, topic: str, copy: str, directory: str
 ) -> dict[str, object]:
     """Write a topic, read it, and copy it with a stream, exactly once."""
-    cluster = {"kafka.bootstrap.servers": servers, "kafka.isolation.level": "read_committed"}
+    cluster = {"kafka.bootstrap.servers": servers}
     sink = {"exactlyOnce": "true", "sinkId": copy, "checkpointLocation": f"{directory}/checkpoint"}
     rows = spark.range(ROWS).selectExpr("CAST(id AS STRING) AS value")
     writer = rows.write.format("kafka_async").options(**cluster).option("topic", topic)

@@ -130,6 +130,10 @@ class Pipeline:
         """Return this pipeline with another trigger, such as "available-now"."""
         return self._of(replace(self.definition, trigger=trigger))
 
+    def with_spark(self, options: Mapping[str, str]) -> Pipeline:
+        """Return this pipeline with a configuration of Spark for options that it does not set."""
+        return self._of(replace(self.definition, spark={**options, **self.definition.spark}))
+
     def on_cluster(self, servers: str, checkpoint: str) -> Pipeline:
         """Return this pipeline on another cluster, which needs no credentials, from the start."""
         return self._of(self.definition.on_cluster(servers, checkpoint))
