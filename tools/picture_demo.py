@@ -9,16 +9,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import io
-import re
 import secrets
 import sys
 import tempfile
 from pathlib import Path
 from typing import Final
-
-from rich.console import Console
-from rich.terminal_theme import MONOKAI
 
 from kafka_async import run
 from kafka_async.cli import terminal
@@ -27,11 +22,10 @@ from kafka_async.cli.demo.report import Report
 from kafka_async.cli.demo.result import Plan, Result
 from kafka_async.cli.demo.run import Demo
 from tools.generated_page import DOCS
+from tools.svg_screen import recording_console, svg
 
 PICTURE: Final = DOCS / "images" / "demo.svg"
 WIDTH: Final = 84
-# The picture must not load a web font; it uses a font of the viewer instead.
-FONT_FACE: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def main() -> int:
@@ -61,13 +55,10 @@ async def demo(plan: Plan) -> Result:
 
 def draw(result: Result, plan: Plan) -> str:
     """Return the final screen as SVG."""
-    console = Console(
-        record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False
-    )
+    console = recording_console(WIDTH)
     terminal.out = console
     Report.print_summary(result, plan)
-    picture = console.export_svg(title="make demo", theme=MONOKAI, unique_id="demo")
-    return FONT_FACE.sub("", picture).replace("Fira Code, monospace", "monospace")
+    return svg(console, title="make demo", name=PICTURE.stem)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_async.cli import terminal
-from kafka_async.errors import KafkaError
+from kafka_async.errors import InvalidConfigurationError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -75,7 +75,7 @@ def run(
             pipeline = stack.enter_context(_local(pipeline, master or LOCAL_MASTER, lines))
         elif master is not None:
             pipeline = pipeline.with_master(master)
-        status = _run(pipeline)
+        status = _run(file, pipeline)
     terminal.err.print(_summary(status), markup=False)
 
 
@@ -89,7 +89,7 @@ def validate(
 ) -> None:
     """Check a pipeline: its options, its queries and its columns. No broker is asked."""
     pipeline = _pipeline(file)
-    with _errors():
+    with _errors(file):
         if no_spark:
             pipeline.validate()
         else:
@@ -179,7 +179,7 @@ def _require_spark() -> None:
         terminal.fail(missing)
 
 
-def _run(pipeline: Pipeline) -> PipelineStatus:
+def _run(file: Path, pipeline: Pipeline) -> PipelineStatus:
     """Run a pipeline and show its progress; SIGINT and SIGTERM stop it."""
     shown = threading.Event()
 
@@ -191,10 +191,19 @@ def _run(pipeline: Pipeline) -> PipelineStatus:
             )
         pipeline.stop()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    from kafka_async.spark.pipeline.session import create_session
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
     try:
-        with _errors(), _screen(pipeline) as show:
-            return pipeline.run(on_status=show)
+        with (
+            _errors(file),
+            _screen(pipeline) as show,
+            create_session(pipeline.definition) as spark,
+        ):
+            for number in numbers:  # Creating the session has replaced the handler of SIGINT.
+                signal.signal(number, stop)
+            return pipeline.run(spark, on_status=show)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -216,8 +225,7 @@ def _screen(pipeline: Pipeline) -> Generator[Callable[[PipelineStatus], None]]:
                 transient=True,
             ) as live,
         ):
-            hint = Text(f"Ctrl-C stops it; Spark's log: {log}", style="dim")
-            yield lambda status: live.update(Group(screen(status), hint))
+            yield lambda status: live.update(live_screen(status, log))
         return
     seen: dict[str, tuple[int | None, str]] = {}
 
@@ -298,12 +306,17 @@ def _lines(inputs: Sequence[str], *, local: bool) -> dict[str, list[bytes]]:
 
 
 @contextmanager
-def _errors() -> Generator[None]:
-    """Print one line for an error of the pipeline or of Spark, and exit with status 1."""
+def _errors(file: Path | None = None) -> Generator[None]:
+    """Print one line for an error of the pipeline or of Spark, and exit with status 1.
+
+    An error of the configuration names the file.
+    """
     from kafka_async.spark.pipeline.session import cause_of, spark_errors
 
     try:
         yield
+    except InvalidConfigurationError as error:
+        terminal.fail(error.message if file is None else f"{file}: {error.message}")
     except (KafkaError, *spark_errors()) as error:
         terminal.fail(cause_of(error))
 
@@ -330,6 +343,11 @@ def screen(status: PipelineStatus) -> Table:
     for query in status.queries:
         table.add_row(escape(query.name), query.state, *_figures(query))
     return table
+
+
+def live_screen(status: PipelineStatus, log: Path) -> Group:
+    """Return the screen of the process that runs a pipeline."""
+    return Group(screen(status), Text(f"Ctrl-C stops it; Spark's log: {log}", style="dim"))
 
 
 def _figures(query: QueryStatus) -> list[str]:

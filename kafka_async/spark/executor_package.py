@@ -16,7 +16,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import kafka_async
 from kafka_async.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def write_package(file: Path) -> Package:
 
 def _own_files(compiled: bool) -> Iterator[tuple[str, Path]]:
     """Yield the files of this package, also of one that is installed in editable mode."""
-    directory = Path(kafka_async.__file__).parent
+    directory = Path(__file__).parents[1]
     for path in directory.rglob("*"):
         if path.suffix == ".py" or (compiled and path.suffix in COMPILED):
             yield str(path.relative_to(directory.parent)), path

@@ -59,15 +59,17 @@ def test_validates_a_file_without_spark(file: Path) -> None:
             'kind = "consolee"',
             "[[sink]] 1 kind='consolee': did you mean 'console'",
         ),
-        ("[kafka]", '[kafka]\nkafka.retires = "1"', "source lines: "),
-        ("[[sink]]", '[[step]]\npython = "no_module:f"\n[[sink]]', "step step_1: python="),
+        ("[kafka]", '[kafka]\nkafka.retires = "1"', "[[source]] lines: "),
+        ("[[sink]]", '[[step]]\npython = "no_module:f"\n[[sink]]', "[[step]] step_1: python="),
         ("[[sink]]", '[[step]]\npython = "os:no_function"\n[[sink]]', "no function no_function"),
         ("[pipeline]", "[pipeline", "copy.toml: "),
     ],
 )
 def test_error_names_the_place(file: Path, old: str, new: str, message: str) -> None:
     file.write_text(COPY.replace(old, new), "utf-8")
-    assert message in call("pipeline", "validate", str(file), "--no-spark").error
+    error = call("pipeline", "validate", str(file), "--no-spark").error
+    assert error.startswith(f"error: {file}: ")
+    assert message in error
 
 
 def test_names_a_file_that_does_not_exist(tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
-"""Pipelines in Spark: every sink, functions, errors, and the same file on a standalone cluster."""
+"""Pipelines in Spark: every sink, functions, errors, and the command."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
-import sys
+import signal
 import textwrap
 from collections import Counter
 from pathlib import Path
@@ -14,13 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.spark.pipeline import Pipeline
+from kafka_async.spark.pipeline import Pipeline, PipelineStatus
+from tests.cli.programs import Program
 from tests.integration.helpers import create_topic_blocking
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kafka_async.spark.pipeline import PipelineStatus
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -135,13 +134,21 @@ def test_counts_words_over_two_runs(world: World, spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
-def test_writes_a_view_as_parquet_with_a_function(world: World, spark: SparkSession) -> None:
+def test_writes_a_view_as_parquet_and_to_the_console_with_a_function(
+    world: World, spark: SparkSession
+) -> None:
     world.write(LINES)
     pipeline = world.pipeline(
         step='[[step]]\nname = "loud"\npython = "shouting:loud"',
-        sinks=f'[[sink]]\nkind = "parquet"\nfrom = "loud"\npath = "{world.directory}/words"',
+        sinks=f'[[sink]]\nkind = "parquet"\nfrom = "loud"\npath = "{world.directory}/words"\n'
+        '[[sink]]\nkind = "console"\nfrom = "loud"',
     )
-    pipeline.run(spark)
+    status = pipeline.run(spark)
+    assert {query.name: query.rows for query in status.queries} == {
+        "topic": 500,
+        "parquet": 500,
+        "console": 500,
+    }
     rows = spark.read.parquet(f"{world.directory}/words").collect()
     assert Counter(row["word"] for row in rows) == {
         word.upper(): count for word, count in COUNTS.items()
@@ -152,8 +159,11 @@ def test_writes_a_view_as_parquet_with_a_function(world: World, spark: SparkSess
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        ('[[step]]\nsql = "SELECT wordd FROM words"', "step step_2: .*wordd"),
-        ('[[step]]\nname = "n"\npython = "shouting:nothing"', "step n: .*return a DataFrame"),
+        ('[[step]]\nsql = "SELECT wordd FROM words"', r"\[\[step\]\] step_2 sql: .*wordd"),
+        (
+            '[[step]]\nname = "n"\npython = "shouting:nothing"',
+            r"\[\[step\]\] n: .*return a DataFrame",
+        ),
     ],
 )
 def test_validation_names_the_step(
@@ -168,7 +178,7 @@ def test_validation_names_the_sink_whose_columns_are_wrong(
     world: World, spark: SparkSession
 ) -> None:
     pipeline = world.pipeline(sinks='[[sink]]\nkind = "topic"\ntopic = "x"\nfrom = "words"')
-    with pytest.raises(InvalidConfigurationError, match=r"sink topic-2: .*column word"):
+    with pytest.raises(InvalidConfigurationError, match=r"\[\[sink\]\] topic-2: .*column word"):
         pipeline.validate(spark)
 
 
@@ -189,20 +199,20 @@ def test_error_of_a_query_is_raised_and_reported(world: World, spark: SparkSessi
 
 
 @pytest.mark.slow
-def test_command_runs_a_file_on_a_cluster_in_memory(tmp_path: Path) -> None:
+def test_command_runs_the_example_on_a_cluster_in_memory_until_ctrl_c(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("\n".join(LINES), "utf-8")
     example = Path(__file__).parents[2] / "examples" / "word_count.toml"
-    file = tmp_path / "word_count.toml"
-    file.write_text(example.read_text("utf-8").replace('"1 second"', '"available-now"'), "utf-8")
-    command = [sys.executable, "-m", "kafka_async", "pipeline", "run", str(file), "--local"]
-    ended = subprocess.run(
-        [*command, "--input", f"lines={text}"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert re.search(r"an embedded cluster is listening at 127\.0\.0\.1:\d+", ended.stderr)
-    assert ended.stderr.endswith("word-count has stopped; rows read: topic 500\n")
+    command = ["pipeline", "run", str(example), "--local", "--input", f"lines={text}"]
+    with Program(*command, environment={"XDG_STATE_HOME": str(tmp_path)}) as program:
+        started = program.wait_for(" 500 rows")
+        program.signal(signal.SIGINT)
+        status, _, err = program.end(within=300)
+        assert program.left() == []
+    assert status == 0, err
+    assert re.search(r"an embedded cluster is listening at 127\.0\.0\.1:\d+", started)
+    assert "topic: running, batch 0, 500 rows" in started
+    assert "stopping; a batch that is interrupted is repeated at the next start" in err
+    assert err.endswith("word-count has stopped; rows read: topic 500\n")
+    report = next(tmp_path.rglob("word-count.json"))
+    assert PipelineStatus.from_json(report.read_text("utf-8")).state == "stopped"

@@ -119,8 +119,11 @@ class Pipeline:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise InvalidConfigurationError(f"{os.fspath(path)}: {reason}") from error
-        arguments: dict[str, Any] = vars(parse(document))
-        return cls(**arguments, directory=Path(path).parent)
+        try:
+            arguments: dict[str, Any] = vars(parse(document))
+            return cls(**arguments, directory=Path(path).parent)
+        except InvalidConfigurationError as error:
+            raise InvalidConfigurationError(f"{os.fspath(path)}: {error.message}") from error
 
     def with_master(self, master: str) -> Pipeline:
         """Return this pipeline with another master."""
@@ -157,14 +160,14 @@ class Pipeline:
 
         definition = self.definition
         for source in definition.sources:
-            with _at(f"source {source.name}"):
+            with _at(f"[[source]] {source.name}"):
                 source_options(definition.source_options(source), streaming=True)
         for sink in definition.sinks:
             if sink.kind == "topic":
-                with _at(f"sink {sink.name}"):
+                with _at(f"[[sink]] {sink.name}"):
                     sink_options(definition.sink_options(sink))
         for step in definition.steps:
-            with _at(f"step {step.name}"):
+            with _at(_place(step)):
                 self._function(step)
         if spark is not None:
             self._views(spark.newSession())
@@ -304,12 +307,12 @@ class Pipeline:
         """Create the views, which Spark analyses."""
         views: dict[str, DataFrame] = {}
         for source in self.definition.sources:
-            with _at(f"source {source.name}"):
+            with _at(f"[[source]] {source.name}"):
                 reader = spark.readStream.format("kafka_async")
                 rows = reader.options(**self.definition.source_options(source)).load()
                 self._add_view(views, source.name, rows, source.watermark)
         for step in self.definition.steps:
-            with _at(f"step {step.name}"):
+            with _at(_place(step)):
                 function = self._function(step)
                 rows: object = (
                     cast("Any", spark).sql(step.sql) if function is None else function(dict(views))
@@ -317,7 +320,7 @@ class Pipeline:
                 self._add_view(views, step.name, rows, step.watermark)
         for sink in self.definition.sinks:
             if sink.kind == "topic":
-                with _at(f"sink {sink.name}"):
+                with _at(f"[[sink]] {sink.name}"):
                     self._check_columns(sink, views[sink.view])
         return views
 
@@ -386,6 +389,11 @@ def _status(before: QueryStatus, query: StreamingQuery) -> QueryStatus:
     if not query.isActive:
         return replace(status, state="stopped")
     return replace(status, state="starting" if status.batch is None else "running")
+
+
+def _place(step: Step) -> str:
+    """Return the table of a step and its key; a function's errors name the key themselves."""
+    return f"[[step]] {step.name}" if step.sql is None else f"[[step]] {step.name} sql"
 
 
 def _ignore(status: PipelineStatus) -> None:
