@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PICTURE: Final = DOCS / "images" / "pipeline.svg"
 EXAMPLE: Final = ROOT / "examples" / "word_count.toml"
 WIDTH: Final = 96
-BATCHES: Final = 6
+BATCHES: Final = 3
 LINES_PER_WRITE: Final = 100
 WRITE_INTERVAL: Final = 0.05
 """Seconds."""
@@ -60,7 +60,7 @@ def run(directory: str) -> PipelineStatus | None:
 
         def show(status: PipelineStatus) -> None:
             (query,) = status.queries
-            if query.lag and query.rows_per_second:
+            if query.state == "running" and query.lag and query.rows_per_second:
                 found.append(status)
             if (query.batch or 0) >= BATCHES:
                 pipeline.stop()
