@@ -7,7 +7,7 @@ import signal
 import tempfile
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -248,17 +248,15 @@ def log_file(pipeline: Pipeline) -> Generator[Path]:
 
     path = status_path(pipeline.definition.name).with_suffix(".log")
     path.parent.mkdir(parents=True, exist_ok=True)
-    before = terminal.err.file
     saved = os.dup(STANDARD_ERROR)
     with open(saved, "w", encoding=terminal.err.encoding, errors="backslashreplace") as shown:
         with path.open("wb") as log:
             os.dup2(log.fileno(), STANDARD_ERROR)
-        terminal.err.file = shown
         try:
-            yield path
+            with redirect_stderr(shown):
+                yield path
         finally:
             os.dup2(saved, STANDARD_ERROR)
-            terminal.err.file = before
 
 
 @contextmanager
