@@ -133,7 +133,8 @@ def source_options(options: Mapping[str, str], *, streaming: bool = False) -> So
     if "subscribe" in own and not topics:
         raise InvalidConfigurationError("subscribe names no topic")
     properties = {**client_options(options, REFUSED), "auto_offset_reset": "none"}
-    if properties.pop("group_id", None) is not None or "groupIdPrefix" in own:
+    of_group = [properties.pop(name, None) for name in ("group_id", "group_instance_id")]
+    if any(value is not None for value in of_group) or "groupIdPrefix" in own:
         logger.warning("kafka.group.id and groupIdPrefix have no effect: the source joins no group")
     least, most = count(own, "minOffsetsPerTrigger"), count(own, "maxOffsetsPerTrigger")
     if least is not None and most is not None and least > most:

@@ -126,6 +126,7 @@ def test_stream_accepts_all_options_of_sparks_connector() -> None:
             "maxBytesPerTrigger": "1000",
             "groupIdPrefix": "p",
             "kafka.group.id": "g",
+            "kafka.group.instance.id": "g-1",
             "kafkaConsumer.pollTimeoutMs": "500",
             "fetchOffset.numRetries": "5",
             "fetchOffset.retryIntervalMs": "0",
