@@ -86,6 +86,8 @@ _LEVELS: Final = {"gzip": (-1, 9), "lz4": (0, 17), "zstd": (-131_072, 22)}
 _JAVA_ASSIGNORS: Final = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
 }
 
 
@@ -207,6 +209,7 @@ class ConsumerOptions(ClientOptions, total=False):
     max_poll_interval_ms: int
     max_poll_records: int
     partition_assignment_strategy: Sequence[Any]
+    rebalance_min_interval_ms: int
     fetch_min_bytes: int
     fetch_max_wait_ms: int
     fetch_max_bytes: int
@@ -705,6 +708,12 @@ class ConsumerConfig(ClientConfig):
     partition_assignment_strategy: tuple[Any, ...] = option(
         ("range", "cooperative-sticky"),
         "Assignors, the preferred first: names, classes or objects.",
+    )
+    rebalance_min_interval_ms: int = option(
+        0,
+        "Minimum time between a rebalance and one that the leader starts for changed topics.",
+        low=0,
+        high=MAX_INT32,
     )
     fetch_min_bytes: int = option(
         1, "Minimum bytes a broker collects before it answers a fetch.", low=0, high=MAX_INT32

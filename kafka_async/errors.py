@@ -278,6 +278,13 @@ class DeliveryFailure:
         return f"DeliveryFailure({place}, {records}, {self.error})"
 
 
+class AssignorError(KafkaError):
+    """The group's assignor has failed, so no partitions were assigned; the next poll joins again.
+
+    On the group leader, `__cause__` is the exception that the assignor has raised.
+    """
+
+
 class CommitFailedError(KafkaError):
     """Offsets were not committed: the group has assigned the partitions to another member."""
 

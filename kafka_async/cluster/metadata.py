@@ -177,6 +177,18 @@ class ClusterMetadata:
         row = self._partition(partition)
         return () if row is None else row.replicas
 
+    def replica_racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
+        """Return the racks of the replicas of all partitions of known topics."""
+        racks = {node_id: node.rack for node_id, node in self.brokers.items() if node.rack}
+        return {
+            TopicPartition(topic, row.partition): frozenset(
+                [racks[node_id] for node_id in row.replicas if node_id in racks]
+            )
+            for topic in topics
+            if topic in self.topics
+            for row in self.topics[topic].partitions.values()
+        }
+
     def _partition(self, partition: TopicPartition) -> PartitionMetadata | None:
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)

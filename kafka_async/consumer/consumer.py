@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from kafka_async.config import ConsumerOptions
     from kafka_async.consumer.list_offsets import ListedOffset
     from kafka_async.consumer.runtime import ConsumerRuntime
+    from kafka_async.group.explanation import AssignmentExplanation
     from kafka_async.hooks import Hooks
     from kafka_async.kernel import Record, RecordIterator
     from kafka_async.secrets import Secret
@@ -775,7 +776,8 @@ class Consumer(Generic[K, V]):
         """Commit the positions, which include the records returned last.
 
         A commit that the coordinator rejects because of a rebalance is retried after the rebalance.
-        Offsets of deleted topics are dropped with a warning in the log.
+        Offsets of deleted topics are dropped with a warning in the log. Partitions whose offset
+        another member commits (`RedundantAssignor`) are left out.
 
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
@@ -785,6 +787,7 @@ class Consumer(Generic[K, V]):
         Raises:
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
+            IllegalStateError: `what` names a partition whose offset another member commits.
             RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
                 member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
@@ -802,15 +805,27 @@ class Consumer(Generic[K, V]):
         self, what: str | TopicPartition | Offsets | None
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         if isinstance(what, Mapping):
-            return by_partition(what, "what", offset_and_metadata)
+            offsets = by_partition(what, "what", offset_and_metadata)
+            self._check_commits(offsets)
+            return offsets
         due = self._subscription.to_commit(include_unprocessed=True)
         if what is None:
             return due
         if not isinstance(what, str):
             what = topic_partition(what, "what")
             self._subscription.state(what)
+            self._check_commits([what])
             return {what: due[what]} if what in due else {}
         return {partition: offset for partition, offset in due.items() if partition.topic == what}
+
+    def _check_commits(self, partitions: Iterable[TopicPartition]) -> None:
+        others = [p for p in partitions if p in self._subscription.owned]
+        others = [p for p in others if not self._subscription.commits(p)]
+        if others:
+            raise IllegalStateError(
+                f"{others[0]} is assigned to several members, and another one commits its offset; "
+                "commit() without arguments leaves such partitions out"
+            )
 
     async def committed(
         self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
@@ -935,6 +950,25 @@ class Consumer(Generic[K, V]):
             fetch_throttle_time_avg=runtime.fetcher.throttle_total
             / max(1, runtime.fetcher.fetches),
             fetch_throttle_time_max=runtime.fetcher.throttle_max,
+        )
+
+    def explain(self) -> AssignmentExplanation:
+        """Explain the group's current assignment: who has which partitions, and why.
+
+        The group leader knows the assignment of all members, every other member only its own.
+
+        Returns:
+            The generation, the assignor, the reason of the rebalance and the members, with a reason
+            for each partition; without members before the first assignment.
+
+        Raises:
+            IllegalStateError: The consumer has no group_id.
+        """
+        runtime = self._active_runtime
+        if runtime.membership is None or runtime.rebalance_handler is None:
+            raise IllegalStateError("a consumer without group_id has no group")
+        return runtime.rebalance_handler.explain(
+            runtime.membership.member_id, runtime.membership.rebalance_reason
         )
 
     async def reload_certificates(self, **unknown: Never) -> bool:

@@ -16,27 +16,39 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, TypeVarTuple
 
 from kafka_async import hooks
 from kafka_async.config import seconds
 from kafka_async.consumer.deleted_topics import deleted_topics
-from kafka_async.errors import KafkaError, UnknownTopicOrPartitionError
+from kafka_async.errors import AssignorError, KafkaError, UnknownTopicOrPartitionError
 from kafka_async.fairness import THREAD_ASSIGN_SIZE, THREAD_DECODE_BYTES
 from kafka_async.group.assignors import (
     Assignor,
+    GroupAssignment,
     MemberSubscription,
     RebalanceProtocol,
+    TopicPartitions,
     create_assignors,
     rebalance_protocol,
 )
 from kafka_async.group.consumer_protocol import (
     PROTOCOL_TYPE,
+    MemberAssignment,
     decode_assignment,
     decode_subscription,
     encode_assignment,
+    encode_assignor_error,
     encode_subscription,
 )
+from kafka_async.group.explanation import (
+    AssignmentExplanation,
+    MemberExplanation,
+    explain_group,
+    explain_member,
+)
+from kafka_async.group.member import AssignorFailedError
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -66,21 +78,53 @@ def decode_subscriptions(members: Sequence[Member]) -> dict[str, MemberSubscript
     }
 
 
+class LeaderAssignment(NamedTuple):
+    """Input and result of the leader's assignor; `encoded` is what SyncGroup sends."""
+
+    topics: TopicPartitions
+    members: Mapping[str, MemberSubscription]
+    partitions: Mapping[str, Partitions]
+    encoded: Mapping[str, bytes]
+
+
 def assign_partitions(
-    assignor: Assignor,
-    partitions: Mapping[str, int],
-    subscriptions: Mapping[str, MemberSubscription],
-) -> dict[str, bytes]:
-    """Return each member's encoded assignment, by member id."""
-    assignments = assignor.assign(partitions, subscriptions)
+    assignor: Assignor, topics: TopicPartitions, members: Mapping[str, MemberSubscription]
+) -> LeaderAssignment:
+    """Return each member's assignment. Raises AssignorFailedError."""
+    try:
+        rows = GroupAssignment.of(assignor.assign(topics, members))
+        encoded = {
+            m: encode_assignment(rows.partitions.get(m, ()), rows.user_data.get(m)) for m in members
+        }
+    except Exception as error:  # raised by the application's assignor
+        raise _assignor_failed(assignor, members, error) from error
     logger.debug(
-        "as the leader: %s of %s among %s: %s",
-        assignor.name,
-        partitions,
-        subscriptions,
-        assignments,
+        "as the leader: %s of %s among %s: %s", assignor.name, topics, members, rows.partitions
     )
-    return {member: encode_assignment(assignments.get(member, ())) for member in subscriptions}
+    return LeaderAssignment(topics, members, rows.partitions, encoded)
+
+
+def _assignor_failed(
+    assignor: Assignor, members: Mapping[str, MemberSubscription], cause: Exception
+) -> AssignorFailedError:
+    """Return the error that the leader raises, with what it sends to the members."""
+    error = _assignor_error(assignor, cause)
+    readers = {member_id for member_id, member in members.items() if member.reads_errors}
+    message, nothing = encode_assignor_error(error.message), encode_assignment(())
+    assignments = {m: message if m in readers else nothing for m in members}
+    others_read = len(readers) > 1 or (bool(readers) and len(members) > len(readers))
+    return AssignorFailedError(
+        error, assignments if others_read else {}, read_by_all=len(readers) == len(members)
+    )
+
+
+def _assignor_error(assignor: Assignor, cause: Exception) -> AssignorError:
+    error = AssignorError(
+        f"the assignor {assignor.name} raised {cause!r}, so no partitions were assigned; correct "
+        "the assignor, and poll again to join again"
+    )
+    error.__cause__ = cause
+    return error
 
 
 class ConsumerRebalanceHandler:
@@ -116,7 +160,15 @@ class ConsumerRebalanceHandler:
             rebalance_protocol(list(self._assignors.values())) is RebalanceProtocol.COOPERATIVE
         )
         self._generation = -1
+        self._group_id = config.group_id or ""
+        self._rebalance_interval = seconds(config.rebalance_min_interval_ms)
+        self._rebalanced_at = 0.0
+        self._rejoin_pending = False
+        self._led: LeaderAssignment | None = None
+        self._explained: Mapping[str, MemberExplanation] = {}
+        self._explained_by = ""
         self._led_topics: Mapping[str, int | None] = {}
+        self._led_racks: Mapping[TopicPartition, frozenset[str]] = {}
         self._checking_deleted = False
 
     # -- RebalanceHandler -------------------------------------------------------------------------
@@ -132,8 +184,10 @@ class ConsumerRebalanceHandler:
                         topics,
                         self._subscription.owned,
                         self._generation,
-                        assignor.user_data(topics),
+                        _call(assignor, assignor.user_data, topics),
                         self._rack,
+                        version=assignor.version,
+                        reads_errors=assignor.reads_errors,
                     )
                 ),
             )
@@ -143,6 +197,7 @@ class ConsumerRebalanceHandler:
     async def on_join_prepare(self) -> None:
         """Revoke all partitions, or cooperatively those of topics no longer subscribed to."""
         self._track_led_topics({})
+        self._led = None
         owned, topics = self._subscription.owned, self._subscription.topics
         if self._cooperative:
             owned = frozenset(p for p in owned if p.topic not in topics)
@@ -160,15 +215,18 @@ class ConsumerRebalanceHandler:
         metadata = await self._services.metadata.refresh(topics=topics, timeout=self._timeout)
         counts = {topic: metadata.partitions(topic) for topic in topics}
         known = {topic: count for topic, count in counts.items() if count is not None}
-        assignments = await self._run(
+        in_racks = any(member.rack_id for member in subscriptions.values())
+        racks = metadata.replica_racks(known) if in_racks else {}
+        self._led = await self._run(
             sum(known.values()) + len(members) > THREAD_ASSIGN_SIZE,
             assign_partitions,
             self._assignors[name],
-            known,
+            TopicPartitions(known, racks),
             subscriptions,
         )
         self._track_led_topics(counts)
-        return assignments
+        self._led_racks = racks
+        return self._led.encoded
 
     async def _run(self, in_thread: bool, function: Callable[[*Args], R], *args: *Args) -> R:
         if in_thread:
@@ -177,14 +235,52 @@ class ConsumerRebalanceHandler:
 
     async def on_join_complete(self, name: str, assignment: bytes, generation: int) -> bool:
         """Revoke and add partitions as assigned; True if any was revoked."""
-        assigned = decode_assignment(assignment)
-        owned = self._subscription.owned
+        received = decode_assignment(assignment)
+        if received.error is not None:
+            raise AssignorError(f"on the group leader: {received.error}")
+        assigned, owned = received.partitions, self._subscription.owned
         revoked = owned - assigned
         if revoked:
             await self._revoke(revoked)
         self._generation = generation
+        self._rebalanced_at = asyncio.get_running_loop().time()
+        self._note_assignment(name, received, owned)
         await self._assign_new(assigned - owned)
         return bool(revoked)
+
+    def _note_assignment(
+        self, name: str, received: MemberAssignment, owned: frozenset[TopicPartition]
+    ) -> None:
+        """Pass the assignment to the assignor, and keep what explains it."""
+        assignor = self._assignors[name]
+        _call(
+            assignor,
+            assignor.on_assignment,
+            received.partitions,
+            received.user_data,
+            self._generation,
+        )
+        self._subscription.commit_only(assignor.commits)
+        self._explained_by, led = name, self._led
+        self._led = None
+        self._explained = (
+            {"": explain_member(received.partitions, owned)}
+            if led is None
+            else explain_group(led.topics, led.members, led.partitions)
+        )
+
+    def explain(self, member_id: str, reason: str) -> AssignmentExplanation:
+        """Explain the current assignment."""
+        leads = "" not in self._explained
+        return AssignmentExplanation(
+            group_id=self._group_id,
+            generation=self._generation,
+            member_id=member_id,
+            assignor=self._explained_by,
+            reason=reason,
+            leads=leads and bool(self._explained),
+            members={key or member_id: row for key, row in self._explained.items()},
+        )
 
     async def on_partitions_lost(self) -> None:
         """Drop all partitions at the next poll; until then the coordinator fences commits."""
@@ -264,16 +360,46 @@ class ConsumerRebalanceHandler:
     # -- topics of a leader -----------------------------------------------------------------------
 
     def on_metadata(self, metadata: ClusterMetadata, rejoin: Callable[[str], None]) -> None:
-        """Rejoin if topics that this leader assigned have other partitions, or were deleted."""
+        """Rejoin if topics that this leader assigned have changed, or were deleted.
+
+        Partitions count, and the racks of replicas if members have racks.
+        """
+        rejoin = partial(self._rejoin_in_time, rejoin)
         for topic, count in self._led_topics.items():
             now = metadata.partitions(topic)
             if now is not None and now != count:
                 rejoin(f"topic {topic} has {now} partitions, not {count or 0}")
                 return
+        if (
+            self._led_racks
+            and metadata.replica_racks({t: n for t, n in self._led_topics.items() if n is not None})
+            != self._led_racks
+        ):
+            rejoin("replicas have moved to other racks")
+            return
         missing = self._missing_topics(metadata)
         if missing and not self._checking_deleted:
             self._checking_deleted = True
             self._supervisor.spawn(self._check_deleted, missing, rejoin, name="deleted topics")
+
+    def _rejoin_in_time(self, rejoin: Callable[[str], None], reason: str) -> None:
+        """Rejoin, but not before `rebalance_min_interval_ms` has passed since the last rebalance.
+
+        Changes until then are part of the same rebalance.
+        """
+        delay = self._rebalanced_at + self._rebalance_interval - asyncio.get_running_loop().time()
+        if delay <= 0:
+            rejoin(reason)
+        elif not self._rejoin_pending:
+            self._rejoin_pending = True
+            self._supervisor.spawn(self._rejoin_later, delay, rejoin, reason, name="rejoin")
+
+    async def _rejoin_later(self, delay: float, rejoin: Callable[[str], None], reason: str) -> None:
+        generation = self._generation
+        await asyncio.sleep(delay)
+        self._rejoin_pending = False
+        if self._generation == generation and self._led_topics:
+            rejoin(reason)
 
     def _missing_topics(self, metadata: ClusterMetadata) -> frozenset[str]:
         """Return the led topics that metadata reports as unknown; they may exist nevertheless."""
@@ -300,3 +426,12 @@ class ConsumerRebalanceHandler:
         self._services.metadata.track(counts.keys() - self._led_topics.keys())
         self._services.metadata.untrack(self._led_topics.keys() - counts.keys())
         self._led_topics = counts
+        self._led_racks = {}
+
+
+def _call(assignor: Assignor, method: Callable[[*Args], R], *args: *Args) -> R:
+    """Call a method of an assignor; raise AssignorError for its exceptions."""
+    try:
+        return method(*args)
+    except Exception as error:  # raised by the application's assignor
+        raise _assignor_error(assignor, error) from error

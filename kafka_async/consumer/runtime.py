@@ -89,9 +89,9 @@ class ConsumerRuntime:
         )
         self.membership: GroupMembership | None = None
         self.offset_committer: OffsetCommitter | None = None
-        self._rebalance_handler: ConsumerRebalanceHandler | None = None
+        self.rebalance_handler: ConsumerRebalanceHandler | None = None
         if config.group_id is not None:
-            self._rebalance_handler = ConsumerRebalanceHandler(
+            self.rebalance_handler = ConsumerRebalanceHandler(
                 services,
                 supervisor,
                 config,
@@ -103,7 +103,7 @@ class ConsumerRuntime:
             )
             settings, on_error = GroupSettings.of(config), self.queue.wake_poll
             self.membership = GroupMembership(
-                services, supervisor, settings, self._rebalance_handler, on_error
+                services, supervisor, settings, self.rebalance_handler, on_error
             )
             self.offset_committer = OffsetCommitter(
                 services, config, self.membership, subscription, self.gate
@@ -289,8 +289,8 @@ class ConsumerRuntime:
             ):
                 self.queue.take_back()
                 self.on_partitions_changed()
-        elif self._rebalance_handler is not None:
-            self._rebalance_handler.on_metadata(metadata, self.membership.rejoin)
+        elif self.rebalance_handler is not None:
+            self.rebalance_handler.on_metadata(metadata, self.membership.rejoin)
         self.fetcher.on_metadata(metadata)
         self._check_missing()
 

@@ -32,7 +32,7 @@ from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
     from uuid import UUID
 
     from kafka_async.cluster.metadata import ClusterMetadata
@@ -369,6 +369,7 @@ class Subscription:
         self.pattern: re.Pattern[str] | None = None
         self.states: dict[TopicPartition, PartitionState] = {}
         self.owned: frozenset[TopicPartition] = frozenset()
+        self._commits: Callable[[TopicPartition], bool] | None = None
         self.manual: frozenset[TopicPartition] = frozenset()
         self.lost_uncommitted: set[TopicPartition] = set()
         self._partition_counts: dict[str, tuple[UUID, int]] = {}
@@ -481,15 +482,24 @@ class Subscription:
         for partition in partitions:
             state = self.states.pop(partition, None)
             if state is not None:
-                if state.has_uncommitted:
+                if state.has_uncommitted and self.commits(partition):
                     self.lost_uncommitted.add(partition)
                 state.invalidate()
                 state.buffer.clear(UNKNOWN)
+
+    def commit_only(self, commits: Callable[[TopicPartition], bool]) -> None:
+        """Commit partitions of the group only if `commits` returns True for them."""
+        self._commits = commits
+
+    def commits(self, partition: TopicPartition) -> bool:
+        """Return False if another member of the group commits the partition's offset."""
+        return self._commits is None or partition in self.manual or self._commits(partition)
 
     def to_commit(self, *, include_unprocessed: bool) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit; see `PartitionState.to_commit`."""
         found = {
             state.partition: state.to_commit(include_unprocessed=include_unprocessed)
             for state in self
+            if self.commits(state.partition)
         }
         return {partition: offset for partition, offset in found.items() if offset is not None}

@@ -2,13 +2,18 @@
 
 Both begin with a version. Newer versions only append fields, so an unknown version is decoded as
 the newest known one, and the rest is ignored.
+
+Two additions of this package stand in the user data. A subscription's user data end with a trailer
+if the member reads errors of the leader's assignor: the version of the assignor as int16, the
+version of the trailer as int8, int8 1 if there are no other user data, and 4 fixed bytes. The user
+data of an assignment that reports such an error are 4 other fixed bytes and the message.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafka_async.errors import DecodeError
 from kafka_async.group.assignors.abc import MemberSubscription
@@ -31,8 +36,20 @@ if TYPE_CHECKING:
 PROTOCOL_TYPE = "consumer"
 _VERSION = struct.Struct(">h")
 _NEWEST = 3
+_TRAILER: Final = struct.Struct(">hbb4s")
+_TRAILER_VERSION: Final = 0
+_TRAILER_END: Final = b"\xa5KAs"
+_ERROR_START: Final = b"\xa5KAe"
 
 M = TypeVar("M", bound=Message)
+
+
+class MemberAssignment(NamedTuple):
+    """Content of a member's assignment; `error` is the message of an assignor that has failed."""
+
+    partitions: frozenset[TopicPartition] = frozenset()
+    user_data: bytes | None = None
+    error: str | None = None
 
 
 def encode_subscription(subscription: MemberSubscription) -> bytes:
@@ -40,7 +57,7 @@ def encode_subscription(subscription: MemberSubscription) -> bytes:
     return _encode(
         ConsumerProtocolSubscription(
             topics=sorted(subscription.topics),
-            user_data=subscription.user_data,
+            user_data=_with_trailer(subscription),
             owned_partitions=[
                 OwnedTopic(topic=topic, partitions=partitions)
                 for topic, partitions in by_topic(subscription.owned).items()
@@ -56,6 +73,7 @@ def decode_subscription(
 ) -> MemberSubscription:
     """Decode a member's subscription. Raises DecodeError."""
     read = _decode(ConsumerProtocolSubscription, metadata)
+    user_data, version = _without_trailer(read.user_data)
     return MemberSubscription(
         topics=frozenset(read.topics),
         owned=frozenset(
@@ -64,9 +82,11 @@ def decode_subscription(
             for partition in row.partitions
         ),
         generation=read.generation_id,
-        user_data=read.user_data,
+        user_data=user_data,
         rack_id=read.rack_id,
         group_instance_id=group_instance_id,
+        version=version,
+        reads_errors=version is not None,
     )
 
 
@@ -85,16 +105,43 @@ def encode_assignment(
     )
 
 
-def decode_assignment(assignment: bytes) -> frozenset[TopicPartition]:
+def encode_assignor_error(message: str) -> bytes:
+    """Encode an assignment without partitions that reports an error of the assignor."""
+    return encode_assignment((), _ERROR_START + message.encode())
+
+
+def decode_assignment(assignment: bytes) -> MemberAssignment:
     """Decode an assignment; empty bytes are an empty assignment. Raises DecodeError."""
     if not assignment:
-        return frozenset()
+        return MemberAssignment()
     read = _decode(ConsumerProtocolAssignment, assignment)
-    return frozenset(
-        TopicPartition(row.topic, partition)
-        for row in read.assigned_partitions
-        for partition in row.partitions
+    if read.user_data is not None and read.user_data.startswith(_ERROR_START):
+        message = read.user_data[len(_ERROR_START) :].decode(errors="replace")
+        return MemberAssignment(error=message)
+    return MemberAssignment(
+        frozenset(
+            TopicPartition(row.topic, partition)
+            for row in read.assigned_partitions
+            for partition in row.partitions
+        ),
+        read.user_data,
     )
+
+
+def _with_trailer(subscription: MemberSubscription) -> bytes | None:
+    data = subscription.user_data
+    if not subscription.reads_errors:
+        return data
+    version = subscription.version or 0
+    return (data or b"") + _TRAILER.pack(version, _TRAILER_VERSION, data is None, _TRAILER_END)
+
+
+def _without_trailer(data: bytes | None) -> tuple[bytes | None, int | None]:
+    """Return the user data, and the version of the assignor; None if there is no trailer."""
+    if data is None or len(data) < _TRAILER.size or not data.endswith(_TRAILER_END):
+        return data, None
+    version, _, absent, _ = _TRAILER.unpack(data[-_TRAILER.size :])
+    return None if absent else data[: -_TRAILER.size], version
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafka_async.config import ConsumerConfig, GroupMemberConfig
+    from kafka_async.errors import AssignorError
 
 NO_GENERATION = -1
 NO_MEMBER = ""
@@ -25,6 +26,25 @@ NO_MEMBER = ""
 
 class PollTimeoutError(Exception):
     """The application has not polled for max_poll_interval_ms."""
+
+
+class AssignorFailedError(Exception):
+    """The assignor of the group leader has raised an exception.
+
+    Attributes:
+        error: Error to raise to the application.
+        assignments: What SyncGroup sends: the error for members that read it, and no partitions
+            for others; empty if only the leader reads it.
+        read_by_all: True if every member reads it.
+    """
+
+    def __init__(
+        self, error: AssignorError, assignments: Mapping[str, bytes], *, read_by_all: bool
+    ) -> None:
+        super().__init__(error)
+        self.error = error
+        self.assignments = assignments
+        self.read_by_all = read_by_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +155,10 @@ class RebalanceHandler(Protocol):
         ...
 
     async def assign(self, name: str, members: Sequence[Member]) -> Mapping[str, bytes]:
-        """Compute all members' assignments as the leader, by member id."""
+        """Compute all members' assignments as the leader, by member id.
+
+        May raise AssignorFailedError.
+        """
         ...
 
     async def on_join_complete(self, name: str, assignment: bytes, generation: int) -> bool:

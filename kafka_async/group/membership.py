@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anyio import CancelScope, move_on_after
 
@@ -20,7 +20,12 @@ from kafka_async.backoff import Backoff
 from kafka_async.errors import AuthenticationError, KafkaError, RetriableError
 from kafka_async.group import classic_protocol
 from kafka_async.group.coordinator_connection import CoordinatorConnection
-from kafka_async.group.member import LocalMember, PollTimeoutError, RebalanceHandler
+from kafka_async.group.member import (
+    AssignorFailedError,
+    LocalMember,
+    PollTimeoutError,
+    RebalanceHandler,
+)
 from kafka_async.group.member_states import (
     HEARTBEAT_ERRORS,
     HEARTBEAT_STATES,
@@ -48,6 +53,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafka_async.group")
 
 _DEFAULT_REASON = "the group rebalances"
+MAX_ASSIGNOR_FAILURES: Final = 3
+"""Failures of the assignor, one after another, after which the leader raises the error.
+
+Members that read the error raise it at the first failure. While there are others, the leader only
+leaves and joins again, since another leader may succeed.
+"""
 _REBALANCE_STATES = frozenset(
     {
         MemberState.PREPARING_REBALANCE,
@@ -108,6 +119,7 @@ class GroupMembership:
         self._rebalance_started_at = 0.0
         self._joined: classic_protocol.Joined | None = None
         self._assignment = b""
+        self._assignor_failures = 0
         self._close_deadline: float | None = None
         self._request_scope: CancelScope | None = None
         self._backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
@@ -140,6 +152,16 @@ class GroupMembership:
     def metadata(self) -> GroupMetadata:
         """Identity of the member in its current generation."""
         return self._member.metadata()
+
+    @property
+    def member_id(self) -> str:
+        """Member id; empty outside the group."""
+        return self._member.member_id
+
+    @property
+    def rebalance_reason(self) -> str:
+        """Reason of the last rebalance, as far as this member knows it."""
+        return self._rebalance_reason
 
     @property
     def in_flight(self) -> int:
@@ -320,32 +342,62 @@ class GroupMembership:
     async def _sync(self) -> MembershipEvent:
         joined = self._joined
         assert joined is not None
-        assignments: Mapping[str, bytes] | None = {}
+        assignments: Mapping[str, bytes] = {}
         if joined.leads and not joined.skip_assignment:
-            assignments = await self._assign(joined)
-            if assignments is None:
-                return MembershipEvent.FAILED
+            found = await self._assign(joined)
+            if isinstance(found, MembershipEvent):
+                return found
+            assignments = found
         self._assignment = await self._coordinator.exchange_held(
             classic_protocol.sync(self._member, self._handler.protocol_type, assignments)
         )
         return MembershipEvent.SYNCED
 
-    async def _assign(self, joined: classic_protocol.Joined) -> Mapping[str, bytes] | None:
+    async def _assign(
+        self, joined: classic_protocol.Joined
+    ) -> Mapping[str, bytes] | MembershipEvent:
         """Compute the assignments; on failure leave, since the other members wait for them."""
+        error: Exception
         try:
             return await self._handler.assign(joined.protocol_name, joined.members)
         except (RetriableError, AuthenticationError):
             raise  # A row of SYNC_ERRORS: the group rebalances again, or the member is denied.
-        except Exception as error:  # noqa: BLE001  # raised by the application's assignor
-            logger.warning(
-                "group %s: the assignor %s raised %r, so this member, the leader, leaves",
-                self._settings.group_id,
-                joined.protocol_name,
-                error,
+        except AssignorFailedError as failure:
+            error = failure.error
+            self._assignor_failures += 1
+            failed_for_good = failure.read_by_all or (
+                self._assignor_failures >= MAX_ASSIGNOR_FAILURES
             )
-            await self._leave_group("the assignor has failed", static=True)
+            await self._send_assignor_error(failure.assignments)
+        except Exception as raised:  # noqa: BLE001  # raised by an application's handler
+            error, failed_for_good = raised, True
+        logger.warning(
+            "group %s: the assignor %s raised %r, so this member, the leader, leaves%s",
+            self._settings.group_id,
+            joined.protocol_name,
+            error.__cause__ or error,
+            "" if failed_for_good else " and joins again",
+        )
+        await self._leave_group("the assignor has failed", static=True)
+        self._member.invalidate(Invalidation.MEMBER_ID)
+        if failed_for_good:
+            self._assignor_failures = 0
             self._set_error(error)
-            return None
+            return MembershipEvent.FAILED
+        self._rejoin_reason = "the assignor has failed"
+        await asyncio.sleep(self._backoff.next())
+        return MembershipEvent.MEMBERSHIP_LOST
+
+    async def _send_assignor_error(self, assignments: Mapping[str, bytes]) -> None:
+        """Send the error to the members that read it; if that fails, they only join again."""
+        if not assignments:
+            return
+        try:
+            await self._coordinator.exchange_held(
+                classic_protocol.sync(self._member, self._handler.protocol_type, assignments)
+            )
+        except KafkaError as error:
+            logger.debug("group %s: sending an error: %s", self._settings.group_id, error)
 
     async def _run_assigning(self) -> MembershipEvent:
         assert self._joined is not None
@@ -355,6 +407,7 @@ class GroupMembership:
         except PollTimeoutError:
             return MembershipEvent.POLL_TIMED_OUT
         except KafkaError as error:
+            await self._leave_group("the assignment cannot be applied")
             self._set_error(error)
             return MembershipEvent.FAILED
         if rejoin and MembershipEvent.REBALANCE_NEEDED not in self._pending:
@@ -549,7 +602,15 @@ class GroupMembership:
 
     def _end_rebalance(self) -> None:
         self.rebalances += 1
+        self._assignor_failures = 0
         self._on_accepted()
+        logger.info(
+            "group %s: generation %d, assigned by %s: %s",
+            self._settings.group_id,
+            self._member.generation,
+            self._member.protocol_name,
+            self._rebalance_reason,
+        )
         if self._hooks.active:
             event = hooks.RebalanceEnded(
                 self._client_id,

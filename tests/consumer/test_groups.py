@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.cluster.client import services_of
 from kafka_async.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -33,7 +32,6 @@ from kafka_async.records.batch import RecordBatch
 from kafka_async.types import OffsetAndMetadata, ProducerRecord, TopicPartition
 from tests.compacted_batch import end_later
 from tests.consumer.conftest import poll_until
-from tests.failing_assignor import FailingAssignor
 from tests.recording_listener import RecordingListener
 
 if TYPE_CHECKING:
@@ -804,32 +802,3 @@ async def test_listener_slower_than_rebalance_timeout_loses_membership(stage: St
                 while len(first.assignment()) != 1:
                     await asyncio.gather(first.poll(timeout=1), second.poll(timeout=1))
         assert first.group_metadata().member_id != before
-
-
-@pytest.mark.parametrize("instances", [[{}, {}], [{"group_instance_id": n} for n in "ab"]])
-async def test_leader_with_failing_assignor_leaves_and_raises(
-    stage: Stage, instances: list[dict[str, str]]
-) -> None:
-    """The other members do not wait for its session to expire, after 45 s."""
-    await stage.topic("t", 2)
-    assignors = [FailingAssignor(), FailingAssignor()]
-    leader, other = (
-        stage.consumer("t", partition_assignment_strategy=[assignor], **instance)
-        for assignor, instance in zip(assignors, instances, strict=True)
-    )
-
-    async def rebalance() -> None:
-        await stage.cluster.add_partitions("t", 3)
-        await services_of(leader.client).metadata.refresh()
-        while True:
-            await leader.poll(timeout=0.1)
-            await other.poll(timeout=0.1)
-
-    async with leader, other:
-        await poll_until_balanced(2, leader, other)
-        assignors[0].broken = True
-        async with asyncio.timeout(15):
-            with pytest.raises(ZeroDivisionError, match="no shares"):
-                await rebalance()
-            while len(other.assignment()) < 2:
-                await other.poll(timeout=0.1)

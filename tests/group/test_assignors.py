@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,19 +12,30 @@ from hypothesis import strategies as st
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.group.assignors import (
     Assignor,
+    CompositeAssignor,
     CooperativeStickyAssignor,
+    CoPartitionedAssignor,
+    GroupAssignment,
     MemberSubscription,
+    MetadataAssignor,
     RangeAssignor,
     RebalanceProtocol,
+    RedundantAssignor,
+    RoundRobinAssignor,
+    StickyAssignor,
+    TopicPartitions,
     create_assignors,
+    newest_version,
     rebalance_protocol,
+    same_rack,
 )
 from kafka_async.group.assignors.abc import subscribers_of
 from kafka_async.group.assignors.cooperative_sticky import balanced
+from kafka_async.group.assignors.sticky import decode_owned, encode_owned
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafka_async.group.assignors.abc import Assignments, Members
 
@@ -58,11 +70,7 @@ def owning(
 ) -> dict[str, MemberSubscription]:
     """Return the members as they join again, owning what they were assigned."""
     return {
-        m: MemberSubscription(
-            member.topics,
-            frozenset(assignments[m]),
-            generation,
-        )
+        m: replace(member, owned=frozenset(assignments[m]), generation=generation)
         for m, member in members.items()
     }
 
@@ -73,12 +81,18 @@ def moved(
     return sum(len(assigned - after.get(m, set())) for m, assigned in before.items())
 
 
+def assign(assignor: Assignor, partitions: Mapping[str, int], members: Members) -> Assignments:
+    """Return the partitions of each member."""
+    found = GroupAssignment.of(assignor.assign(partitions, members))
+    return {member_id: list(assigned) for member_id, assigned in found.partitions.items()}
+
+
 def rebalance_until_stable(
     assignor: Assignor, partitions: Mapping[str, int], members: Members
 ) -> Assignments:
     """Rebalance until no member has to revoke anything, as a cooperative group does."""
     for generation in range(1, 10):
-        assignments = assignor.assign(partitions, members)
+        assignments = assign(assignor, partitions, members)
         if all(set(assignments[m]) >= member.owned for m, member in members.items()):
             return assignments
         members = owning(members, assignments, generation)
@@ -90,7 +104,7 @@ def rebalance_until_stable(
 def test_assigns_each_partition_to_one_subscriber(
     assignor: Assignor, partitions: dict[str, int], members: dict[str, MemberSubscription]
 ) -> None:
-    assignments = assignor.assign(partitions, members)
+    assignments = assign(assignor, partitions, members)
     assert assignments.keys() == members.keys()
     all_assigned = [p for assigned in assignments.values() for p in assigned]
     assert len(all_assigned) == len(set(all_assigned))
@@ -235,6 +249,222 @@ def test_chains_balance_where_single_moves_cannot() -> None:
     assert sizes == {"m1": 2, "m2": 2, "m3": 2}
 
 
+def numbers(assigned: Iterable[TopicPartition], topic: str) -> list[int]:
+    return [p.partition for p in assigned if p.topic == topic]
+
+
+def test_round_robin_skips_members_that_do_not_subscribe() -> None:
+    members = {
+        "m1": MemberSubscription(frozenset({"a"})),
+        "m2": MemberSubscription(frozenset({"a", "b"})),
+    }
+    assert RoundRobinAssignor().assign({"a": 3, "b": 2}, members) == {
+        "m1": [TopicPartition("a", 0), TopicPartition("a", 2)],
+        "m2": [TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("b", 1)],
+    }
+
+
+# -- racks ----------------------------------------------------------------------------------------
+
+IN_RACKS = TopicPartitions(
+    {"a": 4}, {TopicPartition("a", n): frozenset({"r1" if n % 2 else "r2"}) for n in range(4)}
+)
+RACK_MEMBERS = {f"m{n}": MemberSubscription(frozenset({"a"}), rack_id=f"r{n}") for n in (1, 2)}
+
+
+@pytest.mark.parametrize("assignor", [RangeAssignor(), CooperativeStickyAssignor()])
+def test_members_get_partitions_of_their_rack(assignor: Assignor) -> None:
+    found = assign(assignor, IN_RACKS, RACK_MEMBERS)
+    assert {m: numbers(assigned, "a") for m, assigned in found.items()} == {
+        "m1": [1, 3],
+        "m2": [0, 2],
+    }
+
+
+@pytest.mark.parametrize("limit", [0, 20_000])
+def test_rack_does_not_prevail_over_balance(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    """In large groups, above the limit, members keep partitions outside of their racks."""
+    module = "kafka_async.group.assignors.cooperative_sticky.MAX_IMPROVED_SIZE"
+    monkeypatch.setattr(module, limit)
+    members = dict(RACK_MEMBERS)
+    members["m2"] = MemberSubscription(frozenset({"a"}), rack_id="r1")
+    assert {len(assigned) for assigned in balanced(IN_RACKS, members).values()} == {2}
+    wrong = {"m1": {TopicPartition("a", 0)}, "m2": {TopicPartition("a", 1)}}
+    after = balanced(IN_RACKS, owning(RACK_MEMBERS, wrong))
+    kept = sum(len(wrong[m] & after[m]) for m in wrong)
+    assert kept == (2 if limit == 0 else 0)
+
+
+def test_sticky_exchanges_partitions_instead_of_moving_three() -> None:
+    """The greedy steps would move more partitions than the exchange along a cycle of members."""
+    racks = {TopicPartition("a", 0): frozenset({"r1"}), TopicPartition("a", 1): frozenset({"r2"})}
+    owned = {"m1": {TopicPartition("a", 1)}, "m2": {TopicPartition("a", 0)}}
+    after = balanced(TopicPartitions({"a": 2}, racks), owning(RACK_MEMBERS, owned))
+    assert after == {"m1": {TopicPartition("a", 0)}, "m2": {TopicPartition("a", 1)}}
+
+
+# -- user data of sticky assignors ----------------------------------------------------------------
+
+
+def test_sticky_keeps_partitions_of_user_data() -> None:
+    members = {m: MemberSubscription(frozenset({"a"})) for m in ("m1", "m2")}
+    first = StickyAssignor().assign({"a": 4}, members)
+    swapped = {"m1": first["m2"], "m2": first["m1"]}
+    again = {
+        m: MemberSubscription(frozenset({"a"}), user_data=encode_owned(owned, 3))
+        for m, owned in swapped.items()
+    }
+    assert StickyAssignor().assign({"a": 4}, again) == swapped
+
+
+def test_sticky_sends_its_last_assignment() -> None:
+    assignor, owned = StickyAssignor(), frozenset({TopicPartition("a", 1)})
+    assert decode_owned(assignor.user_data(())) == (frozenset(), -1)
+    assignor.on_assignment(owned, None, 7)
+    assert decode_owned(assignor.user_data(())) == (owned, 7)
+
+
+def test_sticky_reads_user_data_without_generation() -> None:
+    owned = frozenset({TopicPartition("a", 1), TopicPartition("b", 0)})
+    assert decode_owned(encode_owned(owned, 7)[:-4]) == (owned, -1)
+
+
+@given(st.binary(max_size=40))
+def test_sticky_ignores_user_data_that_it_cannot_read(data: bytes) -> None:
+    owned, generation = decode_owned(data)
+    assert not owned or generation >= -(2**31)
+
+
+def test_sticky_ignores_truncated_user_data() -> None:
+    data = encode_owned([TopicPartition("a", 1)], 7)
+    assert decode_owned(data[:10]) == (frozenset(), -1)
+
+
+# -- co-partitioned, redundant, metadata, composite -----------------------------------------------
+
+
+@given(partitions=counts, members=uniform)
+def test_co_partitioned_assigns_a_number_of_all_topics_to_one_member(
+    partitions: dict[str, int], members: dict[str, MemberSubscription]
+) -> None:
+    found = CoPartitionedAssignor().assign(partitions, members)
+    for number in range(max(partitions.values())):
+        having = {m for m, of in found.items() if any(p.partition == number for p in of)}
+        assert len(having) == 1
+
+
+@given(partitions=counts, members=uniform, owners=st.integers(1, 4))
+def test_redundant_assigns_each_partition_to_several_members_with_one_committer(
+    partitions: dict[str, int], members: dict[str, MemberSubscription], owners: int
+) -> None:
+    found = RedundantAssignor(owners).assign(partitions, members)
+    sizes = [len(assigned) for assigned in found.partitions.values()]
+    assert max(sizes) - min(sizes) <= 1
+    committed: list[TopicPartition] = []
+    for member_id, assigned in found.partitions.items():
+        assignor = RedundantAssignor(owners)
+        assignor.on_assignment(frozenset(assigned), found.user_data[member_id], 1)
+        committed += [p for p in assigned if assignor.commits(p)]
+    assert sorted(committed) == sorted(all_partitions(partitions))
+    for partition in committed:
+        having = [m for m, assigned in found.partitions.items() if partition in assigned]
+        assert len(having) == min(owners, len(members))
+
+
+def test_redundant_keeps_owners_and_committers() -> None:
+    members = {m: MemberSubscription(frozenset({"a"})) for m in ("m1", "m2", "m3")}
+    first = RedundantAssignor(2).assign({"a": 3}, members)
+    again = {
+        m: MemberSubscription(frozenset({"a"}), user_data=encode_owned(first.partitions[m], 1))
+        for m in members
+    }
+    assert RedundantAssignor(2).assign({"a": 3}, again) == first
+
+
+def attributes(**given: str | float) -> MemberSubscription:
+    user_data = MetadataAssignor(given).user_data(())
+    return MemberSubscription(frozenset({"a"}), user_data=user_data)
+
+
+def test_metadata_divides_partitions_by_weight() -> None:
+    members = {"m1": attributes(weight=1), "m2": attributes(weight=2), "m3": attributes(weight=0)}
+    found = MetadataAssignor().assign({"a": 9}, members)
+    assert {m: len(assigned) for m, assigned in found.items()} == {"m1": 3, "m2": 6, "m3": 0}
+
+
+def test_metadata_prefers_rack_of_attributes_and_newest_version() -> None:
+    members = {"m1": attributes(rack="r1", version=3), "m2": attributes(rack="r2", version=2)}
+    by_rack = MetadataAssignor(preference=same_rack).assign(IN_RACKS, members)
+    assert {m: numbers(of, "a") for m, of in by_rack.items()} == {"m1": [1, 3], "m2": [0, 2]}
+    by_version = MetadataAssignor(preference=newest_version).assign(IN_RACKS, members)
+    assert {m: numbers(of, "a") for m, of in by_version.items()} == {
+        "m1": [0, 1, 2, 3],
+        "m2": [],
+    }
+
+
+def test_metadata_ignores_user_data_that_it_cannot_read() -> None:
+    members = {"m1": MemberSubscription(frozenset({"a"}), user_data=b"\xff", rack_id="r1")}
+    found = MetadataAssignor(preference=same_rack).assign(IN_RACKS, members)
+    assert numbers(found["m1"], "a") == [0, 1, 2, 3]
+
+
+def test_composite_assigns_each_topic_by_its_strategy() -> None:
+    members = {m: MemberSubscription(frozenset("abcd")) for m in ("m1", "m2")}
+    assignor = CompositeAssignor(
+        [(CoPartitionedAssignor(), {"a", "b"}), (RedundantAssignor(2), {"d"})],
+        RoundRobinAssignor(),
+    )
+    joined = {
+        m: MemberSubscription(member.topics, user_data=assignor.user_data(member.topics))
+        for m, member in members.items()
+    }
+    found = assignor.assign({"a": 2, "b": 2, "c": 2, "d": 1}, joined)
+    assert {m: sorted(assigned) for m, assigned in found.partitions.items()} == {
+        "m1": [TopicPartition(t, 0) for t in "abcd"],
+        "m2": [*(TopicPartition(t, 1) for t in "abc"), TopicPartition("d", 0)],
+    }
+    committers: list[str] = []
+    for member_id in members:
+        assignor.on_assignment(
+            frozenset(found.partitions[member_id]), found.user_data[member_id], 1
+        )
+        if assignor.commits(TopicPartition("d", 0)):
+            committers.append(member_id)
+        assert assignor.commits(TopicPartition("a", 0))
+    assert len(committers) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: RedundantAssignor(0), "owners is 0"),
+        (lambda: MetadataAssignor({"weight": -1}), "weight must not be negative"),
+        (lambda: MetadataAssignor({"x": float("nan")}), "cannot be sent as JSON"),
+        (
+            lambda: CompositeAssignor(
+                [(RangeAssignor(), {"a"}), (StickyAssignor(), {"a"})], RangeAssignor()
+            ),
+            "two strategies have the topic a",
+        ),
+        (
+            lambda: CompositeAssignor([(CooperativeOnly(), {"a"})], RangeAssignor()),
+            "share no rebalance protocol: cooperative-only, range",
+        ),
+    ],
+)
+def test_invalid_arguments_of_assignors_are_refused(
+    make: Callable[[], Assignor], words: str
+) -> None:
+    with pytest.raises(InvalidConfigurationError, match=words):
+        make()
+
+
+class CooperativeOnly(CooperativeStickyAssignor):
+    name = "cooperative-only"
+    rebalance_protocols = frozenset({RebalanceProtocol.COOPERATIVE})
+
+
 # -- configuration --------------------------------------------------------------------------------
 
 
@@ -254,9 +484,45 @@ def test_creates_assignors_by_name_class_or_object() -> None:
     ]
 
 
+class DuckAssignor:
+    """Follows the protocol without deriving from it."""
+
+    name = "duck"
+    version = 2
+    rebalance_protocols = frozenset({RebalanceProtocol.EAGER})
+    reads_errors = False
+
+    def user_data(self, topics: Iterable[str]) -> bytes | None:
+        return b"quack"
+
+    def assign(self, partitions: Mapping[str, int], members: Members) -> Assignments:
+        return {m: [] for m in members}
+
+    def on_assignment(
+        self, partitions: frozenset[TopicPartition], user_data: bytes | None, generation: int
+    ) -> None:
+        pass
+
+    def commits(self, partition: TopicPartition) -> bool:
+        return True
+
+
+def test_protocol_needs_no_base_class() -> None:
+    assert [a.name for a in create_assignors([DuckAssignor, "sticky"])] == ["duck", "sticky"]
+
+
+class FarVersion(CustomAssignor):
+    version = 40_000
+
+
 @pytest.mark.parametrize(
     ("strategy", "words"),
-    [(["round"], "'round' is neither"), (["range", RangeAssignor], "'range' twice"), ([3], "3 is")],
+    [
+        ([FarVersion], "version 40000, not 0 to 32767"),
+        (["round"], "'round' is neither"),
+        (["range", RangeAssignor], "'range' twice"),
+        ([3], "3 is"),
+    ],
 )
 def test_rejects_invalid_assignors(strategy: list[object], words: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=words):

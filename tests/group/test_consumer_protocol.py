@@ -14,6 +14,7 @@ from kafka_async.group.consumer_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
+    encode_assignor_error,
     encode_subscription,
 )
 from kafka_async.protocol.messages.consumer_protocol_subscription import (
@@ -41,11 +42,30 @@ def test_subscription_round_trip(subscription: MemberSubscription) -> None:
 
 @given(partitions)
 def test_assignment_round_trip(assignment: frozenset[TopicPartition]) -> None:
-    assert decode_assignment(encode_assignment(assignment)) == assignment
+    assert decode_assignment(encode_assignment(assignment)) == (assignment, None, None)
+    assert decode_assignment(encode_assignment(assignment, b"x")) == (assignment, b"x", None)
 
 
 def test_empty_bytes_are_empty_assignment() -> None:
-    assert decode_assignment(b"") == frozenset()
+    assert decode_assignment(b"") == (frozenset(), None, None)
+
+
+def test_error_of_assignor_round_trip() -> None:
+    read = decode_assignment(encode_assignor_error("the assignor m\u00fcll raised"))
+    assert read == (frozenset(), None, "the assignor m\u00fcll raised")
+
+
+@pytest.mark.parametrize("user_data", [None, b"", b"generation"])
+def test_declaration_to_read_errors_follows_the_user_data(user_data: bytes | None) -> None:
+    """Java's assignors read their user data from the beginning, and ignore what follows."""
+    plain = MemberSubscription(frozenset({"a"}), user_data=user_data)
+    declared = MemberSubscription(
+        frozenset({"a"}), user_data=user_data, version=7, reads_errors=True
+    )
+    assert decode_subscription(encode_subscription(declared)) == declared
+    assert decode_subscription(encode_subscription(plain)) == plain
+    sent = ConsumerProtocolSubscription.decode_from(encode_subscription(declared), 2, 3)[0]
+    assert (sent.user_data or b"")[:-8] == (user_data or b"")
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])

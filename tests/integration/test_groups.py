@@ -13,6 +13,7 @@ import pytest_asyncio
 from kafka_async.admin import Admin, NewTopic
 from kafka_async.cluster.client import services_of
 from kafka_async.consumer.consumer import Consumer
+from kafka_async.errors import AssignorError
 from kafka_async.producer.producer import Producer
 from kafka_async.types import TopicPartition
 from tests.failing_assignor import FailingAssignor
@@ -329,6 +330,9 @@ async def test_leader_whose_assignor_raises_leaves_before_its_session_expires(
         await poll_until(leader.assignment, leader)
         failing.broken = True
         async with other, asyncio.timeout(20):  # Less than the session.
-            with pytest.raises(ZeroDivisionError, match="no shares"):
-                await poll_until(lambda: False, leader, other)
+            with pytest.raises(AssignorError, match="no shares"):
+                await poll_until(lambda: False, leader)
+            failing.broken = False
+            with pytest.raises(AssignorError, match="on the group leader: the assignor failing"):
+                await poll_until(other.assignment, other)
             await poll_until(other.assignment, other)

@@ -34,7 +34,9 @@ public final class Conformance {
         Map.entry("control", Records::control),
         Map.entry("empty", Records::empty),
         Map.entry("compact", Records::compact),
-        Map.entry("principal", Principals::principal));
+        Map.entry("principal", Principals::principal),
+        Map.entry("assign_group", Assignors::assignGroup),
+        Map.entry("user_data", Assignors::userData));
 
     private Conformance() {
     }

@@ -5,27 +5,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.group.assignors.abc import Assignor, MemberSubscription, RebalanceProtocol
+from kafka_async.group.assignors.abc import (
+    Assignor,
+    GroupAssignment,
+    MemberSubscription,
+    RebalanceProtocol,
+    TopicPartitions,
+)
+from kafka_async.group.assignors.co_partitioned import CoPartitionedAssignor
+from kafka_async.group.assignors.composite import CompositeAssignor
 from kafka_async.group.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka_async.group.assignors.metadata import MetadataAssignor, newest_version, same_rack
 from kafka_async.group.assignors.range import RangeAssignor
+from kafka_async.group.assignors.redundant import RedundantAssignor
+from kafka_async.group.assignors.roundrobin import RoundRobinAssignor
+from kafka_async.group.assignors.sticky import StickyAssignor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
     "Assignor",
+    "CoPartitionedAssignor",
+    "CompositeAssignor",
     "CooperativeStickyAssignor",
+    "GroupAssignment",
     "MemberSubscription",
+    "MetadataAssignor",
     "RangeAssignor",
     "RebalanceProtocol",
+    "RedundantAssignor",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+    "TopicPartitions",
     "create_assignors",
+    "newest_version",
     "rebalance_protocol",
+    "same_rack",
 ]
 
 _BUILT_IN: Final[dict[str, type[Assignor]]] = {
     RangeAssignor.name: RangeAssignor,
+    RoundRobinAssignor.name: RoundRobinAssignor,
+    StickyAssignor.name: StickyAssignor,
+    CoPartitionedAssignor.name: CoPartitionedAssignor,
+    RedundantAssignor.name: RedundantAssignor,
+    MetadataAssignor.name: MetadataAssignor,
     CooperativeStickyAssignor.name: CooperativeStickyAssignor,
 }
+
+MAX_VERSION: Final = 32_767
+"""Highest version of an assignor's user data."""
 
 
 def create_assignors(strategy: Sequence[Any]) -> tuple[Assignor, ...]:
@@ -36,9 +66,13 @@ def create_assignors(strategy: Sequence[Any]) -> tuple[Assignor, ...]:
     """
     chosen = tuple(_assignor(entry) for entry in strategy)
     names = [assignor.name for assignor in chosen]
-    for name in names:
+    for assignor, name in zip(chosen, names, strict=True):
         if names.count(name) > 1:
             raise InvalidConfigurationError(f"partition_assignment_strategy has {name!r} twice")
+        if not 0 <= assignor.version <= MAX_VERSION:
+            raise InvalidConfigurationError(
+                f"the assignor {name} has version {assignor.version}, not 0 to {MAX_VERSION}"
+            )
     rebalance_protocol(chosen)
     return chosen
 
@@ -60,14 +94,14 @@ def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
 
 
 def _assignor(entry: Any) -> Assignor:
-    if isinstance(entry, Assignor):
-        return entry
-    if isinstance(entry, type) and issubclass(entry, Assignor):
-        return entry()
-    found = _BUILT_IN.get(entry) if isinstance(entry, str) else None
-    if found is None:
+    if isinstance(entry, str):
+        entry = _BUILT_IN.get(entry, entry)
+    made = (
+        entry() if isinstance(entry, type) and callable(getattr(entry, "assign", None)) else entry
+    )
+    if not isinstance(made, Assignor):
         names = ", ".join(map(repr, _BUILT_IN))
         raise InvalidConfigurationError(
             f"partition_assignment_strategy: {entry!r} is neither an Assignor nor one of {names}"
         )
-    return found()
+    return made

@@ -6,6 +6,9 @@ directly if their subscriptions allow it, else through other members (a passes o
 passes another to c). When there is no such chain left, the assignment is as balanced as the
 subscriptions allow: it is a semi-matching without a cost-reducing path.
 
+If members and replicas have racks (KIP-881), a member keeps and gets partitions with a replica in
+its rack first, as far as the balance allows.
+
 A partition that moves is left out of its new owner's assignment until the previous owner has
 revoked it and the group has rebalanced again, so that two members never read it at once.
 """
@@ -13,21 +16,32 @@ revoked it and the group has rebalanced again, so that two members never read it
 from __future__ import annotations
 
 import heapq
+import struct
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.group.assignors.abc import (
     Assignments,
     Assignor,
     Members,
     RebalanceProtocol,
+    racks_of,
     sorted_member_ids,
     subscribers_of,
+    uses_racks,
 )
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+MAX_IMPROVED_SIZE: Final = 20_000
+"""Members times partitions up to which exchanges between members are searched.
+
+A search compares each partition with each member, and takes up to about 10 ms. In larger groups a
+member keeps its partitions although they are outside its rack.
+"""
+_GENERATION = struct.Struct(">i")
 
 
 class CooperativeStickyAssignor(Assignor):
@@ -35,6 +49,19 @@ class CooperativeStickyAssignor(Assignor):
 
     name = "cooperative-sticky"
     rebalance_protocols = frozenset({RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE})
+
+    def __init__(self) -> None:
+        self._generation = -1
+
+    def user_data(self, topics: Iterable[str]) -> bytes:
+        """Return the generation of the last assignment, as Java's assignor does."""
+        return _GENERATION.pack(self._generation)
+
+    def on_assignment(
+        self, partitions: frozenset[TopicPartition], user_data: bytes | None, generation: int
+    ) -> None:
+        """Keep the generation."""
+        self._generation = generation
 
     def assign(self, partitions: Mapping[str, int], members: Members) -> Assignments:
         """Return balanced assignments without partitions that must first be revoked."""
@@ -50,9 +77,13 @@ def balanced(partitions: Mapping[str, int], members: Members) -> dict[str, set[T
     """Return the final assignments, after every move: each subscribed partition exactly once."""
     balancer = _Balancer(partitions, members)
     balancer.keep_owned()
+    balancer.assign_in_racks()
     balancer.assign_unowned()
     while balancer.move_one():
         pass
+    if balancer.improves and not balancer.is_best():
+        while balancer.exchange():
+            pass
     return balancer.assignments
 
 
@@ -82,6 +113,27 @@ class _Balancer:
         self.held: dict[str, defaultdict[str, set[TopicPartition]]] = {
             member_id: defaultdict(set) for member_id in self.order
         }
+        self.owners: dict[TopicPartition, str] = {}
+        self.racks = self._distinguishing_racks()
+        self.improves = len(members) * sum(partitions.values()) <= MAX_IMPROVED_SIZE
+
+    def _distinguishing_racks(self) -> dict[TopicPartition, frozenset[str]]:
+        """Return the racks of all partitions; empty if they make no difference."""
+        member_racks = {member.rack_id for member in self.members.values() if member.rack_id}
+        if not member_racks:
+            return {}
+        racks = {
+            partition: racks_of(self.partitions, partition)
+            for topic, subscribers in self.subscribers.items()
+            if subscribers
+            for partition in (TopicPartition(topic, n) for n in range(self.partitions[topic]))
+        }
+        return racks if uses_racks(list(racks.values()), member_racks) else {}
+
+    def in_rack(self, partition: TopicPartition, member_id: str) -> bool:
+        """Return True if a replica is in the member's rack, or if racks make no difference."""
+        rack = self.members[member_id].rack_id
+        return not self.racks or not rack or rack in self.racks[partition]
 
     def add(self, partition: TopicPartition, member_id: str) -> None:
         """Assign a partition to a member."""
@@ -104,7 +156,44 @@ class _Balancer:
             newest = max(self.members[member_id].generation for member_id in claimants)
             owners = [m for m in claimants if self.members[m].generation == newest]
             if len(owners) == 1 and partition.topic in self.members[owners[0]].topics:
-                self.add(partition, owners[0])
+                self.owners[partition] = owners[0]
+                if not self.improves or self.in_rack(partition, owners[0]):
+                    self.add(partition, owners[0])
+
+    def assign_in_racks(self) -> None:
+        """Assign unassigned partitions within racks, those with the fewest candidates first.
+
+        No member gets more than its part of all partitions here. Partitions left over return to
+        their owners that have room.
+        """
+        if not self.racks:
+            return
+        assigned = set[TopicPartition]().union(*self.assignments.values())
+        candidates = {
+            partition: [
+                m for m in self.subscribers[partition.topic] if self.members[m].rack_id in racks
+            ]
+            for partition, racks in self.racks.items()
+            if partition not in assigned
+        }
+        size, longer = divmod(len(self.racks), len(self.order))
+        counts = [len(each) for each in self.assignments.values()]
+        longer -= sum(count > size for count in counts)
+
+        def assign(partition: TopicPartition, member_ids: Iterable[str]) -> None:
+            nonlocal longer
+            member_id = min(member_ids, key=self._rank, default=None)
+            if member_id is None or len(self.assignments[member_id]) >= size + (longer > 0):
+                return
+            longer -= len(self.assignments[member_id]) == size
+            self.add(partition, member_id)
+            assigned.add(partition)
+
+        for partition in sorted(candidates, key=lambda p: (len(candidates[p]), p)):
+            owner = self.owners.get(partition)
+            assign(partition, candidates[partition])
+            if owner is not None and partition not in assigned:
+                assign(partition, [owner])
 
     def assign_unowned(self) -> None:
         """Assign unowned partitions to the least loaded members, rare topics first."""
@@ -195,5 +284,87 @@ class _Balancer:
         back = self.members[target].owned
         return max(
             (p for topic in wanted for p in self.held[source][topic]),
-            key=lambda p: (p in back, p not in owned, p),
+            key=lambda p: (
+                self.in_rack(p, target) - self.in_rack(p, source),
+                p in back,
+                p not in owned,
+                p,
+            ),
         )
+
+    def is_best(self) -> bool:
+        """Return True if no exchange can be of use: no partition has moved or is outside a rack."""
+        return all(
+            self._cost(p, m) == 0 for m, assigned in self.assignments.items() for p in assigned
+        )
+
+    def exchange(self) -> bool:
+        """Exchange partitions between members, so that fewer are outside racks or have moved.
+
+        The exchange is a cycle of members, each of which passes a partition to the next, or a
+        chain from a member to one with one partition less, which swaps their sizes. Returns False
+        if there is none: the assignment is then the best of all with these sizes.
+        """
+        edges = self._edges()
+        cycle = _negative_cycle(list(self.order), edges)
+        moves = [(edges[edge][1], *edge) for edge in cycle]
+        for partition, source, target in moves:
+            if partition is not None:
+                self.remove(partition, source)
+                self.add(partition, target)
+        return bool(moves)
+
+    def _edges(self) -> dict[tuple[str, str], tuple[int, TopicPartition | None]]:
+        """Return the cheapest partition that one member can pass to another, with its cost.
+
+        None as partition stands for the difference in size between the ends of a chain.
+        """
+        edges: dict[tuple[str, str], tuple[int, TopicPartition | None]] = {}
+        for source, assigned in self.assignments.items():
+            for partition in sorted(assigned):
+                cost = self._cost(partition, source)
+                for target in self.subscribers[partition.topic]:
+                    change = self._cost(partition, target) - cost
+                    found = edges.get((source, target))
+                    if target != source and (found is None or change < found[0]):
+                        edges[source, target] = (change, partition)
+        for giver in self.order:
+            for taker in self.order:
+                found = edges.get((taker, giver))
+                larger = len(self.assignments[giver]) == len(self.assignments[taker]) + 1
+                if larger and (found is None or found[0] > 0):
+                    edges[taker, giver] = (0, None)
+        return edges
+
+    def _cost(self, partition: TopicPartition, member_id: str) -> int:
+        """Return the cost of an assignment: a partition outside of racks outweighs all moves."""
+        moved = self.owners.get(partition, member_id) != member_id
+        return moved + (0 if self.in_rack(partition, member_id) else len(self.racks) + 1)
+
+
+def _negative_cycle(
+    nodes: Sequence[str], edges: Mapping[tuple[str, str], tuple[int, object]]
+) -> list[tuple[str, str]]:
+    """Return the edges of a cycle with a negative sum; empty if there is none (Bellman-Ford)."""
+    distance = dict.fromkeys(nodes, 0)
+    previous: dict[str, str] = {}
+    changed: str | None = None
+    for _ in nodes:
+        changed = None
+        for (source, target), (cost, _partition) in edges.items():
+            if distance[source] + cost < distance[target]:
+                distance[target] = distance[source] + cost
+                previous[target] = source
+                changed = target
+        if changed is None:
+            return []
+    assert changed is not None
+    node = changed
+    for _ in nodes:
+        node = previous[node]
+    cycle: list[tuple[str, str]] = []
+    end = node
+    while not cycle or node != end:
+        cycle.append((previous[node], node))
+        node = previous[node]
+    return cycle
