@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.partition_batch import PartitionBatch
     from kafka_async.consumer.rebalance_listener import Callback, RebalanceListener
     from kafka_async.consumer.statistics import ConsumerStatistics
+    from kafka_async.group.explanation import AssignmentExplanation
     from kafka_async.hooks import Hooks
     from kafka_async.kernel import Delivery, Record
     from kafka_async.producer.producer import Producer as AsyncProducer
@@ -1279,7 +1280,8 @@ class Consumer(RecordIteration, Generic[K, V]):
         """Commit the positions, which include the records returned last.
 
         A commit that the coordinator rejects because of a rebalance is retried after the rebalance.
-        Offsets of deleted topics are dropped with a warning in the log.
+        Offsets of deleted topics are dropped with a warning in the log. Partitions whose offset
+        another member commits (`RedundantAssignor`) are left out.
 
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
@@ -1289,6 +1291,7 @@ class Consumer(RecordIteration, Generic[K, V]):
         Raises:
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
+            IllegalStateError: `what` names a partition whose offset another member commits.
             RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
                 member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
@@ -1361,6 +1364,20 @@ class Consumer(RecordIteration, Generic[K, V]):
     def statistics(self) -> ConsumerStatistics:
         """Return a snapshot of the statistics since `start`."""
         return call(self._client.statistics)
+
+    def explain(self) -> AssignmentExplanation:
+        """Explain the group's current assignment: who has which partitions, and why.
+
+        The group leader knows the assignment of all members, every other member only its own.
+
+        Returns:
+            The generation, the assignor, the reason of the rebalance and the members, with a reason
+            for each partition; without members before the first assignment.
+
+        Raises:
+            IllegalStateError: The consumer has no group_id.
+        """
+        return call(self._client.explain)
 
     def reload_certificates(self, **unknown: Never) -> bool:
         """Read the files of certificates again, as `Client.reload_certificates` does.
