@@ -383,7 +383,7 @@ class Sticky:
 @pytest.mark.parametrize(
     ("strategy", "words"),
     [
-        ("sticky", "'sticky' is neither an Assignor nor one of 'range', 'cooperative-sticky'"),
+        ("stickier", "'stickier' is neither an Assignor nor one of 'range', 'roundrobin'"),
         (["range", "round-robin"], "'round-robin' is neither"),
         ([Sticky], "Sticky'> is neither"),
         (["range", RangeAssignor], "has 'range' twice"),
