@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import ssl
 import warnings
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +18,8 @@ import pytest
 from kafka_async import Admin, Client, Consumer, NewTopic, Producer, Token, blocking
 from kafka_async.cluster.connection_diagnosis import MAX_HANG_UPS
 from kafka_async.cluster.request_router import AnyBroker
+from kafka_async.cluster.sasl.mechanism import Await
+from kafka_async.config import ClientConfig
 from kafka_async.errors import (
     AuthenticationError,
     BootstrapError,
@@ -30,15 +33,20 @@ from kafka_async.errors import (
     UnsupportedSaslMechanismError,
 )
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
+from kafka_async.secrets import Secret, SecretBytes
 from tests.integration.helpers import create_topic, create_topic_blocking
 from tests.integration.secure_cluster import (
+    ADMIN,
     ALICE,
     COMBINATIONS,
     MECHANISMS,
+    USERS,
     counting_proxy,
 )
+from tests.integration.tokens import unsecured_token
 
 if TYPE_CHECKING:
+    from kafka_async.cluster.sasl.mechanism import Exchange
     from tests.integration.secure_cluster import SecureCluster
 
 Options = dict[str, Any]
@@ -119,6 +127,83 @@ def test_blocking_clients_send_and_read(
         while len(values) < len(VALUES):
             values += [record.value for record in consumer.poll(timeout=30)]
     assert values == VALUES
+
+
+async def provide_with_extensions() -> Token:
+    token = unsecured_token(ADMIN)
+    return Token(token.value, token.expires_at, {"logicalCluster": "lkc-1", "trace": "a b"})
+
+
+class OwnPlain:
+    """A mechanism of an application: PLAIN with a password that is looked up."""
+
+    name = "PLAIN"
+    needs_tls = True
+
+    def check(self, config: object) -> None:
+        """Accept any options."""
+
+    def authenticate(self, context: object) -> Exchange:
+        async def look_up() -> Secret:
+            return Secret(USERS[ADMIN])
+
+        password = yield Await(look_up, "look_up")
+        yield SecretBytes(b"\0".join((b"", ADMIN.encode(), password.reveal().encode())))
+
+
+def with_encrypted_key(cluster: SecureCluster) -> Options:
+    key = cluster.certificates.client.encrypted_key("password of the key")
+    return cluster.options("MTLS", ssl_keyfile=key, ssl_password=lambda: "password of the key")
+
+
+def without_host_name_check(cluster: SecureCluster) -> Options:
+    port = cluster.servers("SSL").rpartition(":")[2]
+    servers = f"localhost:{port}"  # The certificate is for 127.0.0.1.
+    return cluster.options("SSL", bootstrap_servers=servers, ssl_check_hostname=False)
+
+
+def in_java_names(cluster: SecureCluster) -> Options:
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    password = USERS[ADMIN].replace("\\", "\\\\").replace('"', '\\"')
+    properties = {
+        "bootstrap.servers": cluster.servers("SASL_SSL"),
+        "security.protocol": "sasl_ssl",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": cluster.certificates.authority.pem,
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{login} username="{ADMIN}" password="{password}";',
+    }
+    return {"config": ClientConfig.from_properties(properties)}
+
+
+WAYS: dict[str, Callable[[SecureCluster], Options]] = {
+    "TLS 1.2": lambda cluster: cluster.options("MTLS", ssl_enabled_protocols="TLSv1.2"),
+    "TLS 1.3": lambda cluster: cluster.options("MTLS", ssl_enabled_protocols="TLSv1.3"),
+    "an encrypted key and a function for its password": with_encrypted_key,
+    "no check of the host name": without_host_name_check,
+    "an SSLContext": lambda cluster: cluster.options(
+        "SSL",
+        ssl_cafile=None,
+        ssl_context=ssl.create_default_context(cafile=cluster.certificates.cafile),
+    ),
+    "SASL extensions": lambda cluster: cluster.options(
+        "SASL_SSL", "OAUTHBEARER", sasl_token_provider=provide_with_extensions
+    ),
+    "a mechanism of the application": lambda cluster: cluster.options(
+        "SASL_SSL", sasl_mechanism=OwnPlain()
+    ),
+    "Java's properties": in_java_names,
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.asyncio
+async def test_client_connects_with(
+    secure_cluster: SecureCluster, way: Callable[[SecureCluster], Options]
+) -> None:
+    async with Client(**way(secure_cluster)) as client:
+        response = await client.request(DescribeClusterRequest(), to=AnyBroker())
+    assert len(response.brokers) == 1
 
 
 def test_a_client_that_stops_at_once_leaves_no_socket(secure_cluster: SecureCluster) -> None:
@@ -222,6 +307,21 @@ FAILURES = {
         "EXPIRED", "EXPIRED", SslAuthenticationError, "expired"
     ),
     "mTLS without a certificate": Failure("MTLS", "SSL", SslAuthenticationError, "ssl_certfile"),
+    "mTLS by TLS 1.2 without a certificate": Failure(
+        "MTLS",
+        "SSL",
+        SslAuthenticationError,
+        "ssl_certfile",
+        changed={"ssl_enabled_protocols": "TLSv1.2"},
+    ),
+    "certificate of a client by another authority, TLS 1.2": Failure(
+        "MTLS",
+        "MTLS",
+        SslAuthenticationError,
+        "ssl_certfile",
+        changed={"ssl_enabled_protocols": "TLSv1.2"},
+        certificate="wrong_ca_client",
+    ),
     "expired certificate of a client": Failure(
         "MTLS", "MTLS", SslAuthenticationError, "ssl_certfile", certificate="expired_client"
     ),
