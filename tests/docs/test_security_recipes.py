@@ -250,6 +250,14 @@ FAULTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
         "SASL",
         {**SASL, **SCRAM, "sasl_password": "wrong"},
     ),
+    "begins or ends with a space or a line break": (
+        "SASL",
+        {**SASL, **SCRAM, "sasl_password": f"{PASSWORD}\n"},
+    ),
+    "is PEM text": (
+        "MUTUAL",
+        {**ENCRYPTED, "ssl_certfile": "OURS", "ssl_keyfile": "-----BEGIN PRIVATE KEY-----\nMIIE"},
+    ),
     "rejected the token of": (
         "SASL",
         {**SASL, "sasl_mechanism": "OAUTHBEARER", "sasl_token_provider": bad_token},
@@ -278,6 +286,7 @@ async def test_error_of_the_table_is_raised_at_the_start(said: str, secure: Secu
     values = {
         ("ssl_cafile", "OURS"): secure.authority.pem,
         ("ssl_cafile", "OTHERS"): others.pem,
+        ("ssl_certfile", "OURS"): secure.authority.pem,
         ("ssl_certfile", "OTHERS"): leaf.chain,
         ("ssl_keyfile", "OTHERS"): leaf.key,
     }
