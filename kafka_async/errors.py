@@ -8,6 +8,7 @@ Each category of KIP-1050 is a class and stands for one action:
     │       └── InvalidMetadataError
     ├── TransactionAbortableError         abort the transaction, then go on with the same producer
     ├── ApplicationRecoverableError       close the client, restart from what was committed
+    │   ├── LeadershipLostError
     │   ├── TransactionOutcomeUnknownError
     │   └── TransactionStateError         ... is an IllegalStateError too
     ├── InvalidConfigurationError         change the configuration of the client or the cluster
@@ -306,6 +307,10 @@ class NoOffsetForPartitionError(KafkaError):
 
 class TransactionOutcomeUnknownError(ApplicationRecoverableError):
     """The commit was sent and no response came; `commit()` may be awaited again."""
+
+
+class LeadershipLostError(ApplicationRecoverableError):
+    """The process has lost the lead, or the role of the single writer, to another one."""
 
 
 class TransactionStateError(IllegalStateError, ApplicationRecoverableError):

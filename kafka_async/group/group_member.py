@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from kafka_async.arguments import check_timeout, function, instance_of, text
 from kafka_async.cluster.client import connect_with, services_of
 from kafka_async.config import GroupMemberConfig, hide_secrets, seconds
-from kafka_async.errors import ClientClosedError, IllegalStateError
+from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError
 from kafka_async.foreign_names import check_construction
 from kafka_async.group.member import NO_GENERATION, GroupSettings, Member
 from kafka_async.group.member_states import MemberState
@@ -310,7 +310,7 @@ class GroupMember:
                 leave_by = deadline - min(CLOSE_RESERVE, limit / 4)
                 async with asyncio.timeout_at(leave_by):
                     await membership.close(leave_by)
-        except TimeoutError:
+        except (KafkaError, TimeoutError):
             logger.warning(
                 "group %s: the member was closed, but did not leave in order: it was %s",
                 self._group_id,

@@ -6,7 +6,7 @@ import asyncio
 import warnings
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from typing_extensions import TypeVar
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.config import ProducerOptions
     from kafka_async.hooks import Hooks
+    from kafka_async.producer.idempotence import ProducerIdAndEpoch
     from kafka_async.producer.statistics import ProducerStatistics
     from kafka_async.secrets import Secret
     from kafka_async.types import Health
@@ -454,6 +455,14 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 "records of a transactional producer go through a transaction: "
                 "use `async with producer.transaction() as txn` and txn.enqueue"
             )
+
+
+def id_and_epoch_of(producer: Producer[Any, Any]) -> ProducerIdAndEpoch:
+    """Return the producer id and epoch of a started transactional producer."""
+    runtime = producer._check_running()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    id_and_epoch = runtime.accumulator.id_and_epoch
+    assert id_and_epoch is not None, "it was obtained by start()"
+    return id_and_epoch
 
 
 add_foreign_names(Producer, PRODUCER)
