@@ -93,7 +93,7 @@ from kafka_async.spark.stream_writer import (
     arrow_batches,
     gives_arrow_batches,
 )
-from kafka_async.spark.writer import TaskCommitMessage, send_rows
+from kafka_async.spark.writer import TaskCommitMessage, send_batches
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -149,16 +149,15 @@ class _Tasks:
         first = next(batches, None)
         if first is None:
             return PreparedMessage(0, plan, query, epoch, partition, None)
-        written = 0
         options = self._options
         name = transactional_id(options.sink_id, plan.number, partition, attempt)
         config = options.config(transactional_id=name)
         with blocking.Producer(config=config) as producer:
             self._check_plan(plan)
             with producer.transaction() as transaction:
-                for rows in itertools.chain([first], batches):
-                    send_rows(transaction, rows, options.topic)
-                    written += rows.num_rows
+                written = send_batches(
+                    transaction, itertools.chain([first], batches), options.topic
+                )
                 prepared = transaction.prepare()
         return PreparedMessage(written, plan, query, epoch, partition, prepared)
 

@@ -72,22 +72,25 @@ class ArrowWriter(DataSourceArrowWriter):
 
 def write_task(options: SinkOptions, batches: Iterable[pyarrow.RecordBatch]) -> TaskCommitMessage:
     """Send the rows of one task and wait until all are acknowledged."""
-    written = 0
     with lend_producer(options.config()) as producer:
-        for rows in batches:
-            try:
-                send_rows(producer, rows, options.topic)
-            except Exception as error:
-                if written:
-                    error.add_note(f"rows[0] is the row with the index {written} of the task")
-                raise
-            written += rows.num_rows
+        written = send_batches(producer, batches, options.topic)
         producer.flush()
     return TaskCommitMessage(written)
 
 
-def send_rows(
-    sender: blocking.Producer | blocking.Transaction, rows: pyarrow.RecordBatch, topic: str | None
-) -> None:
-    """Append the rows of a batch; `topic` overrides the column of that name."""
-    sender.send_arrow(rows, topic)
+def send_batches(
+    sender: blocking.Producer | blocking.Transaction,
+    batches: Iterable[pyarrow.RecordBatch],
+    topic: str | None,
+) -> int:
+    """Append the rows of a task and return their number; `topic` overrides the column."""
+    written = 0
+    for rows in batches:
+        try:
+            sender.send_arrow(rows, topic)
+        except Exception as error:
+            if written:
+                error.add_note(f"rows[0] is the row with the index {written} of the task")
+            raise
+        written += rows.num_rows
+    return written

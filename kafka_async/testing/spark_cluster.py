@@ -64,12 +64,16 @@ class SparkCluster:
             ready=r"Starting Spark master at (spark://\S+)",
         )
 
-    def add_worker(self) -> None:
-        """Start a worker and wait until the master has registered it."""
+    def add_worker(self, host: str = "127.0.0.1") -> None:
+        """Start a worker and wait until the master has registered it.
+
+        Args:
+            host: Its address. Spark runs no speculative attempt on the host of the first attempt.
+        """
         number = len(self._workers)
         worker, _ = self._start(
             f"worker-{number}",
-            *("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"),
+            *("org.apache.spark.deploy.worker.Worker", "--host", host, "--webui-port", "0"),
             *("--cores", str(self._cores), "--memory", self._memory),
             *("--work-dir", str(self.directory / f"work-{number}"), self.master),
             ready="(Successfully registered with master)",

@@ -3,6 +3,8 @@
 | Option fault | Effect |
 |---|---|
 | `kill-task` | the Python worker of each task's first attempt is killed after its flush |
+| `slow-task` | the first attempt of partition 0 does not end after its flush |
+| `check-ledger` | a task fails if an epoch is open in the ledger when the task starts |
 | `kill-driver` | the driver is killed after the decision and its first commit |
 | `fail-commit` | `commit` raises after the decision |
 """
@@ -12,12 +14,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafka_async import blocking
 from kafka_async.spark import KafkaDataSource
 from kafka_async.spark.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
-from kafka_async.spark.sink_cluster import KafkaSinkCluster
+from kafka_async.spark.sink_cluster import KafkaSinkCluster, open_cluster
 from kafka_async.spark.sink_options import sink_options
 
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
     from kafka_async.spark.exactly_once import PreparedMessage
     from kafka_async.spark.ledger import Outcome
+    from kafka_async.spark.sink_options import SinkOptions
     from kafka_async.types import PreparedTransaction
 
 commit = KafkaSinkCluster.commit
@@ -63,9 +68,12 @@ class FaultyStreamWriter(ExactlyOnceStreamWriter):
 
     def __init__(self, options: MutableMapping[str, str], fault: str, schema: StructType) -> None:
         self.fault = fault
+        self.given = dict(options)
         super().__init__(sink_options(options), schema)
 
     def write(self, iterator: Iterator[Any]) -> PreparedMessage:
+        if self.fault == "check-ledger":
+            blocking.run(partial(check_that_no_epoch_is_open, sink_options(self.given)))
         return after_flush(super().write(iterator), self.fault)
 
     def commit(self, messages: Any, batchId: int) -> None:
@@ -86,7 +94,17 @@ def after_flush(message: PreparedMessage, fault: str) -> PreparedMessage:
     assert context is not None
     if fault == "kill-task" and context.attemptNumber() == 0:
         os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "slow-task" and context.attemptNumber() == context.partitionId() == 0:
+        signal.pause()  # Until Spark kills the worker.
     return message
+
+
+async def check_that_no_epoch_is_open(options: SinkOptions) -> None:
+    """Raise if an epoch is decided and not yet resolved."""
+    async with open_cluster(options.config(), options.sink_id, options.ledger_topic) as cluster:
+        found = await cluster.read()
+    assert found.head.open is None, found.head
+    assert not found.entries, found.entries
 
 
 async def kill_driver(self: KafkaSinkCluster, transaction: PreparedTransaction) -> Outcome:

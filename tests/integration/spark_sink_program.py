@@ -2,8 +2,9 @@
 
 python -m tests.integration.spark_sink_program JSON
 
-The JSON object has input (a directory of text files), options and format of the sink, and idle: if
-it is true, the query waits for more files. Each file is an epoch. The progress is printed.
+The JSON object has input (a directory of text files), options and format of the sink, idle (the
+query waits for more files), Spark's master and more of its configuration. Each file is an epoch.
+The progress is printed.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ def main() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder
     spark = (
-        builder.master("local[2,4]")
+        builder.master(given["master"])
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
+        .config(map=given["configuration"])
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -248,6 +249,17 @@ async def test_a_time_out_above_the_brokers_maximum_is_refused(sink: Sink) -> No
     with pytest.raises(InvalidConfigurationError, match=r"transaction\.max\.timeout\.ms"):
         async with sink.driver():
             pass
+
+
+async def test_a_time_out_below_twice_the_batch_is_refused(sink: Sink) -> None:
+    async with sink.driver() as driver:
+        plan = await driver.plan("a")
+        done = {0: await sink.write(plan, b"v")}
+        late = replace(plan, planned_at=plan.planned_at - 30.1)
+        with pytest.raises(InvalidConfigurationError, match=r"transactionTimeoutMs=60000 must be"):
+            await driver.commit(late, QUERY, 0, done)
+        assert (await driver.plan("a")).committed == {}
+    assert await sink.values() == []
 
 
 async def test_a_ledger_that_forgets_is_refused(sink: Sink) -> None:

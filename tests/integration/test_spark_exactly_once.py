@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async import blocking
+from kafka_async import Consumer, TopicPartition, blocking
+from kafka_async.testing.spark_cluster import spark_cluster
 from tests.integration.helpers import create_topic_blocking, read_values
 from tests.programs import ROOT
 
@@ -79,8 +80,18 @@ class Sink:
         hidden.write_text("\n".join(lines))
         hidden.rename(path)
 
+    def count_all(self) -> int:
+        """Return the number of records of the output, those of aborted transactions included."""
+        return len(asyncio.run(read_uncommitted(self.cluster.bootstrap_servers, self.topic)))
+
     def start(
-        self, *, fault: str = "", idle: bool = False, checkpoint: Path | None = None
+        self,
+        *,
+        fault: str = "",
+        idle: bool = False,
+        checkpoint: Path | None = None,
+        master: str = "local[2,4]",
+        configuration: dict[str, str] | None = None,
     ) -> subprocess.Popen[str]:
         """Start a driver with a streaming query in another process."""
         options = {**self.options, "checkpointLocation": str(checkpoint or self.checkpoint)}
@@ -89,6 +100,8 @@ class Sink:
             "options": {**options, "fault": fault} if fault else options,
             "format": "kafka_async_faulty" if fault else "kafka_async",
             "idle": idle,
+            "master": master,
+            "configuration": configuration or {},
         }
         return subprocess.Popen(
             [sys.executable, "-m", "tests.integration.spark_sink_program", json.dumps(given)],
@@ -123,6 +136,18 @@ class Sink:
             assert program.poll() is None, program.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.2)
+
+
+async def read_uncommitted(servers: str, topic: str) -> list[bytes | None]:
+    """Return the values of all records of a topic with two partitions."""
+    partitions = [TopicPartition(topic, number) for number in range(2)]
+    async with Consumer(servers, partitions=partitions, auto_offset_reset="earliest") as consumer:
+        ends = await consumer.end_offsets(partitions)
+        values: list[bytes | None] = []
+        async with asyncio.timeout(60):
+            while any([await consumer.position(each) < ends[each] for each in partitions]):
+                values += [record.value for record in await consumer.poll(timeout=0.5)]
+    return values
 
 
 @pytest.fixture
@@ -203,6 +228,15 @@ def test_a_task_killed_after_its_flush_leaves_no_transaction_open(
     assert sink.values() == expected(100)
 
 
+def test_error_names_the_row(spark: SparkSession, sink: Sink) -> None:
+    rows = spark.createDataFrame([(sink.topic, "v"), (None, "v")], "topic string, value string")
+    del sink.options["topic"]
+    with pytest.raises(Exception, match=r"rows\[1\]: topic is null"):  # Spark wraps it.
+        sink.write(rows.coalesce(1))
+    sink.check_nothing_is_open()
+    assert sink.values() == Counter()
+
+
 def test_a_sink_id_is_required(spark: SparkSession, sink: Sink) -> None:
     del sink.options["sinkId"]
     with pytest.raises(Exception, match="exactlyOnce needs the option sinkId"):
@@ -227,11 +261,35 @@ def test_a_query_continues_from_its_checkpoint_after_its_driver_was_killed(sink:
         program.communicate(timeout=PROGRAM_TIMEOUT)
         assert program.returncode != 0
     assert sink.open_transactions()  # The epoch is decided, and one transaction is committed.
-    assert "done" in sink.run()
+    assert "done" in sink.run(fault="check-ledger")
     assert sink.values() == Counter(f"{number}{letter}" for number in range(3) for letter in "ab")
+    assert sink.count_all() == 6  # The tasks of the committed epoch have written nothing.
     sink.check_nothing_is_open()
     assert "done" in sink.run(checkpoint=sink.input.parent / "new")  # A new query writes all.
     assert set(sink.values().values()) == {2}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_attempt_that_lost_to_a_speculative_one_leaves_no_transaction_open(sink: Sink) -> None:
+    """The first attempt has flushed its rows when Spark kills it for the second one."""
+    sink.add_input(*map(str, range(10)))
+    speculation = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.multiplier": "1.5",
+        "spark.speculation.quantile": "0.5",
+        "spark.executor.memory": "512m",
+        "spark.executorEnv.PYTHONPATH": str(ROOT),
+    }
+    with spark_cluster(0) as cluster:
+        for host in ("127.0.0.1", "127.0.0.2"):
+            cluster.add_worker(host)
+        out = sink.run(fault="slow-task", master=cluster.master, configuration=speculation)
+    sink.check_nothing_is_open()
+    assert "done" in out
+    assert sink.values() == Counter(map(str, range(10)))
+    assert sink.count_all() > 10  # Both attempts have written.
 
 
 @pytest.mark.slow
