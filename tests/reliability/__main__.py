@@ -17,7 +17,6 @@ import json
 import random
 import sys
 import tempfile
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -59,19 +58,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def goal_of(seconds: float) -> Goal:
-    """Return the goal of a run; that of a shorter run is smaller in proportion."""
-    whole = Goal()
-    share = min(1.0, seconds / whole.seconds)
-    return replace(
-        whole,
-        seconds=seconds,
-        kills=round(whole.kills * share),
-        kills_in_commit=round(whole.kills_in_commit * share),
-        epochs=round(whole.epochs * share),
-    )
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print the verdict and write the result; return the exit status."""
     options = parse(arguments)
@@ -93,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 async def run() -> tuple[Run, Verdict | None, str]:
                     it = Run(backend, spark.master, directory, seed)
                     try:
-                        return it, await it.run(goal_of(options.seconds), DEADLINE_SECONDS), ""
+                        return it, await it.run(Goal.of(options.seconds), DEADLINE_SECONDS), ""
                     except ReliabilityError as error:
                         return it, None, str(error)
 

@@ -103,6 +103,17 @@ class Goal:
     kills_in_commit: int = 4
     epochs: int = 50
 
+    @classmethod
+    def of(cls, seconds: float) -> Goal:
+        """Return the goal of a run; that of a short run is smaller in proportion."""
+        share = min(1.0, seconds / cls.seconds)
+        return cls(
+            seconds,
+            round(cls.kills * share),
+            round(cls.kills_in_commit * share),
+            round(cls.epochs * share),
+        )
+
     def missing(self, seconds: float, kills: Sequence[Kill], epochs: int) -> list[str]:
         """Return what a run lacks after a time, in words; empty if it may end."""
         counted = [kill for kill in kills if kill.counts]

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import random
+import re
 import signal
 import sys
 import time
@@ -60,6 +61,11 @@ MAX_STARTS: Final = 8
 """Starts of a driver per round, and at the end of a run."""
 REPLACED: Final = ("ProducerFencedError", "CONCURRENT_STREAM_LOG_UPDATE")
 """Errors with which the earlier one of two drivers may end: the sink's, and the checkpoint's."""
+
+
+SPARK_ERRORS: Final = ("PythonError", "PySparkRuntimeError", "SparkRuntimeError")
+"""Errors in which Spark wraps others."""
+MAX_NAME: Final = 100
 
 
 class ReliabilityError(Exception):
@@ -235,7 +241,7 @@ class Run:
         await driver.ended()
         error = driver.error or "the process ended without an error"
         self.record.add_failure(error)
-        self.record.say(f"driver {driver.pid} failed: {error_name(error)}: {error[-600:]}")
+        self.record.say(f"driver {driver.pid} failed: {error_name(error)}")
         if "TornEpochError" in error:
             raise ReliabilityError(f"an epoch is torn: {error}")
 
@@ -410,10 +416,13 @@ class Run:
 
 
 def error_name(error: str) -> str:
-    """Return the class of an error of this package in a text of Spark, or the first words."""
-    names = [word.rpartition(".")[2] for word in error.replace(":", " ").split()]
-    ours = [name for name in names if name.endswith("Error") and name != "PythonError"]
-    return ours[-1] if ours else error[:80]
+    """Return the class of the last error of this package in a text of Spark, or its first words."""
+    ours = re.findall(r"\b(?:kafka_async\.errors\.)?([A-Z]\w+Error):", error)
+    ours = [name for name in ours if name not in SPARK_ERRORS]
+    if ours:
+        return ours[-1]
+    cause = error.partition("terminated with exception: ")[2] or error
+    return cause[:MAX_NAME]
 
 
 async def read_all(servers: str, topic: str) -> list[tuple[int, int, bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -79,6 +80,12 @@ def test_a_run_ends_when_nothing_of_its_goal_is_missing() -> None:
     assert goal.missing(899, kills, 50) == ["899 of 900 seconds"]
     assert goal.missing(900, kills, 49) == ["49 of 50 epochs"]
     assert goal.missing(900, kills[1:], 50) == ["11 of 12 kills", "3 of 4 kills in a commit"]
+
+
+def test_a_short_run_has_a_smaller_goal() -> None:
+    assert Goal.of(900) == Goal()
+    assert Goal.of(1800) == replace(Goal(), seconds=1800)
+    assert Goal.of(225) == Goal(225, 3, 1, 12)
 
 
 @pytest.mark.parametrize("seconds", [4.9, 30.1])
