@@ -277,8 +277,9 @@ def test_an_attempt_that_lost_to_a_speculative_one_leaves_no_transaction_open(si
     speculation = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
-        "spark.speculation.multiplier": "1.5",
-        "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "0.1",
+        "spark.speculation.quantile": "0.1",
+        "spark.speculation.efficiency.enabled": "false",
         "spark.executor.memory": "512m",
         "spark.executorEnv.PYTHONPATH": str(ROOT),
     }

@@ -74,7 +74,7 @@ class ReliabilityError(Exception):
 
 @dataclass
 class Record:
-    """What has happened in a run.
+    """Records the events of a run.
 
     Attributes:
         kills: Kills of processes.
