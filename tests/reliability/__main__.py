@@ -1,6 +1,6 @@
 """Kills everything around a streaming query with the exactly-once sink, and compares its rows.
 
-    python -m tests.reliability [--seconds 900] [--seed N] [--backend apache|embedded]
+    python -m tests.reliability [--seconds 900] [--at-most 1800] [--seed N] [--backend NAME]
 
 Also `make reliability-spark`. A query copies a topic to another while its drivers, Python workers,
 executors and brokers are killed, two drivers compete, and EndTxn requests arrive late. At the end
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 RESULTS: Final = ROOT / "benchmarks" / "results"
 ARTIFACTS: Final = Path("artifacts") / "reliability"
 NAME: Final = "reliability_spark.json"
-DEADLINE_SECONDS: Final = 1_800.0
-"""Time after which a run on a slow machine starts no further round."""
 LOG_CHARACTERS: Final = 20_000
 """End of the drivers' logs that is shown after a failure."""
 
@@ -53,6 +51,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m tests.reliability", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--seconds", type=float, default=900.0, help="duration (default: 900)")
+    parser.add_argument(
+        "--at-most",
+        type=float,
+        default=1_800.0,
+        help="seconds after which a run on a slow machine starts no further round (default: 1800)",
+    )
     parser.add_argument("--seed", type=int, help="seed of the faults (default: random)")
     parser.add_argument("--backend", default="apache", help="apache (default) or embedded")
     return parser.parse_args(arguments)
@@ -79,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 async def run() -> tuple[Run, Verdict | None, str]:
                     it = Run(backend, spark.master, directory, seed)
                     try:
-                        return it, await it.run(Goal.of(options.seconds), DEADLINE_SECONDS), ""
+                        return it, await it.run(Goal.of(options.seconds), options.at_most), ""
                     except ReliabilityError as error:
                         return it, None, str(error)
 

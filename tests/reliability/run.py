@@ -55,8 +55,8 @@ SECOND_DRIVER_SECONDS: Final = 120.0
 """Limit for the end of one of two drivers."""
 OPEN_TRANSACTION_SECONDS: Final = 5.0
 """Time after the last epoch in which a transaction may be open."""
-STANDBY: Final = {True: 2, False: 1}
-"""Drivers that have started Spark and wait: local ones, and ones with executors."""
+STANDBY: Final = 2
+"""Local drivers that have started Spark and wait. One with executors would take all cores."""
 MAX_STARTS: Final = 8
 """Starts of a driver per round, and at the end of a run."""
 REPLACED: Final = ("ProducerFencedError", "CONCURRENT_STREAM_LOG_UPDATE")
@@ -220,7 +220,7 @@ class Run:
     async def _take(self, master: str) -> Driver:
         """Return a driver whose Spark was started before, and start those that come next."""
         ready = self._standby[master]
-        while len(ready) < STANDBY[master == LOCAL] + 1:
+        while len(ready) < (STANDBY + 1 if master == LOCAL else 1):
             ready.append(await self._start_process(master))
         return ready.pop(0)
 
