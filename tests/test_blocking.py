@@ -213,6 +213,7 @@ CONSUMER: Calls = {
     "offsets_for_times": lambda consumer: consumer.offsets_for_times({TP: 0})[TP].offset == 0,
     "topics": lambda consumer: consumer.topics() == {T},
     "partitions_for": lambda consumer: consumer.partitions_for(T) == [0, 1],
+    "explain": lambda consumer: consumer.explain().generation == -1,
     "statistics": lambda consumer: consumer.statistics().records_consumed_total > 0,
     "health": lambda consumer: consumer.health().assignment == (TP,),
     "reload_certificates": lambda consumer: uses_no_certificates(consumer),

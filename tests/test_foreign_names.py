@@ -131,14 +131,13 @@ def raised_by(owner: type, name: str, **unknown: Any) -> str:
     """Return the message of a call with arguments that it does not have."""
     method = getattr(owner, name)
     made: Any = owner
-    required = [
-        row
-        for row in list(inspect.signature(method).parameters.values())[1:]
-        if row.default is row.empty and row.kind is row.POSITIONAL_OR_KEYWORD
-    ]
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    required = [row for row in parameters if row.default is row.empty]
+    given = [row for row in required if row.kind is row.POSITIONAL_OR_KEYWORD]
+    named: dict[str, Any] = {row.name: row for row in required if row.kind is row.KEYWORD_ONLY}
 
     def call() -> None:
-        result: Any = method(made.__new__(made), *required, **unknown)
+        result: Any = method(made.__new__(made), *given, **named, **unknown)
         result.send(None)
 
     with pytest.raises(TypeError) as raised:
