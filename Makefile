@@ -9,7 +9,7 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_async/kernel/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix conformance contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-spark bench-wire reliability-orchestrator reliability-spark clean spark dev kernel kcat kdc kerberos
+.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-spark bench-wire reliability-orchestrator reliability-spark clean spark dev kernel kcat kdc kerberos
 
 # A heading of this file, or a target with the text after its ##.
 help:
@@ -96,7 +96,7 @@ demo-repeat: $(VENV)/.installed-dev ## the demo again and again, to find rare fa
 # --- Check a change -------------------------------------------------------------------------------
 
 # Spark's tests need Java 17. Without it they are skipped, which the last line reports.
-ifneq ($(filter test test-slow test-matrix,$(MAKECMDGOALS)),)
+ifneq ($(filter test test-slow test-matrix test-spark-matrix,$(MAKECMDGOALS)),)
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 JAVA_VERSION := $(shell $(JAVA) -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p')
 SPARK_FOR_TESTS := $(shell [ "0$(JAVA_VERSION)" -ge 17 ] && echo $(VENV)/.installed-spark)
@@ -115,6 +115,10 @@ test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) kcat kdc ## slow tests, and
 test-matrix: $(VENV)/.installed-dev ## integration tests on older brokers
 	@$(BIN)/python tools/run_tests.py matrix
 
+# Spark 4.0, 4.1 and 4.2 are installed beside .venv, which has the newest: tools/sparks.py.
+test-spark-matrix: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) ## tests of the data source on Spark 4.0, 4.1 and 4.2
+	@$(BIN)/python tools/run_tests.py spark-matrix
+
 docs: $(VENV)/.installed-dev ## the documentation site, with links checked
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 	@echo "site/index.html"
@@ -124,6 +128,10 @@ docs: $(VENV)/.installed-dev ## the documentation site, with links checked
 # CONFORMANCE_ARGS='--seed 1 --count 1000 --only FetchResponse:12': python -m tools.conformance --help
 conformance: $(VENV)/.installed-dev ## the wire format, with Kafka's own Java classes
 	@$(BIN)/python -m tools.conformance $(CONFORMANCE_ARGS)
+
+# SPARK_CONFORMANCE_ARGS='--backend embedded --only batch'.
+conformance-spark: $(VENV)/.installed-dev ## rows, batches and offsets, with Spark's own Kafka connector
+	@$(BIN)/python -m tools.conformance.spark $(SPARK_CONFORMANCE_ARGS)
 
 # MUTANT_ARGS='--sample 40 --seed 7'.
 contract-mutants: $(VENV)/.installed-dev ## the embedded cluster with changed error codes, with Kafka's responses

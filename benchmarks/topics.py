@@ -29,6 +29,9 @@ PARTITIONS: Final = 6
 TOPICS_PER_REQUEST: Final = 500
 BATCH_BYTES: Final = 120_000
 READ_TIMEOUT: Final = 60.0
+"""Seconds without records."""
+POLL_TIMEOUT: Final = 1.0
+"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +74,16 @@ async def fill(
     keyed: bool = False,
     compression: str = "none",
     cafile: str = "",
+    timestamp: int | None = None,
 ) -> None:
-    """Send values in cyclic order to all partitions; `records` must be a multiple of 1,000."""
+    """Send values in cyclic order to all partitions; `records` must be a multiple of 1,000.
+
+    The records have one timestamp, in ms; without one it is the present time.
+    """
     cycles, rest = divmod(records, payload.DISTINCT)
     if rest:
         raise ValueError(f"{records} is not a multiple of {payload.DISTINCT} records")
-    batches = _batches(size, keyed=keyed, compression=compression)
+    batches = _batches(size, timestamp, keyed=keyed, compression=compression)
     partitions = cycle(TopicPartition(topic, number) for number in range(PARTITIONS))
     async with Producer(bootstrap, **client_options(cafile)) as producer:
         for batch in islice(cycle(batches), cycles * len(batches)):
@@ -98,7 +105,9 @@ async def warm_up(bootstrap: str, cycles: int, tls: TlsListener | None = None) -
         await delete(bootstrap, topic)
 
 
-def _batches(size: int, *, keyed: bool, compression: str) -> list[RecordBatch]:
+def _batches(
+    size: int, timestamp: int | None, *, keyed: bool, compression: str
+) -> list[RecordBatch]:
     """Return batches with all values once, as large as those of producers."""
     values = payload.values(size, compressible=compression != "none")
     keys = payload.keys()[: len(values)] if keyed else [None] * len(values)
@@ -106,7 +115,7 @@ def _batches(size: int, *, keyed: bool, compression: str) -> list[RecordBatch]:
         ProducerRecord("", value=value, key=key) for value, key in zip(values, keys, strict=True)
     ]
     step = min(BATCH_BYTES // (size + 20), len(records))
-    now = int(time.time() * 1000)
+    now = int(time.time() * 1000) if timestamp is None else timestamp
     return [
         RecordBatch.build(records[start : start + step], compression, timestamp=now)
         for start in range(0, len(records), step)
@@ -124,14 +133,16 @@ async def tally(
         await consumer.seek_to_beginning(assigned)
         ends = await consumer.end_offsets(assigned)
         remaining = {partition for partition, end in ends.items() if end}
+        deadline = time.monotonic() + READ_TIMEOUT
         while remaining:
-            batches = await consumer.poll_batches(timeout=READ_TIMEOUT)
-            if not batches:
-                raise WrongResultError(f"{topics[0]}: {len(remaining)} partitions have more")
-            for batch in batches:
+            for batch in await consumer.poll_batches(timeout=POLL_TIMEOUT):
                 _count(batch.to_arrow(), counts)
-                if batch.next_offset >= ends[batch.topic_partition]:
-                    remaining.discard(batch.topic_partition)
+                deadline = time.monotonic() + READ_TIMEOUT
+            # Markers of transactions, which are no records, may be the last offsets.
+            positions = {each: await consumer.position(each) for each in remaining}
+            remaining = {each for each, at in positions.items() if at < ends[each]}
+            if remaining and time.monotonic() > deadline:
+                raise WrongResultError(f"{topics[0]}: {len(remaining)} partitions have more")
     counts.pop(payload.WARM_UP, None)
     checksum = sum(zlib.crc32(value) * count for value, count in counts.items())
     return Tally(sum(counts.values()), checksum)

@@ -3,6 +3,7 @@
     python tools/run_tests.py           unit tests and integration tests
     python tools/run_tests.py slow      unit tests on other Python versions, and tests marked slow
     python tools/run_tests.py matrix    tests marked any_broker, on older brokers
+    python tools/run_tests.py spark-matrix    tests of the Spark data source, on older Sparks
 
 Unit tests run with the compiled kernel on uvloop and, where the kernel matters, with the kernel in
 plain Python on asyncio. Integration tests run at the same time, because they mostly wait for
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import IO
 
 from kafka_async.testing.environment import in_ci
+from tools import sparks
 from tools.pythons import find_pythons, make_environment
 from tools.test_results import RESULTS, Summary, print_slowest
 
@@ -47,6 +49,7 @@ class Stage:
     loop: str = "asyncio"
     backends: str = "embedded"
     python: str = sys.executable
+    spark: str | None = None
     arguments: list[str] = field(default_factory=list[str])
 
 
@@ -152,9 +155,13 @@ STEPS: Mapping[str, Sequence[Step]] = {
             ],
         ),
     ],
+    "spark-matrix": [],
 }
 """Steps that run one after the other, by kind of run."""
 MAX_PARALLEL_PYTHONS, PYTHON_MINUTES = 2, 8
+SPARK_MINUTES = 20
+DATA_SOURCE = ["tests/spark", *map(str, sorted(Path("tests/integration").glob("test_spark*.py")))]
+"""Tests of reads, writes, streams, filters and exactly-once; all but those of secrets and TLS."""
 IGNORE_DEVELOPMENT = [f"--ignore=tests/{name}" for name in ("benchmarks", "conformance", "tools")]
 """Options that ignore tests of development tools, which run on one Python version only."""
 CI_TIME_FACTOR = 1.6
@@ -170,7 +177,8 @@ def main() -> int:
     seed = os.environ.get("KAFKA_ASYNC_TEST_SEED") or str(random.SystemRandom().randrange(2**32))
     shutil.rmtree(RESULTS / kind, ignore_errors=True)
     summary = Summary(kind)
-    steps = [*(other_pythons(summary) if kind == "slow" else ()), *STEPS[kind]]
+    others = {"slow": other_pythons, "spark-matrix": other_sparks}
+    steps = [*(others[kind](summary) if kind in others else ()), *STEPS[kind]]
     for step in steps:
         stages = [stage for stage in step.stages if stage.kernel != "c" or compiled_kernel(stage)]
         if len(stages) < len(step.stages):
@@ -220,6 +228,28 @@ def other_pythons(summary: Summary) -> list[Step]:
         Step(PYTHON_MINUTES, stages[at : at + MAX_PARALLEL_PYTHONS])
         for at in range(0, len(stages), MAX_PARALLEL_PYTHONS)
     ]
+
+
+def other_sparks(summary: Summary) -> list[Step]:
+    """Install older versions of Spark; return the steps of the data source's tests on them."""
+    steps: list[Step] = []
+    for version in sparks.VERSIONS:
+        try:
+            sparks.find_or_install(version)
+        except sparks.SparkUnavailableError as error:
+            print(error)
+            summary.failed_stages.append(f"the installation of Spark {version}")
+            continue
+        stage = Stage(
+            f"spark-{version}",
+            f"Spark {version}",
+            "not security",
+            backends=BOTH_BACKENDS,
+            spark=version,
+            arguments=DATA_SOURCE,
+        )
+        steps.append(Step(SPARK_MINUTES, [stage]))
+    return steps
 
 
 def run(stages: Sequence[Stage], kind: str, seed: str, minutes: float | None) -> list[bool]:
@@ -292,7 +322,8 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def environment(stage: Stage, seed: str) -> dict[str, str]:
-    variables = {**os.environ, "KAFKA_ASYNC_TEST_SEED": seed, "KAFKA_ASYNC_TEST_LOOP": stage.loop}
+    inherited = os.environ if stage.spark is None else sparks.variables_of(stage.spark)
+    variables = {**inherited, "KAFKA_ASYNC_TEST_SEED": seed, "KAFKA_ASYNC_TEST_LOOP": stage.loop}
     variables.setdefault("PYTHONHASHSEED", str(int(seed) % (2**32 - 1)))
     if stage.kernel is not None:
         variables["KAFKA_ASYNC_KERNEL"] = stage.kernel

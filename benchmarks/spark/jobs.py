@@ -3,90 +3,83 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
+import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import topics
 from benchmarks.payload import WrongResultError
-from benchmarks.processes import ROOT
+from benchmarks.spark.goals import CONNECTOR, ONCE, OURS, READY
 from benchmarks.topics import Tally
-from kafka_async.testing.backends.jars import Artifact, resolve
+from tools.sparks import open_session_with_connector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OURS: Final = "kafka_async"
-CONNECTOR: Final = "Spark's connector"
-READY: Final = "ready-made Arrow batches"
-FORMATS: Final = {OURS: "kafka_async", CONNECTOR: "kafka", READY: "ready_batches"}
-
-SPARK: Final = "4.2.0"
-_ALL: Final = ("*:*",)  # Spark has the other dependencies.
-# The token provider of 4.2.0 is not in every mirror; that of 4.0.0 works in its place.
-ARTIFACTS: Final = (
-    Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK, _ALL),
-    Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", _ALL),
-    Artifact("org.apache.kafka", "kafka-clients", "3.9.1", _ALL),
-    Artifact("org.apache.commons", "commons-pool2", "2.12.0", _ALL),
-)
+FORMATS: Final = {
+    OURS: "kafka_async",
+    CONNECTOR: "kafka",
+    READY: "ready_batches",
+    ONCE: "kafka_async",
+}
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Describes the topic that a case reads or copies."""
+    """Describes the topic that a case reads or copies.
+
+    Attributes:
+        bootstrap: Addresses of brokers.
+        topic: The topic.
+        records: Number of its records.
+        size: Bytes of a value.
+        since: Time in ms of the records that a filtered read selects; None reads all records.
+        selected: Number of records that are read.
+    """
 
     bootstrap: str
     topic: str
     records: int
     size: int
+    since: int | None = None
+    selected: int = 0
 
 
 def open_session() -> SparkSession:
     """Return a session on two cores with the connector; its jars are downloaded if missing."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    from pyspark.sql import SparkSession
-
-    jars = ",".join(
-        str(path) for path in sorted(Path(resolve(f"spark-{SPARK}", ARTIFACTS)).glob("*.jar"))
-    )
-    builder: Any = SparkSession.builder
-    session: SparkSession = (
-        builder.master("local[2]")
-        .config("spark.jars", jars)
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "3g")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
+    session = open_session_with_connector(spark_driver_memory="3g")
+    from benchmarks.spark.empty_batches import EmptyBatches
     from benchmarks.spark.ready_batches import ReadyBatches
 
     session.dataSource.register(ReadyBatches)
+    session.dataSource.register(EmptyBatches)
+    # Only the data source of this package has filters to push.
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     return session
 
 
 def read(session: SparkSession, client: str, work: Workload) -> None:
     """Count the records of a topic and sum the lengths of their values."""
     frame = _load(session, client, work)
+    count = work.records
+    if work.since is not None:
+        frame = frame.where(f"timestamp >= timestamp_millis({work.since})")
+        count = work.selected
     row: Any = frame.selectExpr("count(*) as n", "sum(length(value)) as bytes").collect()[0]
-    if (row["n"], row["bytes"]) != (work.records, work.records * work.size):
+    if (row["n"], row["bytes"]) != (count, count * work.size):
         raise WrongResultError(f"{client} read {row['n']} records of {row['bytes']} bytes")
 
 
 def copy(session: SparkSession, client: str, work: Workload, target: str) -> None:
-    """Copy the values of a topic to another, at least once."""
+    """Copy the values of a topic to another, at least once, or exactly once with ONCE."""
+    once = {"exactlyOnce": "true", "sinkId": f"bench-{uuid.uuid4().hex[:12]}"}
     (
         _load(session, client, work)
         .select("value")
         .write.format(FORMATS[client])
         .option("kafka.bootstrap.servers", work.bootstrap)
         .option("topic", target)
+        .options(**once if client == ONCE else {})
         .mode("append")
         .save()
     )
