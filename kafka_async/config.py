@@ -15,7 +15,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, TypeVar, cast
 
@@ -198,7 +198,8 @@ class ConsumerOptions(ClientOptions, total=False):
 
     group_id: str | None
     group_instance_id: str | None
-    group_protocol: Literal["classic"]
+    group_protocol: Literal["classic", "consumer"]
+    group_remote_assignor: str | None
     auto_offset_reset: Literal["earliest", "latest", "none"]
     auto_offset_reset_new_partitions: Literal["earliest", "latest"]
     enable_auto_commit: bool
@@ -467,6 +468,10 @@ class ClientConfig:
             _check(row, value)
             object.__setattr__(self, name, value)  # The dataclass is frozen.
         self._check_together()
+        self._check_given(given)
+
+    def _check_given(self, given: Collection[str]) -> None:
+        """Raise for options that must not be given with others, even with their default."""
 
     def _check_together(self) -> None:
         """Raise for options that contradict each other."""
@@ -667,7 +672,16 @@ class ConsumerConfig(ClientConfig):
 
     group_id: str | None = option(None, "Consumer group to join; None: no group, no commits.")
     group_instance_id: str | None = option(None, "Id of a static member (KIP-345).")
-    group_protocol: str = option("classic", "Protocol of the group.", choices=("classic",))
+    group_protocol: str = option(
+        "classic",
+        'Protocol of the group: with "consumer" the coordinator computes the assignment (KIP-848).',
+        choices=("classic", "consumer"),
+    )
+    group_remote_assignor: str | None = option(
+        None,
+        'Assignor of the coordinator ("uniform" or "range") with group_protocol="consumer"; None: '
+        "the coordinator's default.",
+    )
     auto_offset_reset: str = option(
         "latest",
         "Position to start from without a committed offset, and after one that is out of range; "
@@ -768,6 +782,20 @@ class ConsumerConfig(ClientConfig):
         _check_heartbeat_interval(self)
         if self.group_instance_id is not None and self.group_id is None:
             raise InvalidConfigurationError("group_instance_id needs a group_id")
+        if self.group_protocol == "classic" and self.group_remote_assignor is not None:
+            raise InvalidConfigurationError(
+                'group_remote_assignor needs group_protocol="consumer": members of the classic '
+                "protocol assign partitions themselves, by partition_assignment_strategy"
+            )
+
+    def _check_given(self, given: Collection[str]) -> None:
+        if self.group_protocol != "consumer":
+            return
+        for name, instead in _CLASSIC_OPTIONS.items():
+            if name in given:
+                raise InvalidConfigurationError(
+                    f'{name} is not for group_protocol="consumer": {instead}'
+                )
 
 
 @dataclass(frozen=True, init=False)
@@ -799,6 +827,13 @@ class GroupMemberConfig(ClientConfig):
         super()._check_together()
         _check_heartbeat_interval(self)
 
+
+_CLASSIC_OPTIONS: Final = {
+    "session_timeout_ms": "the group has it, as consumer.session.timeout.ms",
+    "heartbeat_interval_ms": "the group has it, as consumer.heartbeat.interval.ms",
+    "partition_assignment_strategy": "the coordinator assigns, by group_remote_assignor",
+}
+"""Options of the classic protocol only, and what replaces each in the consumer protocol."""
 
 ConfigT = TypeVar("ConfigT", bound=ClientConfig)
 GivenT = TypeVar("GivenT")
@@ -1375,7 +1410,6 @@ _UNSUPPORTED: Final = frozenset(
         "client_dns_lookup",
         "config_providers",
         "enable_metrics_push",
-        "group_remote_assignor",
         "interceptor_classes",
         "metadata_cluster_check_enable",
         "metadata_max_idle_ms",

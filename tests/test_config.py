@@ -719,3 +719,22 @@ def test_a_token_in_place_of_its_provider_is_not_shown(token: Any) -> None:
             sasl_token_provider=token,
         )
     assert "planted" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"session_timeout_ms": 45_000},
+        {"heartbeat_interval_ms": 3_000},
+        {"partition_assignment_strategy": ["range"]},
+    ],
+)
+def test_options_of_the_classic_group_protocol_are_refused_in_the_other(option: Any) -> None:
+    [name] = option
+    with pytest.raises(InvalidConfigurationError, match=f"{name}.*group_protocol"):
+        ConsumerConfig("a:1", group_id="g", group_protocol="consumer", **option)
+
+
+def test_assignor_of_the_coordinator_needs_the_consumer_protocol() -> None:
+    with pytest.raises(InvalidConfigurationError, match=r"group_remote_assignor.*group_protocol"):
+        ConsumerConfig("a:1", group_id="g", group_remote_assignor="range")

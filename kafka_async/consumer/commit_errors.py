@@ -9,6 +9,7 @@ from kafka_async.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     FencedInstanceIdError,
+    FencedMemberEpochError,
     GroupAuthorizationError,
     IllegalGenerationError,
     InvalidCommitOffsetSizeError,
@@ -41,6 +42,7 @@ class CommitErrorAction(enum.Enum):
     FIND_COORDINATOR = "look up the coordinator, then retry"
     CHECK_TOPIC = "check whether the topic was deleted, then retry the other topics"
     WAIT_FOR_REBALANCE = "wait for the rebalance, then retry the partitions still owned"
+    RETRY_OWNED = "retry the partitions still owned, with the present epoch of the member"
     RAISE_COMMIT_FAILED = "raise CommitFailedError: the member lost the partition"
     RAISE = "raise the error"
 
@@ -58,7 +60,8 @@ COMMIT_ERRORS: Final[Mapping[type[KafkaError], CommitErrorAction]] = {
     RebalanceInProgressError: CommitErrorAction.WAIT_FOR_REBALANCE,
     UnknownMemberIdError: CommitErrorAction.RAISE_COMMIT_FAILED,
     IllegalGenerationError: CommitErrorAction.RAISE_COMMIT_FAILED,
-    StaleMemberEpochError: CommitErrorAction.RAISE_COMMIT_FAILED,
+    FencedMemberEpochError: CommitErrorAction.RAISE_COMMIT_FAILED,
+    StaleMemberEpochError: CommitErrorAction.RETRY_OWNED,
     FencedInstanceIdError: CommitErrorAction.RAISE,
     OffsetMetadataTooLargeError: CommitErrorAction.RAISE,
     InvalidCommitOffsetSizeError: CommitErrorAction.RAISE,

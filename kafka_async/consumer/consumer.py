@@ -332,7 +332,9 @@ class Consumer(Generic[K, V]):
 
         Args:
             topics: The topics.
-            pattern: A regular expression, instead of `topics`.
+            pattern: A regular expression, instead of `topics`. In a group of the consumer protocol
+                (KIP-848) the broker matches a str, in the syntax of RE2/J, and this client matches
+                a compiled one; otherwise this client matches both.
             listener: Listener for changes of the assignment, added to the existing listeners.
 
         Raises:
@@ -345,11 +347,13 @@ class Consumer(Generic[K, V]):
             raise TypeError(
                 'subscribe takes topics or pattern=, one of the two: subscribe(["orders"])'
             )
-        compiled = None if pattern is None else _compile_pattern(pattern)
+        on_broker = isinstance(pattern, str) and self.config.group_protocol == "consumer"
+        compiled = None if pattern is None or on_broker else _compile_pattern(pattern)
         names = frozenset[str]() if topics is None else topic_names(topics)
         if listener is not None:
             self._listeners.add(listener)  # first, since it raises TypeError for another type
-        self._subscription.subscribe(names, compiled)
+        broker_pattern = pattern if on_broker and isinstance(pattern, str) else ""
+        self._subscription.subscribe(names, compiled, broker_pattern)
         if self._runtime is not None:
             self._active_runtime.on_subscription_changed()
 

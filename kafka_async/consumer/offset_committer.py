@@ -132,6 +132,8 @@ class OffsetCommitter:
                     error, deadline, wait_for_rebalance=wait_for_rebalance
                 )
                 self._refuse_lost(pending, error, owned)
+            elif action is CommitErrorAction.RETRY_OWNED:
+                self._refuse_lost(pending, error, owned)
             delay = backoff.next()
             if self._now() + delay >= deadline:
                 raise KafkaTimeoutError(f"not committed within {timeout:g} s: {error}") from error

@@ -22,7 +22,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, TypeVarTuple
 from kafka_async import hooks
 from kafka_async.config import seconds
 from kafka_async.consumer.deleted_topics import deleted_topics
-from kafka_async.errors import AssignorError, KafkaError, UnknownTopicOrPartitionError
+from kafka_async.errors import (
+    AssignorError,
+    KafkaError,
+    RetriableError,
+    UnknownTopicOrPartitionError,
+)
 from kafka_async.fairness import THREAD_ASSIGN_SIZE, THREAD_DECODE_BYTES
 from kafka_async.group.assignors import (
     Assignor,
@@ -48,10 +53,12 @@ from kafka_async.group.explanation import (
     explain_group,
     explain_member,
 )
-from kafka_async.group.member import AssignorFailedError
+from kafka_async.group.member import AssignorFailedError, GroupSubscription
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kafka_async.cluster.metadata import ClusterMetadata
     from kafka_async.cluster.services import ClientServices
     from kafka_async.config import ConsumerConfig
@@ -238,15 +245,67 @@ class ConsumerRebalanceHandler:
         received = decode_assignment(assignment)
         if received.error is not None:
             raise AssignorError(f"on the group leader: {received.error}")
-        assigned, owned = received.partitions, self._subscription.owned
+        owned = self._subscription.owned
+
+        def note() -> None:
+            self._note_assignment(name, received, owned)
+
+        return await self._apply(received.partitions, generation, note)
+
+    async def _apply(
+        self,
+        assigned: frozenset[TopicPartition],
+        generation: int,
+        note_assignment: Callable[[], None],
+    ) -> bool:
+        """Revoke and add partitions; True if any was revoked."""
+        owned = self._subscription.owned
         revoked = owned - assigned
         if revoked:
             await self._revoke(revoked)
         self._generation = generation
         self._rebalanced_at = asyncio.get_running_loop().time()
-        self._note_assignment(name, received, owned)
+        note_assignment()
         await self._assign_new(assigned - owned)
         return bool(revoked)
+
+    # -- ConsumerProtocolHandler ------------------------------------------------------------------
+
+    def subscription(self) -> GroupSubscription:
+        """Return the subscribed topics and the regular expression of the broker's."""
+        return GroupSubscription(self._subscription.topics, self._subscription.broker_pattern)
+
+    async def topic_names(self, ids: Collection[UUID]) -> Mapping[UUID, str]:
+        """Return the names of assigned topics, which metadata is fetched for if needed."""
+        found = self._known_names(ids)
+        if len(found) == len(ids):
+            return found
+        topics = self._subscription.topics
+        try:
+            if self._subscription.broker_pattern:
+                await self._services.metadata.refresh(all_topics=True, timeout=self._timeout)
+            else:
+                await self._services.metadata.refresh(topics=topics, timeout=self._timeout)
+        except RetriableError as error:  # The membership looks the names up again.
+            logger.debug("looking for the names of assigned topics: %s", error)
+        return self._known_names(ids)
+
+    def _known_names(self, ids: Collection[UUID]) -> dict[UUID, str]:
+        metadata = self._services.metadata.snapshot
+        return {id_: name for id_ in ids if (name := metadata.topic_name(id_)) is not None}
+
+    async def on_assignment(self, assigned: frozenset[TopicPartition], epoch: int) -> None:
+        """Revoke and add partitions as assigned, if anything has changed."""
+        owned = self._subscription.owned
+        if assigned == owned and self._generation >= 0:
+            return
+
+        def note() -> None:
+            self._explained = {"": explain_member(assigned, owned)}
+
+        await self._apply(assigned, epoch, note)
+
+    # -- both protocols ---------------------------------------------------------------------------
 
     def _note_assignment(
         self, name: str, received: MemberAssignment, owned: frozenset[TopicPartition]

@@ -30,6 +30,7 @@ from kafka_async.consumer.processing import HandlerQueue, RecordProcessor
 from kafka_async.consumer.rebalance_handler import ConsumerRebalanceHandler
 from kafka_async.consumer.transaction_offsets import TransactionOffsets
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError
+from kafka_async.group.consumer_group_heartbeat import ConsumerGroupMembership
 from kafka_async.group.member import GroupSettings
 from kafka_async.group.membership import GroupMembership
 
@@ -101,10 +102,8 @@ class ConsumerRuntime:
                 self._commit_before_revoke,
                 self.on_partitions_changed,
             )
-            settings, on_error = GroupSettings.of(config), self.queue.wake_poll
-            self.membership = GroupMembership(
-                services, supervisor, settings, self.rebalance_handler, on_error
-            )
+            settings = GroupSettings.of(config)
+            self.membership = self._new_membership(settings, self.rebalance_handler)
             self.offset_committer = OffsetCommitter(
                 services, config, self.membership, subscription, self.gate
             )
@@ -121,6 +120,22 @@ class ConsumerRuntime:
             self.offset_committer,
         )
         self.fetcher.on_position_needed = self.position_finder.wakeup
+
+    def _new_membership(
+        self, settings: GroupSettings, handler: ConsumerRebalanceHandler
+    ) -> GroupMembership:
+        services, supervisor, on_error = self._services, self._supervisor, self.queue.wake_poll
+        if self._config.group_protocol == "consumer":
+            return ConsumerGroupMembership(
+                services,
+                supervisor,
+                settings,
+                handler,
+                on_error,
+                self._config.group_remote_assignor,
+                self._config.client_rack or None,
+            )
+        return GroupMembership(services, supervisor, settings, handler, on_error)
 
     # -- starting and closing ---------------------------------------------------------------------
 
@@ -232,7 +247,7 @@ class ConsumerRuntime:
     def on_subscription_changed(self) -> None:
         """Join the group or follow the pattern: the subscribed topics have changed."""
         topics = self.subscription.topics
-        if topics and self.membership is not None:
+        if (topics or self.subscription.broker_pattern) and self.membership is not None:
             self.membership.join("the consumer subscribes")
         if topics:
             self._supervisor.spawn(self._make_known, topics, name="topics")

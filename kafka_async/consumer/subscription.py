@@ -367,6 +367,7 @@ class Subscription:
     def __init__(self) -> None:
         self.topics: frozenset[str] = frozenset()
         self.pattern: re.Pattern[str] | None = None
+        self.broker_pattern = ""
         self.states: dict[TopicPartition, PartitionState] = {}
         self.owned: frozenset[TopicPartition] = frozenset()
         self._commits: Callable[[TopicPartition], bool] | None = None
@@ -385,11 +386,20 @@ class Subscription:
     @property
     def reads_anything(self) -> bool:
         """True if there is a subscription, a pattern or a partition."""
-        return bool(self.topics or self.states) or self.pattern is not None
+        subscribed = self.topics or self.broker_pattern or self.pattern is not None
+        return bool(subscribed or self.states)
 
-    def subscribe(self, topics: frozenset[str], pattern: re.Pattern[str] | None = None) -> None:
-        """Replace the subscribed topics and the pattern; `match_pattern` finds its topics."""
-        self.topics, self.pattern = topics, pattern
+    def subscribe(
+        self,
+        topics: frozenset[str],
+        pattern: re.Pattern[str] | None = None,
+        broker_pattern: str = "",
+    ) -> None:
+        """Replace the subscribed topics and the pattern; `match_pattern` finds its topics.
+
+        The coordinator finds the topics of `broker_pattern`, a regular expression of RE2/J.
+        """
+        self.topics, self.pattern, self.broker_pattern = topics, pattern, broker_pattern
 
     def unsubscribe(self) -> None:
         """Remove the subscribed topics and the pattern."""

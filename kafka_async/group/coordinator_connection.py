@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
@@ -26,13 +26,15 @@ from kafka_async.protocol.messages.leave_group import LeaveGroupRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from kafka_async.cluster.broker_connection import BrokerConnection
     from kafka_async.cluster.services import ClientServices
     from kafka_async.group.member import GroupSettings, LocalMember
 
 R = TypeVar("R")
+LeaveProcedure: TypeAlias = "Callable[[LocalMember, int, str], Generator[Any, Any, None]]"
+"""Leaves a group: gets the member, the version of the request, and the reason."""
 logger = logging.getLogger("kafka_async.group")
 
 _JOIN_GRACE: Final = 5.0
@@ -53,12 +55,20 @@ class CoordinatorConnection:
             later. None before the first.
     """
 
-    def __init__(self, services: ClientServices, settings: GroupSettings) -> None:
+    def __init__(
+        self,
+        services: ClientServices,
+        settings: GroupSettings,
+        leave: LeaveProcedure = classic_protocol.leave,
+        leave_api_key: int = LeaveGroupRequest.API_KEY,
+    ) -> None:
         self.held = False
         self.heartbeat_at: float | None = None
         self.acknowledged_at: float | None = None
         self._services = services
         self._settings = settings
+        self._leave = leave
+        self._leave_api_key = leave_api_key
         self._now = asyncio.get_running_loop().time
         self._connection: BrokerConnection | None = None
         self._last_response_at = 0.0
@@ -95,11 +105,11 @@ class CoordinatorConnection:
         self.acknowledged_at = sent_at
         return result
 
-    async def heartbeat(self, member: LocalMember) -> None:
+    async def heartbeat(self, procedure: Generator[Any, Any, R]) -> R:
         """Send a heartbeat; look up the coordinator again if it does not respond."""
         self._heartbeat_sent_at = sent_at = self._now()
         try:
-            await self.exchange(classic_protocol.heartbeat(member), self._heartbeat_timeout())
+            result = await self.exchange(procedure, self._heartbeat_timeout())
         except RebalanceInProgressError:  # The coordinator has extended the session.
             self.acknowledged_at = sent_at
             raise
@@ -110,6 +120,7 @@ class CoordinatorConnection:
             self._heartbeat_sent_at = None
         self._last_response_at = self.heartbeat_at = self._now()
         self.acknowledged_at = sent_at
+        return result
 
     def _heartbeat_timeout(self) -> float:
         """Return the seconds to wait for a heartbeat's response: at most until the session ends."""
@@ -160,8 +171,8 @@ class CoordinatorConnection:
             async with asyncio.timeout(timeout):
                 connection = await self._find(timeout)
                 await connection.connect(timeout)
-                version = connection.version(LeaveGroupRequest.API_KEY)
-                await self.exchange(classic_protocol.leave(member, version, reason), timeout)
+                version = connection.version(self._leave_api_key)
+                await self.exchange(self._leave(member, version, reason), timeout)
         except (KafkaError, TimeoutError) as error:
             logger.info(
                 "leaving group %s: %s",
@@ -179,8 +190,8 @@ class CoordinatorConnection:
         """Send LeaveGroup over an open connection without waiting for the response."""
         connection = self._connection
         if connection is not None and connection.connected:
-            version = connection.version(LeaveGroupRequest.API_KEY)
-            request = next(classic_protocol.leave(member, version, reason))
+            version = connection.version(self._leave_api_key)
+            request = next(self._leave(member, version, reason))
             connection.submit(request, timeout=_CLOSE_TIMEOUT)
 
     def forget(self) -> None:

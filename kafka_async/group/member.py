@@ -15,10 +15,12 @@ from kafka_async.group.member_states import Invalidation
 from kafka_async.types import GroupMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+    from uuid import UUID
 
     from kafka_async.config import ConsumerConfig, GroupMemberConfig
     from kafka_async.errors import AssignorError
+    from kafka_async.types import TopicPartition
 
 NO_GENERATION = -1
 NO_MEMBER = ""
@@ -135,6 +137,13 @@ class Member(NamedTuple):
     metadata: bytes
 
 
+class GroupSubscription(NamedTuple):
+    """Names topics, or holds a regular expression of the broker's; that is empty without one."""
+
+    topics: frozenset[str]
+    pattern: str = ""
+
+
 class RebalanceHandler(Protocol):
     """Encodes subscriptions, computes assignments and applies them.
 
@@ -175,4 +184,20 @@ class RebalanceHandler(Protocol):
 
     def last_poll_time(self) -> float:
         """Return the time of the application's last poll, in seconds of the event loop's clock."""
+        ...
+
+
+class ConsumerProtocolHandler(RebalanceHandler, Protocol):
+    """Applies the assignments of a coordinator in the consumer protocol (KIP-848)."""
+
+    def subscription(self) -> GroupSubscription:
+        """Return what the member subscribes to."""
+        ...
+
+    async def topic_names(self, ids: Collection[UUID]) -> Mapping[UUID, str]:
+        """Return the names of topics by id, without those that are not known yet."""
+        ...
+
+    async def on_assignment(self, assigned: frozenset[TopicPartition], epoch: int) -> None:
+        """Revoke partitions, then take new ones over. May raise PollTimeoutError."""
         ...

@@ -9,6 +9,10 @@
     PREPARING_REBALANCE to STABLE ── failed ──▶ FAILED ── polled ──▶ LOST
     PREPARING_REBALANCE to STABLE ── rejected ──▶ FATAL ── close requested ──▶ CLOSED
 
+In the consumer protocol (KIP-848) a member joins in JOINING by its first heartbeat, and passes
+through PREPARING_REBALANCE to STABLE whenever the coordinator has sent another assignment, which it
+applies in ASSIGNING; nothing is revoked before, and SYNCING ends at once.
+
 The membership task runs the work of a state until an event ends the state: an event of that work,
 or one that another task has posted (`PendingEvents`). A pair of state and event that `TRANSITIONS`
 does not list is a bug. The action for a broker's error is a row in the table of the request:
@@ -27,9 +31,13 @@ from kafka_async.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     FencedInstanceIdError,
+    FencedMemberEpochError,
+    GroupIdNotFoundError,
     IllegalGenerationError,
     IllegalStateError,
     InvalidGroupIdError,
+    InvalidRegularExpressionError,
+    InvalidRequestError,
     InvalidSessionTimeoutError,
     KafkaConnectionError,
     KafkaError,
@@ -39,6 +47,8 @@ from kafka_async.errors import (
     RetriableError,
     UnknownMemberIdError,
     UnknownServerError,
+    UnreleasedInstanceIdError,
+    UnsupportedAssignorError,
     UnsupportedVersionError,
     find_by_class,
 )
@@ -324,6 +334,26 @@ HEARTBEAT_ERRORS: Final[MembershipErrorTable] = {
     UnknownMemberIdError: MEMBER_ID_LOST,
     IllegalGenerationError: GENERATION_LOST,
 }
+
+CONSUMER_JOIN_ERRORS: Final[MembershipErrorTable] = {
+    **_COORDINATOR_ERRORS,
+    **_OTHER_ERRORS,
+    FencedMemberEpochError: GENERATION_LOST,
+    UnknownMemberIdError: GENERATION_LOST,
+    GroupIdNotFoundError: REJECT,  # the group has members of the classic protocol
+    InvalidRegularExpressionError: REJECT,
+    InvalidRequestError: REJECT,
+    UnreleasedInstanceIdError: REJECT,
+    UnsupportedAssignorError: REJECT,
+}
+"""Rows for the ConsumerGroupHeartbeat that joins a group (KIP-848)."""
+
+CONSUMER_HEARTBEAT_ERRORS: Final[MembershipErrorTable] = {
+    **CONSUMER_JOIN_ERRORS,
+    AuthenticationError: RAISE_AND_RETRY,
+    AuthorizationError: RAISE_AND_RETRY,
+}
+"""Rows for later ones: the membership lasts until its session ends."""
 
 
 def membership_error_action(

@@ -88,6 +88,8 @@ class GroupMembership:
         rebalances: Number of completed rebalances.
     """
 
+    _heartbeat_errors: MembershipErrorTable = HEARTBEAT_ERRORS
+
     def __init__(
         self,
         services: ClientServices,
@@ -562,7 +564,7 @@ class GroupMembership:
             if self._state not in HEARTBEAT_STATES or generation < 0:
                 continue
             try:
-                await self._coordinator.heartbeat(self._member)
+                await self._coordinator.heartbeat(classic_protocol.heartbeat(self._member))
                 backoff.reset()
                 self._on_accepted()
             except KafkaError as error:
@@ -572,7 +574,7 @@ class GroupMembership:
                     delay = min(delay, backoff.next())
 
     def _on_heartbeat_error(self, error: KafkaError) -> None:
-        action = self._action_for(HEARTBEAT_ERRORS, error)
+        action = self._action_for(self._heartbeat_errors, error)
         event, rejoins = action.event, self._state is MemberState.PREPARING_REBALANCE
         if action.raised:
             self._set_error(error, heartbeat_denied=True)

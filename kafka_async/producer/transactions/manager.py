@@ -24,6 +24,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     Path,
     ProducerFencedError,
+    StaleMemberEpochError,
     TransactionAbortableError,
     TransactionalIdAuthorizationError,
     TransactionOutcomeUnknownError,
@@ -356,7 +357,7 @@ class TransactionManager:
         while True:
             try:
                 await self._send_offsets(offsets, group, deadline)
-            except IllegalGenerationError as error:
+            except (IllegalGenerationError, StaleMemberEpochError) as error:
                 if source is None:
                     raise
                 left = max(0.0, deadline - self._loop.time())
