@@ -61,8 +61,10 @@ async def test_joins_and_gets_all_partitions(stage: Stage) -> None:
     await stage.topic("t", 3, records=2)
     async with stage.consumer("t", **PROTOCOL) as consumer:
         await poll_until(lambda: owned(consumer) == [[0, 1, 2]], consumer)
-        await poll_until(lambda: all(map(consumer.position, consumer.assignment())), consumer)
+        await poll_for(1, consumer)
         await consumer.commit()
+        committed = await consumer.committed(*consumer.assignment())
+        assert [it and it.offset for it in committed.values()] == [2, 2, 2]
     assert [it.member_epoch for it in heartbeats(stage)][-1] == -1
     group = stage.cluster.groups.consumer("g")
     assert group is not None
@@ -82,7 +84,7 @@ async def test_heartbeats_state_only_changes_at_the_interval_of_the_broker(
         assert joins.topic_partitions is not None
         assert len(joins.topic_partitions) == 0
         assert acknowledges.subscribed_topic_names is None
-        assert [row.partitions for row in acknowledges.topic_partitions or ()] == [[0]]
+        assert [list(row.partitions) for row in acknowledges.topic_partitions or ()] == [[0]]
         await poll_for(10, consumer)
         later = heartbeats(stage)[2:]
         assert len(later) == 5

@@ -13,7 +13,12 @@ import pytest_asyncio
 from kafka_async.admin import Admin, NewTopic
 from kafka_async.cluster.client import services_of
 from kafka_async.consumer.consumer import Consumer
-from kafka_async.errors import AssignorError
+from kafka_async.errors import (
+    AssignorError,
+    KafkaError,
+    UnreleasedInstanceIdError,
+    UnsupportedAssignorError,
+)
 from kafka_async.producer.producer import Producer
 from kafka_async.types import TopicPartition
 from tests.failing_assignor import FailingAssignor
@@ -26,10 +31,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio
 
 PARTITIONS = 6
-STRATEGIES = [
-    pytest.param(["range"], id="range"),
-    pytest.param(["cooperative-sticky"], id="cooperative-sticky"),
+CLASSIC: dict[str, Any] = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200}
+CONSUMER: dict[str, Any] = {"group_protocol": "consumer"}
+KINDS = [
+    pytest.param({**CLASSIC, "partition_assignment_strategy": ["range"]}, id="range"),
+    pytest.param(
+        {**CLASSIC, "partition_assignment_strategy": ["cooperative-sticky"]},
+        id="cooperative-sticky",
+    ),
+    pytest.param(CONSUMER, id="consumer"),
 ]
+"""Options of members of both group protocols; brokers of tests have sessions of 6 s too."""
 
 
 class Group:
@@ -42,20 +54,22 @@ class Group:
         self._topic = topic
         self._options: dict[str, Any] = {
             "auto_offset_reset": "earliest",
-            "session_timeout_ms": 6000,
-            "heartbeat_interval_ms": 200,
             "group_id": cluster.group(),
             **options,
         }
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def join(self, name: str, **options: Any) -> Consumer:
-        member = Consumer(
+    def consumer(self, name: str, **options: Any) -> Consumer:
+        """Return a consumer in the group that was not started."""
+        return Consumer(
             self._cluster.bootstrap_servers,
             topics=[self._topic],
             client_id=name,
             **{**self._options, **options},
         )
+
+    async def join(self, name: str, **options: Any) -> Consumer:
+        member = self.consumer(name, **options)
         await member.start()
         self.members[name] = member
         self._tasks[name] = asyncio.create_task(self._poll(member))
@@ -137,11 +151,11 @@ async def produce(cluster: ClusterHandle, each: int) -> None:
                 await producer.enqueue(cluster.topic(), value, partition=partition)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_group_rebalances_after_joins_a_leave_and_a_crash(
-    make_group: MakeGroup, strategy: list[str]
+    make_group: MakeGroup, kind: dict[str, Any]
 ) -> None:
-    group = await make_group(partition_assignment_strategy=strategy)
+    group = await make_group(**kind)
     await group.join("one")
     assert await group.wait_until_balanced() == {"one": set(range(PARTITIONS))}
     await group.join("two")
@@ -154,11 +168,11 @@ async def test_group_rebalances_after_joins_a_leave_and_a_crash(
     assert await group.wait_until_balanced() == {"three": set(range(PARTITIONS))}
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_each_record_is_read_once_during_rebalances(
-    make_group: MakeGroup, kafka_cluster: ClusterHandle, strategy: list[str]
+    make_group: MakeGroup, kafka_cluster: ClusterHandle, kind: dict[str, Any]
 ) -> None:
-    group = await make_group(partition_assignment_strategy=strategy)
+    group = await make_group(**kind)
     await group.join("one", max_poll_records=7)
     await produce(kafka_cluster, 50)
     await group.join("two", max_poll_records=5)
@@ -172,8 +186,13 @@ async def test_each_record_is_read_once_during_rebalances(
     assert sorted(group.seen) == [(p, o) for p in range(PARTITIONS) for o in range(150)]
 
 
-async def test_static_member_gets_its_partitions_back(make_group: MakeGroup) -> None:
-    group = await make_group(session_timeout_ms=30_000)
+@pytest.mark.parametrize(
+    "kind", [{**CLASSIC, "session_timeout_ms": 30_000}, CONSUMER], ids=["classic", "consumer"]
+)
+async def test_static_member_gets_its_partitions_back(
+    make_group: MakeGroup, kind: dict[str, Any]
+) -> None:
+    group = await make_group(**kind)
     one = await group.join("one", group_instance_id="one")
     await group.join("two", group_instance_id="two")
     before = await group.wait_until_balanced()
@@ -197,6 +216,38 @@ async def test_group_assigns_new_partitions(kafka_cluster: ClusterHandle) -> Non
             await poll_until(lambda: len(consumer.assignment()) == 2, consumer)
             await admin.create_partitions({topic: PARTITIONS})
             await poll_until(lambda: len(consumer.assignment()) == PARTITIONS, consumer)
+
+
+async def test_broker_finds_the_topics_of_a_regular_expression(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    topic = await create_topic(kafka_cluster, partitions=2)
+    async with Consumer(
+        kafka_cluster.bootstrap_servers, group_id=kafka_cluster.group(), group_protocol="consumer"
+    ) as consumer:
+        consumer.subscribe(pattern=topic.replace(".", r"\."))
+        await poll_until(lambda: len(consumer.assignment()) == 2, consumer)
+        await consumer.commit({TopicPartition(topic, 0): 0})
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"group_remote_assignor": "nonsense"}, UnsupportedAssignorError),
+        ({"group_instance_id": "i"}, UnreleasedInstanceIdError),
+    ],
+)
+async def test_coordinator_refuses_a_member_of_the_consumer_protocol(
+    make_group: MakeGroup, options: dict[str, Any], error: type[KafkaError]
+) -> None:
+    group = await make_group(**CONSUMER, group_instance_id="i")
+    member = await group.join("one")
+    await group.wait_until_balanced()
+    refused = group.consumer("two", **{"group_instance_id": None, **options})
+    async with refused:
+        with pytest.raises(error):
+            await refused.poll(timeout=20)
+    assert len(member.assignment()) == PARTITIONS
 
 
 async def test_deleted_topic_stops_neither_commits_nor_the_group(
@@ -287,7 +338,7 @@ async def test_reads_a_new_partition_from_its_first_record(
 async def test_cooperative_rebalance_revokes_only_partitions_that_move(
     make_group: MakeGroup,
 ) -> None:
-    group = await make_group(partition_assignment_strategy=["cooperative-sticky"])
+    group = await make_group(**CLASSIC, partition_assignment_strategy=["cooperative-sticky"])
     listener = RecordingListener()
     await group.join("one", listener=listener)
     await group.wait_until_balanced()
@@ -300,7 +351,7 @@ async def test_cooperative_rebalance_revokes_only_partitions_that_move(
 
 
 async def test_eager_rebalance_revokes_and_assigns_all_partitions(make_group: MakeGroup) -> None:
-    group = await make_group(partition_assignment_strategy=["range"])
+    group = await make_group(**CLASSIC, partition_assignment_strategy=["range"])
     listener = RecordingListener()
     await group.join("one", listener=listener)
     await group.wait_until_balanced()
