@@ -63,7 +63,7 @@ async def test_joins_and_gets_all_partitions(stage: Stage) -> None:
         await poll_until(lambda: owned(consumer) == [[0, 1, 2]], consumer)
         await poll_for(1, consumer)
         await consumer.commit()
-        committed = await consumer.committed(*consumer.assignment())
+        committed = await consumer.committed(consumer.assignment())
         assert [it and it.offset for it in committed.values()] == [2, 2, 2]
     assert [it.member_epoch for it in heartbeats(stage)][-1] == -1
     group = stage.cluster.groups.consumer("g")
