@@ -120,7 +120,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
             ],
         ),
         Step(
-            13,
+            16,
             [
                 on_both("spark", "Spark", SPARK, ON_CLUSTERS[0]),
                 on_both("spark-pages", "Spark", SPARK, ON_CLUSTERS[1]),

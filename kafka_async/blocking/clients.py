@@ -1028,7 +1028,9 @@ class Consumer(RecordIteration, Generic[K, V]):
 
         Args:
             topics: The topics.
-            pattern: A regular expression, instead of `topics`.
+            pattern: A regular expression, instead of `topics`. In a group of the consumer protocol
+                (KIP-848) the broker matches a str, in the syntax of RE2/J, and this client matches
+                a compiled one; otherwise this client matches both.
             listener: Listener for changes of the assignment, added to the existing listeners.
 
         Raises:

@@ -89,7 +89,7 @@ def test_writer_without_permission_names_the_topic(secure_cluster: SecureCluster
     allow(secure_cluster, topic, AclOperation.DESCRIBE)
     writer = ArrowWriter(sink_options({**options_of(secure_cluster), "topic": topic}))
     rows: Any = pa.RecordBatch.from_pydict({"value": pa.array([b"v"], pa.binary())})
-    with pytest.raises(DeliveryError, match=f"{topic}: the principal lacks WRITE"):
+    with pytest.raises(DeliveryError, match=f"{topic}-0: the principal lacks WRITE"):
         writer.write(iter([rows]))
     with blocking.Admin(secure_cluster.handle.bootstrap_servers) as admin:
         tp = TopicPartition(topic, 0)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kafka_async import Consumer, Producer
+from kafka_async import Admin, Consumer, Producer
 from kafka_async.cli.demo.resources import COUNTS, TOTALS
-from kafka_async.config import ConsumerConfig, ProducerConfig
+from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kafka_async.cli.demo.resources import Resources
+
+MARKERS_TIMEOUT: Final = 30.0
+"""Seconds for the markers of a committed transaction."""
 
 
 async def sum_counts(resources: Resources) -> tuple[Counter[str], int]:
@@ -38,6 +42,9 @@ async def write_totals(resources: Resources, totals: Counter[str]) -> None:
 
 async def read_totals(resources: Resources) -> tuple[Counter[str], int]:
     """Return the last committed total of each word, and the number of records read."""
+    config = resources.connection.config(ClientConfig)
+    async with asyncio.timeout(MARKERS_TIMEOUT), Admin(config=config) as admin:
+        await resources.wait_for_open_transactions(admin, TOTALS)
     totals: Counter[str] = Counter()
     record_count = 0
     async for word, occurrences in _committed(resources, TOTALS):

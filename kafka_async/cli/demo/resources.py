@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafka_async import Admin, TopicPartition
-from kafka_async.admin import NewTopic
+from kafka_async.admin import NewTopic, OffsetSpec
 from kafka_async.cli.connection import Connection
 from kafka_async.config import ClientConfig
 from kafka_async.errors import (
@@ -30,6 +30,8 @@ COUNTS: Final = "word-counts"
 TOTALS: Final = "word-totals"
 PARTITIONS: Final = {LINES: 6, COUNTS: 3, TOTALS: 3}
 
+CHECK_INTERVAL: Final = 0.1
+"""Seconds between two requests for the state of the run."""
 DELETION_TIMEOUT: Final = 30.0
 """Seconds. A killed member stays in the group until its session expires after 6 s."""
 
@@ -55,6 +57,17 @@ class Resources:
     def partitions(self, content: str) -> list[TopicPartition]:
         """Return the partitions of the topic with `content`."""
         return [TopicPartition(self.topics[content], p) for p in range(PARTITIONS[content])]
+
+    async def wait_for_open_transactions(self, admin: Admin, content: str) -> None:
+        """Wait until no transaction is open in the topic with `content`.
+
+        The coordinator acknowledges a commit before its markers are written.
+        """
+        latest = dict.fromkeys(self.partitions(content), OffsetSpec.LATEST)
+        while await admin.list_offsets(latest) != await admin.list_offsets(
+            latest, isolation_level="read_committed"
+        ):
+            await asyncio.sleep(CHECK_INTERVAL)
 
     @asynccontextmanager
     async def created(self, *, keep: bool, show: Callable[[str], None]) -> AsyncGenerator[None]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async import Admin
 from kafka_async.admin import OffsetSpec
-from kafka_async.cli.demo.resources import COUNTS, LINES
+from kafka_async.cli.demo.resources import CHECK_INTERVAL, COUNTS, LINES
 from kafka_async.cli.demo.worker import BEGUN, Job
 from kafka_async.cli.demo.worker_group import KILLED_WORKER, WorkerGroup
 from kafka_async.cluster.request_router import CoordinatorOfTransactionalId
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 PROGRESS_TIMEOUT: Final = 60.0
 """Seconds without a newly committed line, or with an open transaction, before the demo fails."""
-CHECK_INTERVAL: Final = 0.1
-"""Seconds between checks of the progress."""
 
 # By state without an open transaction: True if the last transaction was aborted.
 ABORTED_IN_STATE: Final = {
@@ -95,15 +93,10 @@ class WordCount:
         Until then read_committed consumers get no record that was written after the first record
         of the killed worker's transaction.
         """
-        latest = dict.fromkeys(self._resources.partitions(COUNTS), OffsetSpec.LATEST)
         try:
             config = self._resources.connection.config(ClientConfig)
             async with asyncio.timeout(PROGRESS_TIMEOUT), Admin(config=config) as admin:
-                while True:
-                    stable = await admin.list_offsets(latest, isolation_level="read_committed")
-                    if stable == await admin.list_offsets(latest):
-                        break
-                    await asyncio.sleep(CHECK_INTERVAL)
+                await self._resources.wait_for_open_transactions(admin, COUNTS)
                 return int(await self._coordinator_aborted(admin, state))
         except TimeoutError:
             raise KafkaError(

@@ -185,7 +185,7 @@ described, without an effect.
 BROKER_CONFIGS: Final[dict[str, BrokerConfig]] = {
     "auto.create.topics.enable": BrokerConfig(_BOOLEAN, "true", "auto_create_topics"),
     "group.consumer.assignment.interval.ms": BrokerConfig(
-        _INT, "1000", "group_consumer_assignment_interval_ms"
+        _INT, "1000", "group_consumer_assignment_interval_ms", read_only=False
     ),
     "group.consumer.heartbeat.interval.ms": BrokerConfig(
         _INT, "5000", "group_consumer_heartbeat_interval_ms"
