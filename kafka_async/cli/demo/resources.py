@@ -64,9 +64,10 @@ class Resources:
         The coordinator acknowledges a commit before its markers are written.
         """
         latest = dict.fromkeys(self.partitions(content), OffsetSpec.LATEST)
-        while await admin.list_offsets(latest) != await admin.list_offsets(
-            latest, isolation_level="read_committed"
-        ):
+        while True:
+            stable = await admin.list_offsets(latest, isolation_level="read_committed")
+            if stable == await admin.list_offsets(latest):
+                return
             await asyncio.sleep(CHECK_INTERVAL)
 
     @asynccontextmanager
