@@ -82,12 +82,18 @@ def test_reader_without_permission_names_the_topic(secure_cluster: SecureCluster
 def test_writer_without_permission_names_the_topic(secure_cluster: SecureCluster) -> None:
     import pyarrow as pa
 
+    from kafka_async.spark.reader import BatchReader
     from kafka_async.spark.sink_options import sink_options
+    from kafka_async.spark.source_options import source_options
     from kafka_async.spark.writer import ArrowWriter
 
     topic = create_topic_blocking(secure_cluster.handle)
     allow(secure_cluster, topic, AclOperation.DESCRIBE)
-    writer = ArrowWriter(sink_options({**options_of(secure_cluster), "topic": topic}))
+    options = options_of(secure_cluster)
+    once_allowed(BatchReader(source_options({**options, "subscribe": topic})).partitions)
+    # A producer id needs another permission, whose lack would be the first error.
+    options |= {"kafka.enable.idempotence": "false", "topic": topic}
+    writer = ArrowWriter(sink_options(options))
     rows: Any = pa.RecordBatch.from_pydict({"value": pa.array([b"v"], pa.binary())})
     with pytest.raises(DeliveryError, match=f"{topic}-0: the principal lacks WRITE"):
         writer.write(iter([rows]))
