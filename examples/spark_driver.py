@@ -51,9 +51,9 @@ async def main(bootstrap: str, topic: str) -> None:
     """Run one job on the records that exist now."""
     from pyspark.sql import SparkSession
 
-    spark = await asyncio.to_thread(
-        SparkSession.builder.master("local[2]").appName("spark_driver").getOrCreate
-    )
+    builder = SparkSession.builder.master("local[2]").appName("spark_driver")
+    builder = builder.config("spark.sql.shuffle.partitions", "2")  # 200 is for large clusters
+    spark = await asyncio.to_thread(builder.getOrCreate)
     try:
         await drive(spark, bootstrap, topic, batch=1, jobs=1)
     finally:

@@ -152,7 +152,7 @@ async def test_spark_driver_runs_a_job_on_new_records(kafka_cluster: ClusterHand
     process = await start_example(
         "spark_driver.py", bootstrap, topic, stderr=asyncio.subprocess.DEVNULL
     )
-    async with asyncio.timeout(110):
+    async with asyncio.timeout(240):
         output, _ = await process.communicate()
     assert process.returncode == 0
     assert b"job 1: 10 distinct values" in output
