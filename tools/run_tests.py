@@ -134,7 +134,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
             ],
         ),
         Step(
-            9,
+            12,
             [
                 on_both("slow", "slow tests", SLOW, *(f"--ignore={name}" for name in CPU_BOUND)),
                 on_both("computing", "slow tests", SLOW, *CPU_BOUND),
