@@ -120,7 +120,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
             ],
         ),
         Step(
-            16,
+            13,
             [
                 on_both("spark", "Spark", SPARK, ON_CLUSTERS[0]),
                 on_both("spark-pages", "Spark", SPARK, ON_CLUSTERS[1]),
@@ -134,7 +134,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
             ],
         ),
         Step(
-            12,
+            9,
             [
                 on_both("slow", "slow tests", SLOW, *(f"--ignore={name}" for name in CPU_BOUND)),
                 on_both("computing", "slow tests", SLOW, *CPU_BOUND),
