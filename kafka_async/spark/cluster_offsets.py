@@ -60,6 +60,14 @@ class Partitions(NamedTuple):
     partitions: list[TopicPartition]
 
 
+class Available(NamedTuple):
+    """Holds first offsets, offsets after the last readable record, and these leaders' epochs."""
+
+    earliest: Offsets
+    latest: Offsets
+    leader_epochs: dict[TopicPartition, int]
+
+
 class ClusterOffsets:
     """Looks up what a read needs to know of the cluster; it connects at the first look-up.
 
@@ -163,20 +171,21 @@ class ClusterOffsets:
             isolation_level="read_committed" if committed else "read_uncommitted",
         )
 
-    def available(self, partitions: Iterable[TopicPartition]) -> tuple[Offsets, Offsets]:
-        """Return the first offset of each partition and the one after its last readable record."""
+    def available(self, partitions: Iterable[TopicPartition]) -> Available:
+        """Return the bounds of the readable records of each partition."""
         chosen = list(partitions)
         earliest = self.list_offsets(dict.fromkeys(chosen, EARLIEST))
         latest = self.list_offsets(dict.fromkeys(chosen, LATEST))
-        return (
+        return Available(
             {tp: found.offset for tp, found in earliest.items()},
             {tp: found.offset for tp, found in latest.items()},
+            leader_epochs(latest),
         )
 
     def latest_offsets(self) -> Offsets:
         """Return the offset after the last readable record of each partition that exists."""
         partitions = self._partitions(missing_allowed=True).partitions
-        return self.available(partitions)[1]
+        return self.available(partitions).latest
 
     def resolve(
         self,
@@ -257,7 +266,7 @@ class ClusterOffsets:
         listed = self.list_offsets(dict.fromkeys(partitions, LATEST))
         latest = {tp: found.offset for tp, found in listed.items()}
         earliest = self._earliest(start, topic_ids, latest)
-        epochs = leader_epochs(topics)
+        epochs = leader_epochs(listed)
         behind = [tp for tp in partitions if latest[tp] < start.offsets.get(tp, 0)]
         if behind and self._isolation == "read_committed":
             # An open transaction may hold back the last stable offset of a query that has read
@@ -389,12 +398,16 @@ class ClusterOffsets:
             ) from error
 
 
-def leader_epochs(topics: Mapping[str, TopicDescription]) -> dict[TopicPartition, int]:
-    """Return the current leader epoch of each partition."""
+def leader_epochs(
+    listed: Mapping[TopicPartition, OffsetAndTimestamp],
+) -> dict[TopicPartition, int]:
+    """Return the epochs of the leaders that have returned offsets, where known.
+
+    The epochs in metadata may be older than an offset: the record before it may be of a new
+    leader, so the older epoch ends before the offset although nothing is lost.
+    """
     return {
-        TopicPartition(name, row.partition): row.leader_epoch
-        for name, topic in topics.items()
-        for row in topic.partitions
+        tp: found.leader_epoch for tp, found in listed.items() if found.leader_epoch is not None
     }
 
 

@@ -28,7 +28,7 @@ class LogState:
 
     Attributes:
         topic_ids: Topic id by topic.
-        leader_epochs: Current leader epoch by partition.
+        leader_epochs: Epoch of the leader that has returned `latest`, by partition, where known.
         earliest: First offset of each partition; the query's position where nothing is new.
         latest: Offset after the last readable record of each partition.
         epoch_ends: Offset at which the leader epoch of the query's position ends, by partition;

@@ -50,7 +50,7 @@ class BatchReader(DataSourceReader):
                 raise UnknownTopicOrPartitionError(
                     f'subscribePattern "{options.pattern}" matches no topic of the cluster'
                 )
-            earliest, latest = cluster.available(chosen)
+            earliest, latest, _ = cluster.available(chosen)
             starts = cluster.resolve(options.starting, "startingOffsets", chosen, earliest, latest)
             ends = cluster.resolve(options.ending, "endingOffsets", chosen, earliest, latest)
             self._check_order(starts, ends)

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafka_async.errors import KafkaError
 from kafka_async.spark.admission import TriggerDelay, backlog, limit_bytes, limit_rows
-from kafka_async.spark.cluster_offsets import ClusterOffsets, leader_epochs
+from kafka_async.spark.cluster_offsets import ClusterOffsets
 from kafka_async.spark.data_loss import LogState, Loss, find_losses, plan_batch
 from kafka_async.spark.offsets import Offsets, split
 from kafka_async.spark.read_task import RangePartition, read_partition
@@ -64,12 +64,12 @@ class KafkaStreamReader(DataSourceStreamReader):
         """Return the offsets at which a new query starts."""
         cluster = self._cluster()
         topics, chosen = cluster.find_partitions()
-        earliest, latest = cluster.available(chosen)
+        earliest, latest, leader_epochs = cluster.available(chosen)
         starts = cluster.resolve(
             self._options.starting, "startingOffsets", chosen, earliest, latest
         )
         topic_ids = {name: topic.topic_id for name, topic in topics.items()}
-        return StreamOffset(starts, topic_ids, leader_epochs(topics)).to_json()
+        return StreamOffset(starts, topic_ids, leader_epochs).to_json()
 
     def partitions(
         self, start: dict[str, object], end: dict[str, object]
@@ -138,7 +138,7 @@ class KafkaStreamReader(DataSourceStreamReader):
         moved = StreamOffset(
             end,
             {tp.topic: logs.topic_ids[tp.topic] for tp in end},
-            {tp: self._epoch(tp, start, end, logs) for tp in end},
+            {tp: epoch for tp in end if (epoch := _epoch(tp, start, end, logs)) is not None},
         )
         if not losses and end == start.offsets:
             moved = start
@@ -162,17 +162,6 @@ class KafkaStreamReader(DataSourceStreamReader):
             end = limit_bytes(options.max_bytes_per_trigger, starts, end, average)
         return end
 
-    def _epoch(
-        self,
-        tp: TopicPartition,
-        start: StreamOffset,
-        end: Mapping[TopicPartition, int],
-        logs: LogState,
-    ) -> int:
-        if start.offsets.get(tp) == end[tp] and tp in start.epochs:
-            return start.epochs[tp]
-        return logs.leader_epochs[tp]
-
     def _report(self, losses: Sequence[Loss]) -> None:
         """Raise for lost records, or log them."""
         if losses and self._options.fail_on_data_loss:
@@ -193,6 +182,15 @@ class KafkaStreamReader(DataSourceStreamReader):
         except KafkaError as error:
             logger.warning("the offsets of a batch are not committed: %s", error)
         self._committed = offsets
+
+
+def _epoch(
+    tp: TopicPartition, start: StreamOffset, end: Mapping[TopicPartition, int], logs: LogState
+) -> int | None:
+    """Return the leader epoch of the end of a batch; where nothing was read, that of its start."""
+    if start.offsets.get(tp) == end[tp] and tp in start.epochs:
+        return start.epochs[tp]
+    return logs.leader_epochs.get(tp)
 
 
 def _stop_at(target: Offsets, start: StreamOffset, starts: Offsets, latest: Offsets) -> Offsets:

@@ -325,6 +325,38 @@ def test_truncation_is_detected_by_the_leader_epoch(kafka_cluster: ClusterHandle
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, 8)
 
 
+def test_outdated_metadata_do_not_look_like_a_truncation(
+    kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A position has the epoch of the leader that returned its offset, not an older one."""
+    from kafka_async.spark.cluster_offsets import ClusterOffsets, Partitions
+
+    control = kafka_cluster.control
+    topic = create_topic_blocking(kafka_cluster, assignments={0: [1, 2, 3]})
+    produce(kafka_cluster, topic, 5)
+    outdated = ClusterOffsets(source(kafka_cluster, {"subscribe": topic}))
+    partitions = outdated.find_partitions()
+    outdated.close()
+
+    def find_partitions(self: ClusterOffsets, *, missing_allowed: bool) -> Partitions:
+        return partitions
+
+    with opened(kafka_cluster, subscribe=topic) as reader:
+        start = reader.initialOffset()
+        control.stop_broker(1)
+        try:
+            produce(kafka_cluster, topic, 5)
+            with monkeypatch.context() as patch:
+                patch.setattr(ClusterOffsets, "_partitions", find_partitions)
+                end = reader.latestOffset(stored(start), everything())
+        finally:
+            control.start_broker(1)
+        assert offsets(end) == {topic: {"0": 10}}
+    with opened(kafka_cluster, subscribe=topic) as reader:
+        assert ranges(reader, start, end) == [(0, 5, 10)]
+        assert reader.latestOffset(stored(end), everything()) == end
+
+
 def test_read_committed_ends_before_open_transactions(kafka_cluster: ClusterHandle) -> None:
     topic = create_topic_blocking(kafka_cluster)
     produce(kafka_cluster, topic, 2)

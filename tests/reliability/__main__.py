@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 RESULTS: Final = ROOT / "benchmarks" / "results"
 ARTIFACTS: Final = Path("artifacts") / "reliability"
 NAME: Final = "reliability_spark.json"
-LOG_CHARACTERS: Final = 20_000
+LOG_CHARACTERS: Final = 3_000
 """End of the drivers' logs that is shown after a failure."""
 
 

@@ -66,6 +66,7 @@ REPLACED: Final = ("ProducerFencedError", "CONCURRENT_STREAM_LOG_UPDATE")
 SPARK_ERRORS: Final = ("PythonError", "PySparkRuntimeError", "SparkRuntimeError")
 """Errors in which Spark wraps others."""
 MAX_NAME: Final = 100
+MAX_TEXT: Final = 300
 
 
 class ReliabilityError(Exception):
@@ -241,7 +242,7 @@ class Run:
         await driver.ended()
         error = driver.error or "the process ended without an error"
         self.record.add_failure(error)
-        self.record.say(f"driver {driver.pid} failed: {error_name(error)}")
+        self.record.say(f"driver {driver.pid} failed: {error_text(error)}")
         if "TornEpochError" in error:
             raise ReliabilityError(f"an epoch is torn: {error}")
 
@@ -423,6 +424,11 @@ def error_name(error: str) -> str:
         return ours[-1]
     cause = error.partition("terminated with exception: ")[2] or error
     return cause[:MAX_NAME]
+
+
+def error_text(error: str) -> str:
+    """Return the beginning of the text of the error that `error_name` returns."""
+    return error[error.rfind(error_name(error)) :][:MAX_TEXT]
 
 
 async def read_all(servers: str, topic: str) -> list[tuple[int, int, bytes]]:

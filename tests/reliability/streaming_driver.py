@@ -76,6 +76,7 @@ def prepare_query(options: DriverOptions) -> DataStreamWriter:
     spark = (
         builder.master(options.master)
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "768m")

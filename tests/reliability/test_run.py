@@ -6,7 +6,7 @@ import pytest
 
 from tests.reliability.fault_schedule import Kill
 from tests.reliability.row_check import check
-from tests.reliability.run import Record, describe, error_name
+from tests.reliability.run import Record, describe, error_name, error_text
 
 pytestmark = pytest.mark.one_kernel
 
@@ -25,6 +25,12 @@ pytestmark = pytest.mark.one_kernel
 )
 def test_finds_the_error_in_the_text_of_spark(text: str, name: str) -> None:
     assert error_name(text).startswith(name)
+
+
+def test_shows_the_error_without_the_text_around_it() -> None:
+    text = "[STREAM_FAILED] ... DataLossError: a ... kafka_async.errors.DataLossError: t-0 at 5"
+    assert error_text(text) == "DataLossError: t-0 at 5"
+    assert error_text("other") == "other"
 
 
 def test_only_kills_in_their_time_are_figures() -> None:
