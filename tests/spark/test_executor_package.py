@@ -44,8 +44,10 @@ def test_python_imports_the_zip_which_has_no_compiled_code(tmp_path: Path) -> No
     assert package.left_out == COMPILED
     with zipfile.ZipFile(file) as zipped:
         assert all(name.endswith(".py") for name in zipped.namelist())
+    # The module for Spark is only found: importing it needs pyspark.
     code = (
-        "import kafka_async.kernel as k, pyspark_kafka_async; print(k.IMPLEMENTATION, k.__file__)"
+        "import importlib.util, kafka_async.kernel as k; print(k.IMPLEMENTATION, k.__file__,"
+        " importlib.util.find_spec('pyspark_kafka_async').origin)"
     )
     ended = subprocess.run(
         [sys.executable, "-c", code],
@@ -55,7 +57,10 @@ def test_python_imports_the_zip_which_has_no_compiled_code(tmp_path: Path) -> No
         text=True,
         check=True,
     )
-    assert ended.stdout.startswith(f"python {file}/kafka_async/kernel/")
+    implementation, kernel, source = ended.stdout.split()
+    assert implementation == "python"
+    assert kernel.startswith(f"{file}/kafka_async/kernel/")
+    assert source == f"{file}/pyspark_kafka_async.py"
 
 
 def test_command_names_what_executors_need(tmp_path: Path) -> None:
