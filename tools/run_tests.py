@@ -97,6 +97,11 @@ SECURITY = "security and slow and not spark"
 FOREIGN = "foreign and slow and not spark and not security"
 SLOW = "slow and not spark and not security and not foreign"
 ANY_BROKER = "any_broker and not slow"
+SPARK_PROCESSES = [
+    f"tests/integration/test_{name}.py"
+    for name in ("demo", "examples", "pipeline", "spark_cluster", "spark_connect")
+]
+"""Files whose slow tests run Spark in programs and clusters; they are half of its tests."""
 CPU_BOUND = [
     *("tests/conformance", "tests/embedded", "tests/fairness", "tests/fuzz"),
     *("tests/hostile", "tests/protocol", "tests/tools"),
@@ -122,8 +127,11 @@ STEPS: Mapping[str, Sequence[Step]] = {
         Step(
             13,
             [
-                on_both("spark", "Spark", SPARK, ON_CLUSTERS[0]),
-                on_both("spark-pages", "Spark", SPARK, ON_CLUSTERS[1]),
+                on_both(
+                    *("spark", "Spark", SPARK, ON_CLUSTERS[0]),
+                    *(f"--ignore={file}" for file in SPARK_PROCESSES),
+                ),
+                on_both("spark-processes", "Spark", SPARK, ON_CLUSTERS[1], *SPARK_PROCESSES),
             ],
         ),
         Step(

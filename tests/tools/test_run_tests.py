@@ -168,14 +168,19 @@ def test_tests_of_marked_stages_are_in_their_directories() -> None:
     assert elsewhere == []
 
 
-def test_stages_with_directories_run_all_tests_of_their_marks() -> None:
-    steps = run_tests.STEPS["slow"][:2]
-    for step, directories in zip(
-        steps, (run_tests.WITH_FOREIGN, run_tests.ON_CLUSTERS), strict=True
-    ):
-        one, other = step.stages
-        assert one.select == other.select
-        assert [*one.arguments, *other.arguments] == directories
+def test_stages_of_foreign_clients_run_all_tests_of_their_mark() -> None:
+    clients, contract = run_tests.STEPS["slow"][0].stages
+    assert clients.select == contract.select
+    assert [*clients.arguments, *contract.arguments] == run_tests.WITH_FOREIGN
+
+
+def test_halves_of_spark_tests_are_complements() -> None:
+    spark, processes = run_tests.STEPS["slow"][1].stages
+    pages, *files = processes.arguments
+    assert spark.select == processes.select
+    assert [spark.arguments[0], pages] == run_tests.ON_CLUSTERS
+    assert spark.arguments[1:] == [f"--ignore={file}" for file in files]
+    assert [each for each in files if not (ROOT / each).is_file()] == []
 
 
 def test_halves_of_slow_tests_are_complements() -> None:
