@@ -118,7 +118,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
     "normal": [Step(13, NORMAL_STAGES)],
     "slow": [
         Step(
-            5,
+            4,
             [
                 on_both("foreign", "foreign clients", FOREIGN, WITH_FOREIGN[0]),
                 on_both("contract", "contract suite", FOREIGN, WITH_FOREIGN[1]),
@@ -142,7 +142,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
             ],
         ),
         Step(
-            9,
+            10,
             [
                 on_both("slow", "slow tests", SLOW, *(f"--ignore={name}" for name in CPU_BOUND)),
                 on_both("computing", "slow tests", SLOW, *CPU_BOUND),
