@@ -152,7 +152,12 @@ async def test_spark_driver_runs_a_job_on_new_records(kafka_cluster: ClusterHand
     process = await start_example(
         "spark_driver.py", bootstrap, topic, stderr=asyncio.subprocess.DEVNULL
     )
-    async with asyncio.timeout(240):
-        output, _ = await process.communicate()
+    try:
+        async with asyncio.timeout(240):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     assert process.returncode == 0
     assert b"job 1: 10 distinct values" in output
