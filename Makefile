@@ -9,7 +9,7 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_async/kernel/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-spark bench-wire reliability-failover reliability-orchestrator reliability-spark clean spark dev kernel kcat kdc kerberos
+.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-spark bench-wire reliability-orchestrator reliability-spark clean spark dev kernel kcat kdc kerberos
 
 # A heading of this file, or a target with the text after its ##.
 help:
@@ -153,10 +153,6 @@ fuzz-long: $(VENV)/.installed-dev ## half an hour of fuzzing; the next call cont
 # KERNEL_FUZZ_ARGS='--seconds 600 --seed 7 --targets batches'.
 fuzz-kernel: $(VENV)/.installed-dev ## the compiled kernel under libFuzzer and AddressSanitizer (needs clang)
 	@$(BIN)/python -m fuzz.kernel $(KERNEL_FUZZ_ARGS)
-
-# Without CI=true the time of each failover is limited.
-reliability-failover: $(VENV)/.installed-dev ## the time until a killed leader, worker and writer is replaced [BACKEND=embedded]
-	@$(BIN)/python -m pytest tests/integration/test_app.py -m slow -q --kafka-backend $(BACKEND)
 
 # The header shows the seed: KAFKA_ASYNC_TEST_SEED=7 make reliability-orchestrator BACKEND=apache.
 reliability-orchestrator: $(VENV)/.installed-dev ## 200 jobs with the driver killed 10 times, each effect once [BACKEND=embedded]

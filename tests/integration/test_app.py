@@ -14,7 +14,6 @@ import pytest
 from kafka_async import Admin, Client, GroupMember
 from kafka_async.app import LeaderElection, SingleWriter, WorkerPool
 from kafka_async.errors import InconsistentGroupProtocolError
-from kafka_async.testing.environment import in_ci
 from tests.integration.helpers import create_topic, read_values
 from tests.programs import ROOT
 
@@ -190,12 +189,7 @@ async def joined(cluster: ClusterHandle, group: str, count: int) -> None:
 
 @pytest.fixture
 def failover_limit() -> float:
-    """Return the maximum seconds of a failover.
-
-    A run of CI has other tests at the same time, which take the processor from the brokers and the
-    examples; there only the events count, and `make reliability-failover` checks the time.
-    """
-    return LIMIT if in_ci() else SESSION + HEARTBEAT + 2.0
+    return SESSION + HEARTBEAT + 2.0
 
 
 @pytest.mark.slow
