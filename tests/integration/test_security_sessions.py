@@ -74,11 +74,14 @@ class Watch:
 
 
 async def allow(cluster: SecureCluster, principal: str, topic: str) -> None:
-    """Allow a principal to read and write a topic, and everything on groups and transactions."""
+    """Allow a principal everything on a topic, and on the group and transactional id of the test.
+
+    No other names: the clusters are those of the whole session, and so are their permissions.
+    """
     rows = [
         (AclResourceType.TOPIC, topic, AclOperation.ALL),
-        (AclResourceType.GROUP, "*", AclOperation.ALL),
-        (AclResourceType.TRANSACTIONAL_ID, "*", AclOperation.ALL),
+        (AclResourceType.GROUP, cluster.handle.group(), AclOperation.ALL),
+        (AclResourceType.TRANSACTIONAL_ID, cluster.handle.transactional_id(), AclOperation.ALL),
     ]
     async with Admin(cluster.servers("PLAINTEXT")) as admin:
         await admin.create_acls(
