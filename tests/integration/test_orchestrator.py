@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import json
 import threading
 from collections import Counter
@@ -330,6 +331,8 @@ async def test_cancels_by_tag_and_joins_the_thread(world: World) -> None:
 
 async def test_cancelled_caller_and_timeout_stop_the_thread(world: World) -> None:
     await world.create(4)
+    unhandled: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
     async with world.orchestrator() as orchestrator:
         gate = gate_of(orchestrator)
         running = asyncio.create_task(orchestrator.run("gate", ranges=world.ranges(0, 4)))
@@ -341,6 +344,9 @@ async def test_cancelled_caller_and_timeout_stop_the_thread(world: World) -> Non
         with pytest.raises(JobTimeoutError, match=r"within 0\.2 s"):
             await orchestrator.run("gate", ranges=world.ranges(0, 4), timeout=0.2)
         assert orchestrator._threads.running == 0  # pyright: ignore[reportPrivateUsage]
+    del running, gate, orchestrator
+    gc.collect()
+    assert unhandled == [], "no task ends with an error that nobody sees"
 
 
 async def test_runs_at_most_max_concurrency_jobs_at_a_time(world: World) -> None:

@@ -435,6 +435,7 @@ class ActiveDriver:
             if not task.done():
                 execution.cancel(_StopReason.CANCELLED)
                 await wait_shielded(task)
+                _log_unexpected(task)
             elif execution.stop_reason is _StopReason.DRIVER_STOPPED:
                 raise self._stopped() from None
             raise
