@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypedDict, TypeVar, cast
 
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.java_security import (
@@ -198,7 +198,7 @@ class ConsumerOptions(ClientOptions, total=False):
 
     group_id: str | None
     group_instance_id: str | None
-    group_protocol: Literal["classic", "consumer"]
+    group_protocol: Literal["classic", "consumer", "auto"]
     group_remote_assignor: str | None
     auto_offset_reset: Literal["earliest", "latest", "none"]
     auto_offset_reset_new_partitions: Literal["earliest", "latest"]
@@ -674,8 +674,10 @@ class ConsumerConfig(ClientConfig):
     group_instance_id: str | None = option(None, "Id of a static member (KIP-345).")
     group_protocol: str = option(
         "classic",
-        'Protocol of the group: with "consumer" the coordinator computes the assignment (KIP-848).',
-        choices=("classic", "consumer"),
+        'Protocol of the group: with "consumer" the coordinator computes the assignment (KIP-848); '
+        '"auto" takes "consumer" for a group without members or of that protocol, if the brokers '
+        "have it and no option of the classic protocol only is given.",
+        choices=("classic", "consumer", "auto"),
     )
     group_remote_assignor: str | None = option(
         None,
@@ -763,6 +765,8 @@ class ConsumerConfig(ClientConfig):
         why=f"{_CALLABLE}; without one, values are bytes",
     )
 
+    _classic_only_options: ClassVar[tuple[str, ...]] = ()
+
     def __init__(
         self, servers: str | Sequence[str] = (), /, **options: Unpack[ConsumerOptions]
     ) -> None:
@@ -788,14 +792,26 @@ class ConsumerConfig(ClientConfig):
                 "protocol assign partitions themselves, by partition_assignment_strategy"
             )
 
+    @property
+    def classic_only_options(self) -> tuple[str, ...]:
+        """Names of the options given that only members of the classic group protocol have."""
+        return self._classic_only_options
+
     def _check_given(self, given: Collection[str]) -> None:
-        if self.group_protocol != "consumer":
+        classic_only = tuple(name for name in _CLASSIC_OPTIONS if name in given)
+        object.__setattr__(self, "_classic_only_options", classic_only)
+        if not classic_only or self.group_protocol == "classic":
             return
-        for name, instead in _CLASSIC_OPTIONS.items():
-            if name in given:
-                raise InvalidConfigurationError(
-                    f'{name} is not for group_protocol="consumer": {instead}'
-                )
+        name = classic_only[0]
+        if self.group_protocol == "consumer":
+            raise InvalidConfigurationError(
+                f'{name} is not for group_protocol="consumer": {_CLASSIC_OPTIONS[name]}'
+            )
+        if self.group_remote_assignor is not None:
+            raise InvalidConfigurationError(
+                f"{name} and group_remote_assignor exclude each other: the first is for the "
+                'classic group protocol only, the second for group_protocol="consumer" only'
+            )
 
 
 @dataclass(frozen=True, init=False)

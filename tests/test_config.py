@@ -738,3 +738,16 @@ def test_options_of_the_classic_group_protocol_are_refused_in_the_other(option: 
 def test_assignor_of_the_coordinator_needs_the_consumer_protocol() -> None:
     with pytest.raises(InvalidConfigurationError, match=r"group_remote_assignor.*group_protocol"):
         ConsumerConfig("a:1", group_id="g", group_remote_assignor="range")
+
+
+def test_options_of_both_group_protocols_exclude_each_other_in_auto() -> None:
+    with pytest.raises(
+        InvalidConfigurationError, match="heartbeat_interval_ms and group_remote_assignor"
+    ):
+        ConsumerConfig(
+            "a:1",
+            group_id="g",
+            group_protocol="auto",
+            heartbeat_interval_ms=3_000,
+            group_remote_assignor="range",
+        )

@@ -995,6 +995,8 @@ class Consumer(RecordIteration, Generic[K, V]):
 
         Raises:
             BootstrapError: No bootstrap server could be used.
+            RetriableError: With group_protocol="auto", the group's coordinator was not available
+                for default_api_timeout_ms.
         """
         run(self._client.start, **unknown)
 
@@ -1028,9 +1030,9 @@ class Consumer(RecordIteration, Generic[K, V]):
 
         Args:
             topics: The topics.
-            pattern: A regular expression, instead of `topics`. In a group of the consumer protocol
+            pattern: A regular expression, instead of `topics`. With group_protocol="consumer"
                 (KIP-848) the broker matches a str, in the syntax of RE2/J, and this client matches
-                a compiled one; otherwise this client matches both.
+                a compiled one; otherwise, and with "auto", this client matches both.
             listener: Listener for changes of the assignment, added to the existing listeners.
 
         Raises:

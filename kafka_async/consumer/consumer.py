@@ -188,6 +188,8 @@ class Consumer(Generic[K, V]):
 
         Raises:
             BootstrapError: No bootstrap server could be used.
+            RetriableError: With group_protocol="auto", the group's coordinator was not available
+                for default_api_timeout_ms.
         """
         if unknown:
             raise unknown_keyword(self.start, unknown)
@@ -196,8 +198,8 @@ class Consumer(Generic[K, V]):
             await self.client.start()
         try:
             await self._supervisor.start()
-            make = await self._supervisor.offload(_load_runtime_class)
-            self._runtime = make(
+            runtime_class = await self._supervisor.offload(_load_runtime_class)
+            self._runtime = await runtime_class.create(
                 services_of(self.client),
                 self._supervisor,
                 self.config,
@@ -332,9 +334,9 @@ class Consumer(Generic[K, V]):
 
         Args:
             topics: The topics.
-            pattern: A regular expression, instead of `topics`. In a group of the consumer protocol
+            pattern: A regular expression, instead of `topics`. With group_protocol="consumer"
                 (KIP-848) the broker matches a str, in the syntax of RE2/J, and this client matches
-                a compiled one; otherwise this client matches both.
+                a compiled one; otherwise, and with "auto", this client matches both.
             listener: Listener for changes of the assignment, added to the existing listeners.
 
         Raises:

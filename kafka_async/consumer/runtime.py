@@ -33,9 +33,11 @@ from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError
 from kafka_async.group.consumer_group_heartbeat import ConsumerGroupMembership
 from kafka_async.group.member import GroupSettings
 from kafka_async.group.membership import GroupMembership
+from kafka_async.group.protocol_choice import group_protocol_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from typing import Self
 
     from kafka_async.cluster.metadata import ClusterMetadata
     from kafka_async.cluster.services import ClientServices
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.rebalance_listener import RebalanceListenerInvoker
     from kafka_async.consumer.subscription import Subscription
     from kafka_async.errors import AuthenticationError
+    from kafka_async.group.protocol_choice import GroupProtocol
     from kafka_async.supervisor import Supervisor
     from kafka_async.types import Health, OffsetAndMetadata, TopicPartition
 
@@ -64,6 +67,7 @@ class ConsumerRuntime:
         subscription: Subscription,
         listeners: RebalanceListenerInvoker,
         convert: Convert | None,
+        group_protocol: GroupProtocol,
     ) -> None:
         self.subscription = subscription
         self.listeners = listeners
@@ -103,7 +107,7 @@ class ConsumerRuntime:
                 self.on_partitions_changed,
             )
             settings = GroupSettings.of(config)
-            self.membership = self._new_membership(settings, self.rebalance_handler)
+            self.membership = self._new_membership(group_protocol, settings, self.rebalance_handler)
             self.offset_committer = OffsetCommitter(
                 services, config, self.membership, subscription, self.gate
             )
@@ -122,10 +126,13 @@ class ConsumerRuntime:
         self.fetcher.on_position_needed = self.position_finder.wakeup
 
     def _new_membership(
-        self, settings: GroupSettings, handler: ConsumerRebalanceHandler
+        self,
+        group_protocol: GroupProtocol,
+        settings: GroupSettings,
+        handler: ConsumerRebalanceHandler,
     ) -> GroupMembership:
         services, supervisor, on_error = self._services, self._supervisor, self.queue.wake_poll
-        if self._config.group_protocol == "consumer":
+        if group_protocol == "consumer":
             return ConsumerGroupMembership(
                 services,
                 supervisor,
@@ -138,6 +145,20 @@ class ConsumerRuntime:
         return GroupMembership(services, supervisor, settings, handler, on_error)
 
     # -- starting and closing ---------------------------------------------------------------------
+
+    @classmethod
+    async def create(
+        cls,
+        services: ClientServices,
+        supervisor: Supervisor,
+        config: ConsumerConfig,
+        subscription: Subscription,
+        listeners: RebalanceListenerInvoker,
+        convert: Convert | None,
+    ) -> Self:
+        """Create the runtime, after `group_protocol_of` has chosen the protocol of its group."""
+        group_protocol = await group_protocol_of(services, config)
+        return cls(services, supervisor, config, subscription, listeners, convert, group_protocol)
 
     def start(self) -> None:
         """Start the tasks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from kafka_async.admin import Admin, NewTopic
-from kafka_async.cluster.client import services_of
+from kafka_async.cluster.client import Client, services_of
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import (
     AssignorError,
@@ -248,6 +249,39 @@ async def test_coordinator_refuses_a_member_of_the_consumer_protocol(
         with pytest.raises(error):
             await refused.poll(timeout=20)
     assert len(member.assignment()) == PARTITIONS
+
+
+@pytest.mark.any_broker
+async def test_auto_protocol_follows_the_brokers_and_the_members_of_the_group(
+    kafka_cluster: ClusterHandle, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kafka_async.group")
+    topic = await create_topic(kafka_cluster, partitions=2)
+    auto: dict[str, Any] = {"topics": [topic], "group_protocol": "auto"}
+
+    async def choice(group_id: str, *others: Consumer) -> str:
+        caplog.clear()
+        async with Consumer(kafka_cluster.bootstrap_servers, group_id=group_id, **auto) as consumer:
+            members = (consumer, *others)
+            await poll_until(lambda: all(it.assignment() for it in members), *members)
+        [chosen] = [it for it in caplog.messages if "group_protocol is" in it]
+        return chosen.partition("group_protocol is ")[2]
+
+    group = kafka_cluster.group("classic")
+    options: dict[str, Any] = {"topics": [topic], "group_id": group}
+    async with Client(kafka_cluster.bootstrap_servers) as client:
+        supported = services_of(client).brokers.finalized_feature("group.version") > 0
+    if not supported:
+        assert await choice(group) == "classic: the brokers do not have the consumer protocol"
+        return
+    async with Consumer(kafka_cluster.bootstrap_servers, **options, **CLASSIC) as consumer:
+        await poll_until(consumer.assignment, consumer)
+        members = "classic: the group has members of the classic protocol"
+        assert await choice(group, consumer) == members
+    assert await choice(group) == "consumer: the group has no members"
+    async with Consumer(kafka_cluster.bootstrap_servers, **options, **CONSUMER) as consumer:
+        await poll_until(consumer.assignment, consumer)
+        assert await choice(group, consumer) == "consumer: the group is of this protocol"
 
 
 async def test_deleted_topic_stops_neither_commits_nor_the_group(
