@@ -81,6 +81,10 @@ SASL_MECHANISMS: Final = (
 )
 MECHANISMS_WITHOUT_PASSWORD: Final = ("OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
 _CALLABLE = "a function in place of Java's class"
+_LOOP_WATCHDOG = (
+    "Log a warning with the stack of what blocks the event loop, if it has not run for half of "
+    "session_timeout_ms; recommended in production."
+)
 _LEVELS: Final = {"gzip": (-1, 9), "lz4": (0, 17), "zstd": (-131_072, 22)}
 """Lowest and highest `compression_level` of the codecs that have levels (KIP-390)."""
 _JAVA_ASSIGNORS: Final = {
@@ -211,6 +215,7 @@ class ConsumerOptions(ClientOptions, total=False):
     max_poll_records: int
     partition_assignment_strategy: Sequence[Any]
     rebalance_min_interval_ms: int
+    loop_watchdog: bool
     fetch_min_bytes: int
     fetch_max_wait_ms: int
     fetch_max_bytes: int
@@ -228,6 +233,7 @@ class GroupMemberOptions(ClientOptions, total=False):
     session_timeout_ms: int
     heartbeat_interval_ms: int
     rebalance_timeout_ms: int
+    loop_watchdog: bool
 
 
 @dataclass(frozen=True, init=False)
@@ -731,6 +737,9 @@ class ConsumerConfig(ClientConfig):
         low=0,
         high=MAX_INT32,
     )
+    loop_watchdog: bool = option(
+        False, _LOOP_WATCHDOG, why="Java sends heartbeats from a thread, which nothing blocks"
+    )
     fetch_min_bytes: int = option(
         1, "Minimum bytes a broker collects before it answers a fetch.", low=0, high=MAX_INT32
     )
@@ -831,6 +840,9 @@ class GroupMemberConfig(ClientConfig):
         "Maximum time the coordinator waits for the members to join again in a rebalance.",
         low=1,
         high=MAX_INT32,
+    )
+    loop_watchdog: bool = option(
+        False, _LOOP_WATCHDOG, why="Java sends heartbeats from a thread, which nothing blocks"
     )
 
     def __init__(

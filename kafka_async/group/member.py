@@ -61,6 +61,7 @@ class GroupSettings:
     request_timeout: float = 30.0
     retry_backoff: float = 0.1
     retry_backoff_max: float = 1.0
+    loop_watchdog: bool = False
 
     @classmethod
     def of(cls, config: ConsumerConfig) -> GroupSettings:
@@ -86,6 +87,7 @@ class GroupSettings:
             seconds(config.request_timeout_ms),
             seconds(config.retry_backoff_ms),
             seconds(config.retry_backoff_max_ms),
+            config.loop_watchdog,
         )
 
 

@@ -20,6 +20,7 @@ from kafka_async.backoff import Backoff
 from kafka_async.errors import AuthenticationError, KafkaError, RetriableError
 from kafka_async.group import classic_protocol
 from kafka_async.group.coordinator_connection import CoordinatorConnection
+from kafka_async.group.loop_watchdog import watch_loop
 from kafka_async.group.member import (
     AssignorFailedError,
     LocalMember,
@@ -280,12 +281,16 @@ class GroupMembership:
     # -- the state machine ------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        settings, end_watch = self._settings, _nothing
+        if settings.loop_watchdog:
+            end_watch = watch_loop(f"group {settings.group_id}", settings.session_timeout / 2)
         try:
             while self._state is not MemberState.CLOSED:
                 event = await self._state_handlers[self._state]()
                 self._enter(next_state(self._state, event))
             await self._coordinator.close()
         finally:
+            end_watch()
             self._coordinator.end()
 
     def _enter(self, state: MemberState) -> None:
@@ -622,6 +627,10 @@ class GroupMembership:
                 self._now() - self._rebalance_started_at,
             )
             self._hooks.emit(event)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _set(event: asyncio.Event, value: bool) -> None:
