@@ -75,6 +75,13 @@ UNANSWERED_AFTER: Final = 5.0
 
 A broker responds within milliseconds to every request that it does not hold back.
 """
+BLOCKED_LOOP_DELAY: Final = 0.5
+"""Seconds by which a timer is late if the event loop was blocked.
+
+Responses may have arrived meanwhile, which the loop reads after it has run the timers.
+"""
+BLOCKED_LOOP_GRACE: Final = 0.1
+"""Seconds in which such responses are read before overdue requests fail."""
 
 
 class ConnectionSetupError(KafkaConnectionError):
@@ -541,8 +548,12 @@ class Connection:
 
     def _check_deadlines(self) -> None:
         """Fail overdue requests, close a dead or idle connection, and set the timer again."""
-        self._timer_at, self._timer = inf, None
         now = self._loop.time()
+        late = now - self._timer_at
+        self._timer_at, self._timer = inf, None
+        if late > BLOCKED_LOOP_DELAY:
+            self._set_timer(now + BLOCKED_LOOP_GRACE)
+            return
         next_at = inf if self.in_flight else self._used_at + self._max_idle
         if next_at <= now:
             logger.debug("%s: closed, idle for %g s", self, self._max_idle)

@@ -49,6 +49,10 @@ class VirtualClockEventLoop(asyncio.SelectorEventLoop):
         """Return the virtual time in seconds."""
         return self._now
 
+    def block(self, seconds: float) -> None:
+        """Let time pass as during a call that blocks the loop: no callback runs meanwhile."""
+        self._advance(seconds)
+
     def run_in_executor(
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:

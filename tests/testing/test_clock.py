@@ -9,7 +9,7 @@ import pytest
 
 from kafka_async.clock import LoopClock, MemoryNetwork, keeps_virtual_time
 from kafka_async.supervisor import Supervisor
-from kafka_async.testing.clock import VirtualTimeError, run_virtual
+from kafka_async.testing.clock import VirtualClockEventLoop, VirtualTimeError, run_virtual
 
 
 def test_a_long_sleep_takes_no_time() -> None:
@@ -32,6 +32,20 @@ def test_timers_fire_in_the_order_of_their_times() -> None:
         return fired
 
     assert run_virtual(main(), start=10.0) == pytest.approx([10.5, 11.0, 15.0, 55.0])
+
+
+def test_no_timer_fires_while_a_call_blocks_the_loop() -> None:
+    async def main() -> tuple[float, list[float]]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualClockEventLoop)
+        fired: list[float] = []
+        loop.call_later(5, lambda: fired.append(loop.time()))
+        loop.block(60)
+        assert fired == []
+        await asyncio.sleep(0)
+        return loop.time(), fired
+
+    assert run_virtual(main()) == (60, [60])
 
 
 def test_time_stands_still_while_callbacks_are_ready() -> None:
