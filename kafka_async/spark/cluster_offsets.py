@@ -7,6 +7,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_async import blocking
@@ -104,24 +105,34 @@ class ClusterOffsets:
     def find_partitions(self) -> Partitions:
         """Return the partitions to read, at the start of a read.
 
+        A partition that the option assign names and that does not exist is left out, with a
+        warning; a stream reads it once it exists.
+
         Raises:
             UnknownTopicOrPartitionError: A topic that the options name does not exist.
         """
-        attempts = round(METADATA_TIMEOUT / METADATA_INTERVAL)
-        for attempt in range(attempts):
-            try:
-                return self._partitions(missing_allowed=False)
-            except UnknownTopicOrPartitionError:
-                if attempt + 1 == attempts:
-                    raise
-                self._pause(METADATA_INTERVAL)
-        raise AssertionError
+        for _ in range(round(METADATA_TIMEOUT / METADATA_INTERVAL) - 1):
+            with suppress(UnknownTopicOrPartitionError):
+                found = self._partitions(missing_allowed=False)
+                if not self._missing(found):
+                    return found
+            self._pause(METADATA_INTERVAL)
+        found = self._partitions(missing_allowed=False)
+        if missing := self._missing(found):
+            logger.warning(
+                "%s, which the option assign names, does not exist and is not read", min(missing)
+            )
+        return found
+
+    def _missing(self, found: Partitions) -> set[TopicPartition]:
+        """Return the partitions of the option assign that do not exist."""
+        return set(self._options.partitions or ()) - set(found.partitions)
 
     def _partitions(self, *, missing_allowed: bool) -> Partitions:
         options = self._options
         if options.pattern is not None:
             pattern = re.compile(options.pattern)
-            names = {n for n in self._admin().list_topics() if pattern.fullmatch(n)}
+            names = {n for n in self._admin().list_topics() if pattern.search(n)}
         elif options.topics is not None:
             names = set(options.topics)
         else:
@@ -134,15 +145,7 @@ class ClusterOffsets:
         ]
         if options.partitions is None:
             return Partitions(topics, sorted(existing))
-        chosen = sorted(set(options.partitions))
-        if not missing_allowed and (missing := set(chosen) - set(existing)):
-            first = min(missing)
-            raise UnknownTopicOrPartitionError(
-                "the option assign names a partition that does not exist",
-                topic=first.topic,
-                partition=first.partition,
-            )
-        return Partitions(topics, [tp for tp in chosen if tp in set(existing)])
+        return Partitions(topics, sorted(set(options.partitions) & set(existing)))
 
     def _describe(
         self, names: Iterable[str], *, missing_allowed: bool
@@ -199,38 +202,31 @@ class ClusterOffsets:
 
         Args:
             bound: The bound.
-            option: "startingOffsets" or "endingOffsets", for errors; a partition that the bound
-                does not name is read from its start, or to its end.
+            option: "startingOffsets" or "endingOffsets", for errors.
             partitions: The partitions to read.
             earliest: The first offsets.
             latest: The last offsets.
 
         Raises:
-            InvalidConfigurationError: The bound names another partition, or no record is as late
-                as a timestamp.
+            InvalidConfigurationError: The bound names another partition or does not name all, or
+                no record is as late as a timestamp.
         """
         chosen = list(partitions)
         if isinstance(bound, ByTimestamp):
             bound = self._at_times(bound, option, chosen)
         if isinstance(bound, int):
             bound = dict.fromkeys(chosen, bound)
-        _check_named(bound, option, chosen)
-        default = EARLIEST if option == "startingOffsets" else LATEST
-        offsets: Offsets = {}
-        for tp in chosen:
-            offset = bound.get(tp, default)
-            offsets[tp] = {EARLIEST: earliest[tp], LATEST: latest[tp]}.get(offset, offset)
-        return offsets
+        _check_named(bound, option, chosen, "offset")
+        return {
+            tp: {EARLIEST: earliest[tp], LATEST: latest[tp]}.get(offset, offset)
+            for tp, offset in bound.items()
+        }
 
     def _at_times(self, bound: ByTimestamp, option: str, chosen: list[TopicPartition]) -> Offsets:
         times = bound.timestamps
         wanted = dict.fromkeys(chosen, times) if isinstance(times, int) else dict(times)
         option = f"{option}ByTimestamp"
-        _check_named(wanted, option, chosen)
-        if missing := set(chosen) - set(wanted):
-            raise InvalidConfigurationError(
-                f"{option} has no timestamp for {min(missing)}: name every partition"
-            )
+        _check_named(wanted, option, chosen, "timestamp")
         offsets: Offsets = {}
         for tp, found in self.list_offsets(wanted).items():
             if found.offset < 0 and not bound.latest_if_none:
@@ -412,11 +408,15 @@ def leader_epochs(
 
 
 def _check_named(
-    named: Mapping[TopicPartition, int], option: str, chosen: list[TopicPartition]
+    named: Mapping[TopicPartition, int], option: str, chosen: list[TopicPartition], kind: str
 ) -> None:
-    """Raise for partitions that a bound names and that are not read."""
+    """Raise unless a bound names exactly the partitions that are read."""
     if others := set(named) - set(chosen):
         raise InvalidConfigurationError(
             f"{option} names {min(others)}, which is not read: name only partitions of the topics "
             "that are read"
+        )
+    if missing := set(chosen) - set(named):
+        raise InvalidConfigurationError(
+            f"{option} has no {kind} for {min(missing)}: name every partition"
         )

@@ -12,14 +12,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kafka_async.errors import (
-    InvalidConfigurationError,
-    OffsetOutOfRangeError,
-    UnknownTopicOrPartitionError,
-)
+from kafka_async.errors import InvalidConfigurationError, OffsetOutOfRangeError
 from kafka_async.spark.cluster_offsets import ClusterOffsets
 from kafka_async.spark.filters import Selection
-from kafka_async.spark.offsets import LATEST, ByTimestamp, OffsetRange, plan, split
+from kafka_async.spark.offsets import ByTimestamp, OffsetRange, plan, split
 from kafka_async.spark.read_task import RangePartition, read_partition
 from kafka_async.types import TopicPartition
 
@@ -47,9 +43,8 @@ class BatchReader(DataSourceReader):
         with closing(ClusterOffsets(options)) as cluster:
             chosen = cluster.find_partitions().partitions
             if not chosen:
-                raise UnknownTopicOrPartitionError(
-                    f'subscribePattern "{options.pattern}" matches no topic of the cluster'
-                )
+                logger.warning("there is nothing to read: no partition of the options exists")
+                return []
             earliest, latest, _ = cluster.available(chosen)
             starts = cluster.resolve(options.starting, "startingOffsets", chosen, earliest, latest)
             ends = cluster.resolve(options.ending, "endingOffsets", chosen, earliest, latest)
@@ -76,8 +71,7 @@ class BatchReader(DataSourceReader):
         if isinstance(options.starting, ByTimestamp) or isinstance(options.ending, ByTimestamp):
             return  # No record is between these times.
         for tp, start in starts.items():
-            both_given = isinstance(options.ending, dict) and options.ending.get(tp, LATEST) >= 0
-            if start > ends[tp] and (both_given or options.fail_on_data_loss):
+            if start > ends[tp]:
                 raise InvalidConfigurationError(
                     f"startingOffsets of {tp} is {start}, after the end of the read, {ends[tp]}: "
                     "set other offsets"

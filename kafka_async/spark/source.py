@@ -12,11 +12,15 @@ from kafka_async.extras import missing_extra
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
     from kafka_async.spark.reader import BatchReader
-    from kafka_async.spark.stream_reader import KafkaStreamReader
 else:
     try:
         from pyspark.sql.datasource import DataSource
@@ -78,11 +82,15 @@ class KafkaDataSource(DataSource):
         options = source_options(self.options)
         return FilteringReader(options) if FILTERING_WORKER in sys.modules else BatchReader(options)
 
-    def streamReader(self, schema: StructType) -> KafkaStreamReader:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of a streaming query."""
         from kafka_async.spark.source_options import source_options
+        from kafka_async.spark.stream_reader import RefusingStreamReader
 
-        options = source_options(self.options, streaming=True)
+        try:
+            options = source_options(self.options, streaming=True)
+        except InvalidConfigurationError as error:
+            return RefusingStreamReader(error)
         if importlib.util.find_spec(READ_LIMITS) is None:  # Spark 4.0 and 4.1
             from kafka_async.spark.stream_reader import StreamReaderWithoutLimits
 

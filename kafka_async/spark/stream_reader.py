@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kafka_async.errors import KafkaError
+from kafka_async.errors import InvalidConfigurationError, KafkaError
 from kafka_async.spark.admission import TriggerDelay, backlog, limit_bytes, limit_rows
 from kafka_async.spark.cluster_offsets import ClusterOffsets
 from kafka_async.spark.data_loss import LogState, Loss, find_losses, plan_batch
@@ -236,3 +236,32 @@ class StreamReaderWithoutLimits(KafkaStreamReader):
     def commit(self, end: dict[str, object]) -> None:
         """Commit the offsets of a completed batch to the group of commitGroupId."""
         self._commit_progress(read_stream_offset(end))
+
+
+class RefusingStreamReader(DataSourceStreamReader):
+    """Raises the error of wrong options when Spark calls it.
+
+    Spark replaces an error of `streamReader` itself with its own UnboundLocalError.
+
+    Args:
+        error: The error.
+    """
+
+    def __init__(self, error: InvalidConfigurationError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:
+        """Raise the error: the query is new."""
+        raise self._error
+
+    def latestOffset(self, start: object = None, limit: object = None) -> NoReturn:
+        """Raise the error: the query has a checkpoint."""
+        raise self._error
+
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> NoReturn:
+        """Raise the error: the checkpoint has a batch that is not complete."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Raise the error; Spark runs no task, because there are no partitions."""
+        raise self._error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceStreamWriter
 
-from kafka_async.spark.writer import TaskCommitMessage, write_task
+from kafka_async.spark.writer import TYPES, TaskCommitMessage, write_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -73,16 +73,18 @@ def gives_arrow_batches() -> bool:
 
 
 def arrow_batches(rows: Iterable[Row], schema: StructType) -> Iterator[pyarrow.RecordBatch]:
-    """Convert rows to Arrow batches of at most MAX_ROWS_PER_CONVERSION rows."""
+    """Convert what is written of rows to batches of at most MAX_ROWS_PER_CONVERSION rows."""
     from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
 
     pa: Any = importlib.import_module("pyarrow")  # its stubs lack the types of elements
-    arrow_schema: Any = to_arrow_schema(schema)
+    written = [at for at, name in enumerate(schema.names) if name in TYPES]
+    arrow_schema: Any = to_arrow_schema(StructType([schema.fields[at] for at in written]))
     pending = iter(rows)
     while group := list(itertools.islice(pending, MAX_ROWS_PER_CONVERSION)):
-        columns: Any = zip(*group, strict=True)
+        columns: Any = list(zip(*group, strict=True))
         arrays = [
-            pa.array(column, field.type)
-            for column, field in zip(columns, arrow_schema, strict=True)
+            pa.array(columns[at], field.type)
+            for at, field in zip(written, arrow_schema, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)

@@ -6,6 +6,7 @@ Producers are idempotent, so their retries do not duplicate records.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from kafka_async import blocking
     from kafka_async.spark.sink_options import SinkOptions
 
+logger = logging.getLogger("kafka_async.spark")
+
 TYPES: Final = {
     "key": ("binary", "string"),
     "value": ("binary", "string"),
@@ -30,6 +33,8 @@ TYPES: Final = {
     "partition": ("int",),
     "headers": ("array<struct<key:string,value:binary>>",),
 }
+READ_ONLY: Final = ("offset", "timestamp", "timestampType")
+"""Columns of a read that a record which is written gets from the broker."""
 
 
 @dataclass
@@ -45,11 +50,7 @@ def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) 
         raise InvalidConfigurationError('a topic cannot be overwritten: use mode("append")')
     names = {column.name: column.dataType.simpleString() for column in schema.fields}
     for name, kind in names.items():
-        if name not in TYPES:
-            raise InvalidConfigurationError(
-                f"column {name} is not part of a record: select only " + ", ".join(TYPES)
-            )
-        if kind not in TYPES[name]:
+        if name in TYPES and kind not in TYPES[name]:
             raise InvalidConfigurationError(
                 f"column {name} is of type {kind}: cast it to {' or '.join(TYPES[name])}"
             )
@@ -57,6 +58,18 @@ def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) 
         raise InvalidConfigurationError("there is no column value")
     if "topic" not in names and options.topic is None:
         raise InvalidConfigurationError("there is neither an option topic nor a column topic")
+    if ignored := [name for name in names if name not in TYPES and name not in READ_ONLY]:
+        logger.warning(
+            "not written, because a record has no such part: %s; a record has %s",
+            ", ".join(ignored),
+            ", ".join(TYPES),
+        )
+
+
+def record_columns(rows: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+    """Return the rows without columns that are not written, as Spark's connector does."""
+    columns = [name for name in rows.schema.names if name in TYPES]
+    return rows if len(columns) == rows.num_columns else rows.select(columns)
 
 
 class ArrowWriter(DataSourceArrowWriter):
@@ -87,7 +100,7 @@ def send_batches(
     written = 0
     for rows in batches:
         try:
-            sender.send_arrow(rows, topic)
+            sender.send_arrow(record_columns(rows), topic)
         except Exception as error:
             if written:
                 error.add_note(f"rows[0] is the row with the index {written} of the task")

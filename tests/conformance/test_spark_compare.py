@@ -34,20 +34,3 @@ def test_describes_the_first_difference(connector: Outcome, ours: Outcome, diffe
     found = compare(connector, ours).difference
     assert found is not None
     assert difference in found
-
-
-@pytest.mark.parametrize(
-    ("connector", "ours", "same"),
-    [
-        (Outcome(ROWS), Outcome(error="no"), True),
-        (Outcome(error="no"), Outcome(ROWS), True),
-        (Outcome(ROWS), Outcome(ROWS), False),
-        (Outcome(error="no"), Outcome(error="no"), False),
-    ],
-)
-def test_documented_refusal_must_be_of_one_only(
-    connector: Outcome, ours: Outcome, same: bool
-) -> None:
-    result = compare(connector, ours, one_refuses="stricter")
-    assert (result.difference is None) == same
-    assert "stricter" in (result.difference or result.summary)

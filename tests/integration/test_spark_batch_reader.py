@@ -79,7 +79,17 @@ def test_offsets_outside_the_log_raise_or_are_clipped(kafka_cluster: ClusterHand
     start = {"startingOffsets": json.dumps({topic: {"0": 7}})}
     with pytest.raises(InvalidConfigurationError, match=f"{topic}-0 is 7, after the end"):
         ranges(kafka_cluster, subscribe=topic, **start)
-    assert ranges(kafka_cluster, subscribe=topic, failOnDataLoss="false", **start) == []
+    with pytest.raises(InvalidConfigurationError, match=f"{topic}-0 is 7, after the end"):
+        ranges(kafka_cluster, subscribe=topic, failOnDataLoss="false", **start)
+
+
+def test_pattern_matches_parts_of_names_or_nothing(
+    kafka_cluster: ClusterHandle, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = topic_with_records(kafka_cluster, 2)
+    assert ranges(kafka_cluster, subscribePattern=topic[1:]) == [(0, 0, 2)]
+    assert ranges(kafka_cluster, subscribePattern=f"^{topic[1:]}") == []
+    assert "nothing to read" in caplog.text
 
 
 def test_read_committed_ends_before_open_transactions(kafka_cluster: ClusterHandle) -> None:

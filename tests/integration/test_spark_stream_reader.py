@@ -13,7 +13,6 @@ from kafka_async import blocking
 from kafka_async.errors import (
     DataLossError,
     InvalidConfigurationError,
-    UnknownTopicOrPartitionError,
 )
 from kafka_async.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -153,6 +152,7 @@ def test_refuses_starting_offsets_that_name_no_record(kafka_cluster: ClusterHand
     for options, message in (
         ({"startingTimestamp": "2000"}, f"{topic}-0 has no record at or after the timestamp 2000"),
         ({"startingOffsets": json.dumps({topic: {"7": 1}})}, f"{topic}-7, which is not read"),
+        ({"startingOffsets": "{}"}, f"no offset for {topic}-0: name every partition"),
         (
             {"startingOffsetsByTimestamp": json.dumps({"x": {"0": 1}})},
             "startingOffsetsByTimestamp names x-0",
@@ -165,16 +165,14 @@ def test_refuses_starting_offsets_that_name_no_record(kafka_cluster: ClusterHand
             reader.initialOffset()
 
 
-def test_assign_refuses_a_partition_that_does_not_exist(
-    kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
+def test_assigned_partition_that_does_not_exist_is_not_read(
+    kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("kafka_async.spark.cluster_offsets.METADATA_TIMEOUT", 0.1)
     topic = create_topic_blocking(kafka_cluster)
-    with (
-        opened(kafka_cluster, assign=json.dumps({topic: [0, 5]})) as reader,
-        pytest.raises(UnknownTopicOrPartitionError, match=f"{topic}-5"),
-    ):
-        reader.initialOffset()
+    with opened(kafka_cluster, assign=json.dumps({topic: [0, 5]})) as reader:
+        assert offsets(reader.initialOffset()) == {topic: {"0": 0}}
+    assert f"{topic}-5, which the option assign names, does not exist" in caplog.text
 
 
 def test_limits_batches_by_offsets(kafka_cluster: ClusterHandle) -> None:

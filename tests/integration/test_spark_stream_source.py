@@ -146,6 +146,16 @@ def test_filters_are_pushed_where_spark_pushes(
 
 
 @pytest.mark.slow
+def test_query_with_a_wrong_option_fails_with_its_error(
+    kafka_cluster: ClusterHandle, spark: SparkSession, tmp_path: Path
+) -> None:
+    options = {"subscribe": "t", "endingOffsets": "latest"}
+    # Spark's own UnboundLocalError would take the place of an error of streamReader.
+    with pytest.raises(Exception, match="InvalidConfigurationError: endingOffsets is for batch"):
+        read_available(spark, kafka_cluster, tmp_path, **options)
+
+
+@pytest.mark.slow
 def test_empty_topic_has_no_rows(kafka_cluster: ClusterHandle, spark: SparkSession) -> None:
     topic = create_topic_blocking(kafka_cluster)
     reader = spark.read.format("kafka_async").option("subscribe", topic)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,6 +104,25 @@ def test_every_java_property_is_mapped_or_refused(name: str, streaming: bool) ->
         assert "lists them all" not in message
     else:
         assert made.config().bootstrap_servers
+
+
+def test_wrong_option_of_a_stream_raises_when_spark_calls_the_reader() -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql.types import StructType
+
+    from kafka_async.spark.source import KafkaDataSource
+
+    source = KafkaDataSource({**SERVERS, "subscribe": "a", "endingOffsets": "latest"})
+    reader: Any = source.streamReader(StructType())
+    for call in (
+        reader.initialOffset,
+        reader.latestOffset,
+        lambda: reader.latestOffset({}, None),
+        lambda: reader.partitions({}, {}),
+    ):
+        with pytest.raises(InvalidConfigurationError, match="endingOffsets is for batch reads"):
+            call()
+    reader.stop()
 
 
 def test_defaults_of_a_stream_match_sparks_connector() -> None:

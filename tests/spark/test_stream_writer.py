@@ -16,6 +16,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DayTimeIntervalType,
     IntegerType,
     StringType,
     StructField,
@@ -61,6 +62,12 @@ def test_rows_become_arrow_batches_of_bounded_size(monkeypatch: pytest.MonkeyPat
     batches = list(stream_writer.arrow_batches(iter(ROWS), SCHEMA))
     assert [batch.num_rows for batch in batches] == [2, 1]
     assert [row for batch in batches for row in batch.to_pylist()] == EXPECTED
+
+
+def test_columns_that_records_do_not_have_are_not_converted() -> None:
+    schema = StructType([StructField("at", DayTimeIntervalType()), *SCHEMA.fields[:1]])
+    (batch,) = stream_writer.arrow_batches(iter([Row(at=object(), value=b"v")]), schema)
+    assert batch.to_pylist() == [{"value": b"v"}]
 
 
 def test_no_rows_become_no_batches() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ pytest.importorskip("pyarrow")
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.source import KafkaDataSource
 from kafka_async.spark.value_schema import parse_value_schema
+from kafka_async.spark.writer import record_columns
 
 OPTIONS = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}
 HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
@@ -46,13 +49,24 @@ def test_all_columns_of_a_record_are_written(kind: str) -> None:
             "value STRING, headers MAP<STRING, BINARY>",
             "column headers is of type map<string,binary>",
         ),
-        ("value STRING, id INT", "column id is not part of a record: select only key, value"),
         ("key STRING", "there is no column value"),
     ],
 )
 def test_error_names_the_column(ddl: str, message: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=re.escape(message)):
         check(ddl, OPTIONS)
+
+
+def test_columns_that_records_do_not_have_are_not_written(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    check("value STRING, offset BIGINT, timestamp TIMESTAMP, timestampType INT", OPTIONS)
+    assert not caplog.records
+    check("value STRING, id INT, header STRING", OPTIONS)
+    assert "not written, because a record has no such part: id, header" in caplog.text
+    pa: Any = importlib.import_module("pyarrow")  # its stubs lack the types of elements
+    rows = pa.RecordBatch.from_pydict({"id": [1], "value": ["v"], "timestamp": [2]})
+    assert record_columns(rows).to_pylist() == [{"value": "v"}]
 
 
 def test_topic_is_an_option_or_a_column() -> None:

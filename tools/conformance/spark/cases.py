@@ -34,14 +34,12 @@ class Batch:
         name: Name of the case.
         options: Options of the read.
         condition: Filter of the rows.
-        one_refuses: Documented reason for which only one of the connectors refuses it.
         tasks_differ: Reason for which the offsets of tasks are not compared.
     """
 
     name: str
     options: Options
     condition: str = "true"
-    one_refuses: str = ""
     tasks_differ: str = ""
 
 
@@ -54,14 +52,12 @@ class Stream:
         options: Options of the read.
         between: Changes the topics before the second run; None: there is one run.
         other_format: The other connector does the first run.
-        one_refuses: Documented reason for which only one of the connectors refuses it.
     """
 
     name: str
     options: Options
     between: Callable[[str], None] | None = None
     other_format: bool = False
-    one_refuses: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,14 +69,12 @@ class Write:
         rows: The rows in SQL.
         options: Options of the write.
         has_target_option: The option topic names the target.
-        one_refuses: Documented reason for which only one of the connectors refuses it.
     """
 
     name: str
     rows: str
     options: Options = field(default_factory=dict[str, str])
     has_target_option: bool = True
-    one_refuses: str = ""
 
 
 def _json(document: object) -> str:
@@ -88,11 +82,7 @@ def _json(document: object) -> str:
 
 
 ALL: Final = {"subscribe": PLAIN, "includeHeaders": "true"}
-NOT_THERE: Final = "only ours reports that what the option names does not exist"
-NOTHING_LEFT: Final = "only ours reads what is left, which is nothing"
 ONLY_IN_STREAMS: Final = "without minPartitions the connector splits by records only in streams"
-UNKNOWN_COLUMN: Final = "only ours reports columns that are not part of a record"
-UNNAMED: Final = "only ours reads partitions that the option does not name"
 SPECIFIC: Final = _json({PLAIN: {"0": 10, "1": -2, "2": 95}})
 TIMES: Final = _json({PLAIN: {str(n): FIRST_TIMESTAMP + 90_500 + 10_000 * n for n in range(3)}})
 LATE: Final = str(FIRST_TIMESTAMP + 10_000_000)
@@ -112,10 +102,14 @@ BATCHES: Final = [
     Batch("two topics", {"subscribe": f"{PLAIN}, {APPENDED}"}),
     Batch("empty topic", {"subscribe": EMPTY}),
     Batch("pattern", {"subscribePattern": "plain.*"}),
-    Batch("pattern of whole names", {"subscribePattern": "plain"}),
-    Batch("pattern without topics", {"subscribePattern": "plai"}, one_refuses=NOT_THERE),
+    Batch("pattern of parts of names", {"subscribePattern": "lain"}),
+    Batch("pattern of whole names", {"subscribePattern": "^plain$"}),
+    Batch("pattern with spaces", {"subscribePattern": " plain.* "}),
+    Batch("pattern without topics", {"subscribePattern": "absent"}),
     Batch("assign", {"assign": _json({PLAIN: [0, 2], APPENDED: [0]})}),
-    Batch("assign a missing partition", {"assign": _json({PLAIN: [9]})}, one_refuses=NOT_THERE),
+    Batch("assign a missing partition", {"assign": _json({PLAIN: [9]})}),
+    Batch("assign one more partition", {"assign": _json({PLAIN: [0, 9]})}),
+    Batch("assign a missing topic", {"assign": _json({"missing": [0]})}),
     Batch("missing topic", {"subscribe": "missing"}),
     Batch("specific start", {**ALL, "startingOffsets": SPECIFIC}),
     Batch(
@@ -125,8 +119,8 @@ BATCHES: Final = [
     Batch(
         "start without one partition",
         {**ALL, "startingOffsets": _json({PLAIN: {"0": 5}})},
-        one_refuses=UNNAMED,
     ),
+    Batch("end without one partition", {**ALL, "endingOffsets": _json({PLAIN: {"0": 5}})}),
     Batch(
         "starts at the latest of a partition",
         {**ALL, "startingOffsets": _json({PLAIN: {"0": 5, "1": 5, "2": -1}})},
@@ -156,7 +150,6 @@ BATCHES: Final = [
             "startingOffsets": _json({PLAIN: {"0": 500, "1": 0, "2": 0}}),
             "failOnDataLoss": "false",
         },
-        one_refuses=NOTHING_LEFT,
     ),
     Batch(
         "deleted records",
@@ -293,7 +286,8 @@ WRITES: Final = [
     ),
     Write("topic column", "select '{topic}' as topic, 'v' as value", has_target_option=False),
     Write("topic column and option", "select 'elsewhere' as topic, 'v' as value"),
-    Write("other columns", "select 'v' as value, 1 as other", one_refuses=UNKNOWN_COLUMN),
+    Write("other columns", "select 'v' as value, 1 as other"),
+    Write("columns of a read", "select 'v' value, 1L offset, now() timestamp, 0 timestampType"),
     Write("null topic", "select cast(null as string) as topic, 'v' as value", {}, False),
     Write("no topic", "select 'v' as value", has_target_option=False),
     Write("no value", "select 'k' as key"),

@@ -67,7 +67,6 @@ class Runner:
         """Compare the rows of a batch read, and the offsets of its tasks."""
         return compare(
             *(_outcome(lambda name=name: self._read(name, case)) for name in (CONNECTOR, OURS)),
-            one_refuses=case.one_refuses,
         )
 
     def stream(self, case: Stream) -> Comparison:
@@ -86,13 +85,12 @@ class Runner:
                 outcomes[name] = _outcome(
                     lambda name=name, place=place: self._query(name, case.options, place)
                 )
-        return compare(outcomes[CONNECTOR], outcomes[OURS], case.one_refuses)
+        return compare(outcomes[CONNECTOR], outcomes[OURS])
 
     def write(self, case: Write) -> Comparison:
         """Compare the records that are written; timestamps differ."""
         return compare(
             *(_outcome(lambda name=name: self._written(name, case)) for name in (CONNECTOR, OURS)),
-            one_refuses=case.one_refuses,
         )
 
     def _read(self, name: str, case: Batch) -> Outcome:
@@ -162,18 +160,13 @@ class Runner:
         return self._directory / str(self._runs)
 
 
-def compare(connector: Outcome, ours: Outcome, one_refuses: str = "") -> Comparison:
+def compare(connector: Outcome, ours: Outcome) -> Comparison:
     """Compare two outcomes; both may be errors, whose messages need not be equal.
 
     Args:
         connector: Outcome of Spark's connector.
         ours: Outcome of this package.
-        one_refuses: Documented reason for which exactly one of them refuses the case.
     """
-    if one_refuses:
-        refusals = [name for name, each in (("connector", connector), ("ours", ours)) if each.error]
-        text = f"refused by {' and '.join(refusals) or 'none'}: {one_refuses}"
-        return Comparison(text, None) if len(refusals) == 1 else Comparison("", text)
     if connector.error is not None and ours.error is not None:
         return Comparison(f"both refuse: {ours.error[:60]}", None)
     for name, outcome, other in (("connector", connector, "ours"), ("ours", ours, "connector")):
