@@ -37,7 +37,7 @@ CLIENTS: Final = {
 }
 """By class: its module, the class of its configuration, and what it does."""
 GENERIC: Final = {"Producer", "Transaction", "Consumer"}
-ASYNCIO_ONLY: Final = {"process"}
+ASYNCIO_ONLY: Final = {"partition_streams", "process"}
 """Methods without a blocking version: they call the application's `async def` functions."""
 OFFSETS: Final = ("HasOffsetSource", "Consumer[Any, Any]")
 """A type of asyncio's clients and the blocking one in its place."""

@@ -51,6 +51,7 @@ from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from contextlib import AbstractAsyncContextManager
     from datetime import datetime
     from types import TracebackType
     from typing import Never, Self
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.config import ConsumerOptions
     from kafka_async.consumer.list_offsets import ListedOffset
+    from kafka_async.consumer.partition_streams import PartitionStreams
     from kafka_async.consumer.runtime import ConsumerRuntime
     from kafka_async.group.explanation import AssignmentExplanation
     from kafka_async.hooks import Hooks
@@ -604,6 +606,47 @@ class Consumer(Generic[K, V]):
             max_bytes=whole_number(max_bytes, "max_bytes", low=1),
             drain_timeout=drain_timeout,
         )
+
+    def partition_streams(
+        self, *, drain_timeout: float = 10.0, **unknown: Never
+    ) -> AbstractAsyncContextManager[PartitionStreams[K, V]]:
+        """Return a block with a stream of records and a group of tasks for each partition.
+
+            async with consumer.partition_streams() as streams:
+                async for stream in streams:
+                    stream.start_soon(handle, stream)
+
+        A stream comes with each partition as soon as that is assigned, and iterates over its
+        records. Tasks begun with `stream.start_soon` belong to the partition. A partition whose
+        stream has 1,000 records or 1 MiB waiting is not fetched until half of them were taken; the
+        others continue. `pause` and `seek` apply to streams, but records that a stream has already
+        are returned after `pause`.
+
+        Commits never pass a record that is not done: auto-commit, `commit()` and `stream.commit()`
+        commit the offset of the first such record. A record is done once the task that got it
+        requests the next one, calls `stream.commit()`, or returns.
+
+        Before a partition is revoked, and before the consumer stops, its stream ends, and its tasks
+        have `drain_timeout` to end too; then they are cancelled. If a partition is lost, its tasks
+        are cancelled at once. Iteration over the streams ends when the consumer is stopped. When
+        the block ends, all streams and tasks end likewise; after an exception or a cancellation
+        the tasks are cancelled at once. An exception of a task or of a poll cancels the block and
+        is raised from it. Afterwards the consumer continues at the first record of each partition
+        that was not done.
+
+        Args:
+            drain_timeout: Maximum time in seconds for tasks to end, see above; at most half of the
+                time that `stop` has.
+
+        Raises:
+            IllegalStateError: `process`, a poll or an `async for` of this consumer is in progress.
+            Exception: The exception of a task, or an error that a poll raises.
+            ValueError: `drain_timeout` is negative.
+        """
+        if unknown:
+            raise unknown_keyword(self.partition_streams, unknown)
+        check_timeout(drain_timeout, "drain_timeout")
+        return self._active_runtime.partition_streams(drain_timeout, self.commit)
 
     # -- positions ---------------------------------------------------------------------------------
 

@@ -130,7 +130,9 @@ class DeliveryGate:
         Raises IllegalStateError if other handlers run already.
         """
         if drain is not None and self._drain is not None:
-            raise IllegalStateError("process runs already: call it once, with more concurrency")
+            raise IllegalStateError(
+                "process or partition_streams runs already; a consumer has one at a time"
+            )
         self._drain = drain
 
     async def drain(

@@ -58,7 +58,7 @@ class DeliveryQueue:
         while self._partitions:
             state = self._partitions[0]
             current = self._subscription.states.get(state.partition) is state
-            if current and not state.paused and state.has_delivery:
+            if current and not state.held_back and state.has_delivery:
                 return state
             self._partitions.popleft()
         return None
@@ -168,7 +168,7 @@ class DeliveryQueue:
     def _upcoming(self) -> Iterator[Iterator[BatchView]]:
         states = self._subscription.states
         for state in self._partitions:
-            if not state.paused and states.get(state.partition) is state:
+            if not state.held_back and states.get(state.partition) is state:
                 yield state.buffer.upcoming()
 
 

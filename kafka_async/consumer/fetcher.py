@@ -187,7 +187,7 @@ class Fetcher:
         self, state: PartitionState, metadata: ClusterMetadata, now: float
     ) -> int | None:
         """Return the broker to fetch a partition from; None if it cannot be fetched now."""
-        if state.fetch_state is not FetchState.FETCHING or state.paused or state.retry_at > now:
+        if state.fetch_state is not FetchState.FETCHING or state.held_back or state.retry_at > now:
             return None
         if state.preferred_replica is not None:
             replica = state.replica_to_fetch(now, metadata.brokers)

@@ -208,7 +208,7 @@ class RecordProcessor:
             partition = TopicPartition(record.topic, record.partition)
             offsets = self._subscription.state(partition).in_progress
             offsets.begin(record.offset)
-            self._queue.add(record, partition, offsets, _size(record))
+            self._queue.add(record, partition, offsets, record_size(record))
         for _ in range(min(self._queue.ready, self._concurrency - self._workers)):
             self._workers += 1
             group.start_soon(self._work, group)
@@ -247,6 +247,6 @@ class RecordProcessor:
             self._failure = error
 
 
-def _size(record: AnyRecord) -> int:
+def record_size(record: AnyRecord) -> int:
     """Return the bytes of key and value, as far as they are bytes or text."""
     return sum(len(part) for part in (record.key, record.value) if isinstance(part, bytes | str))

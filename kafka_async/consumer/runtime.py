@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafka_async.config import seconds
 from kafka_async.consumer.closing import Closing
@@ -25,6 +26,7 @@ from kafka_async.consumer.fetcher import Fetcher
 from kafka_async.consumer.list_offsets import OffsetLookup
 from kafka_async.consumer.missing_topics import MissingTopics
 from kafka_async.consumer.offset_committer import OffsetCommitter
+from kafka_async.consumer.partition_streams import PartitionStreams, StreamRunner
 from kafka_async.consumer.position_finder import PositionFinder
 from kafka_async.consumer.processing import HandlerQueue, RecordProcessor
 from kafka_async.consumer.rebalance_handler import ConsumerRebalanceHandler
@@ -36,7 +38,7 @@ from kafka_async.group.membership import GroupMembership
 from kafka_async.group.protocol_choice import group_protocol_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
     from typing import Self
 
     from kafka_async.cluster.metadata import ClusterMetadata
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.fetch_buffer import AnyRecord
     from kafka_async.consumer.processing import Handler, Ordering
     from kafka_async.consumer.rebalance_listener import RebalanceListenerInvoker
-    from kafka_async.consumer.subscription import Subscription
+    from kafka_async.consumer.subscription import PartitionState, Subscription
     from kafka_async.errors import AuthenticationError
     from kafka_async.group.protocol_choice import GroupProtocol
     from kafka_async.supervisor import Supervisor
@@ -85,6 +87,7 @@ class ConsumerRuntime:
             limit=seconds(config.default_api_timeout_ms),
         )
         self._missing_timer: asyncio.TimerHandle | None = None
+        self._streams: StreamRunner | None = None
         self.queue = DeliveryQueue(supervisor, subscription)
         self.gate = DeliveryGate(self.queue, seconds(config.max_poll_interval_ms))
         self.offset_lookup = OffsetLookup(services, config)
@@ -293,6 +296,8 @@ class ConsumerRuntime:
         self.gate.on_processed()
         self.position_finder.wakeup()
         self.fetcher.wakeup()
+        if self._streams is not None:
+            self._streams.update()
 
     def _on_rejection(self, error: AuthenticationError) -> None:
         """Raise an error at the next poll if no broker is known that could be fetched from.
@@ -442,6 +447,30 @@ class ConsumerRuntime:
             if not self._stopping:
                 self._rewind_unfinished()
 
+    @asynccontextmanager
+    async def partition_streams(
+        self, drain_timeout: float, commit: Callable[[TopicPartition], Awaitable[None]]
+    ) -> AsyncGenerator[PartitionStreams[Any, Any]]:
+        """Run streams while the block runs, see `Consumer.partition_streams`."""
+        runner = StreamRunner(self.subscription, self._set_full, commit, drain_timeout)
+        self.gate.set_drain(runner.drain)
+        self._streams = runner
+        try:
+            async with runner.running(self._poll_until_stopped):
+                yield PartitionStreams(runner)
+        finally:
+            self._streams = None
+            self.gate.set_drain(None)
+            if not self._stopping:
+                self._rewind_unfinished()
+
+    def _set_full(self, state: PartitionState, full: bool) -> None:
+        state.set_full(full)
+        if not full:
+            if state.has_delivery:
+                self.queue.add(state)
+            self.fetcher.wakeup()
+
     async def _poll_until_stopped(self, limit: int) -> list[AnyRecord] | None:
         """Return records once there are any; None once the consumer is stopped."""
         try:
@@ -454,10 +483,8 @@ class ConsumerRuntime:
     def _rewind_unfinished(self) -> None:
         """Seek to the first record of each partition whose handler did not return."""
         for state in self.subscription:
-            lowest = state.in_progress.lowest
-            if lowest is not None:
-                self.queue.take_back(state)
-                state.seek(lowest)
+            self.queue.take_back(state)
+            state.seek_to_unfinished()
         self.on_partitions_changed()
 
     # -- committing -------------------------------------------------------------------------------

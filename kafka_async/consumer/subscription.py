@@ -6,7 +6,7 @@ between `processed` and `position` are being processed. `fetch_offset` is the ne
 the records between `position` and `fetch_offset` were fetched and not returned yet: they are in the
 partition's `FetchBuffer`, which owns the position.
 
-While handlers run (`Consumer.process`), the offsets of the records that are
+While handlers run (`Consumer.process`, `partition_streams`), the offsets of the records that are
 not done are `in_progress`, and `processed` is the lowest of them.
 
 Two more are independent of them. `committed` is the offset that this consumer committed last, or
@@ -89,6 +89,7 @@ class PartitionState:
         "fetch_epoch",
         "fetch_offset",
         "fetch_state",
+        "full",
         "high_watermark",
         "in_progress",
         "last_stable_offset",
@@ -111,7 +112,7 @@ class PartitionState:
         self.partition = partition
         self.fetch_state = fetch_state
         self.version = next(self._versions)
-        self.paused = False
+        self.paused = self.full = False
         self.lookup_pending = False
         self.retry_at = 0.0
         self.consecutive_failures = 0
@@ -194,6 +195,12 @@ class PartitionState:
         self._processed = self.commit_base = self.fetch_offset = offset
         self.fetch_epoch = epoch
         self._on_position_found()
+
+    def seek_to_unfinished(self) -> None:
+        """Seek to the first record whose handler has not ended, if there is one."""
+        lowest = self.in_progress.lowest
+        if lowest is not None:
+            self.seek(lowest)
 
     def request_reset(self, timestamp: int, *, out_of_range: int | None = None) -> None:
         """Request a lookup of the position by time in milliseconds, LATEST or EARLIEST.
@@ -303,6 +310,15 @@ class PartitionState:
     def resume(self) -> None:
         """Undo `pause`."""
         self.paused = False
+
+    def set_full(self, full: bool) -> None:
+        """Return no records while the stream of the partition has enough of them."""
+        self.full = full
+
+    @property
+    def held_back(self) -> bool:
+        """True while no records may be returned, because the partition is paused or full."""
+        return self.paused or self.full
 
     def begin_lookup(self) -> int:
         """Begin a lookup; return the version for which its result counts."""
@@ -446,6 +462,8 @@ class Subscription:
         gone = frozenset(partitions)
         self.owned -= gone
         self._remove(gone - self.manual)
+        for partition in gone & self.manual:  # read on, and with it what was not handled
+            self.states[partition].seek_to_unfinished()
 
     def own_all_partitions(self, counts: Mapping[str, int | None]) -> bool:
         """Own all partitions of the subscribed topics, as a consumer without a group does.

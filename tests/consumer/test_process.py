@@ -299,7 +299,7 @@ async def test_polls_and_a_second_process_are_refused_meanwhile(start_stage: Sta
     stage, handlers = await start_stage(), Handlers()
     async with stage.member(1) as (consumer, _), processing(consumer, handlers):
         await handlers.wait_until_begun(1)
-        with pytest.raises(IllegalStateError, match="process runs already"):
+        with pytest.raises(IllegalStateError, match="partition_streams runs already"):
             await consumer.process(handlers, concurrency=1)
         with pytest.raises(IllegalStateError, match="exclude each other"):
             await consumer.poll()
