@@ -43,6 +43,7 @@ CLIENTS = ["Client", "Producer", "Transaction", "Consumer", "Admin"]
 DIFFERENCES = {
     "Transaction.commit_offsets": ("HasOffsetSource", "Consumer[Any, Any]"),
     "Transaction.__init__": None,
+    "Consumer.partition_streams": None,
     "Consumer.process": None,
 }
 """By method: an annotation of asyncio's client and its replacement; None: it is not compared."""
