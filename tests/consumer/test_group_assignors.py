@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,11 @@ from kafka_async.group.assignors import (
     RangeAssignor,
     RedundantAssignor,
 )
+from kafka_async.protocol.messages.join_group import JoinGroupRequest
+from kafka_async.protocol.messages.leave_group import LeaveGroupRequest
 from kafka_async.types import TopicPartition
 from tests.consumer.conftest import poll_until
+from tests.embedded_client import Received, until
 from tests.failing_assignor import FailingAssignor
 
 if TYPE_CHECKING:
@@ -41,6 +45,17 @@ async def rebalance(stage: Stage, leader: Consumer, partitions: int) -> None:
     """Let the leader see that topic "t" has more partitions."""
     await stage.cluster.add_partitions("t", partitions)
     await services_of(leader.client).metadata.refresh()
+
+
+async def first_request(stage: Stage, kind: type[Any]) -> Received:
+    """Wait until a broker has received a request of a class; return it."""
+
+    def rows() -> list[Received]:
+        return [row for row in stage.received if isinstance(row.request, kind)]
+
+    async with asyncio.timeout(60):
+        await until(lambda: bool(rows()))
+    return rows()[0]
 
 
 async def poll_for_error(consumer: Consumer) -> AssignorError:
@@ -95,6 +110,35 @@ async def test_leader_leaves_so_that_members_that_do_not_read_errors_rejoin(stag
         )
         assert loop.time() - started < 15
         assert other.explain().leads
+
+
+async def test_members_rejoin_within_a_heartbeat_interval_after_the_leader_has_failed(
+    stage: Stage,
+) -> None:
+    await stage.topic("t", 2)
+    assignors = [SilentAssignor() for _ in range(3)]
+    members = [stage.consumer("t", partition_assignment_strategy=[each]) for each in assignors]
+    async with members[0] as leader, members[1] as second, members[2] as third:
+        await poll_until(lambda: leader.assignment() and second.assignment(), *members)
+        leaders_id = leader.group_metadata().member_id
+        others = {it.group_metadata().member_id for it in (second, third)}
+        assignors[0].broken = True
+        await rebalance(stage, leader, 4)
+        polling = asyncio.ensure_future(poll_until(lambda: False, *members))
+        left = await first_request(stage, LeaveGroupRequest)
+        assert [row.member_id for row in left.request.members] == [leaders_id]
+        await asyncio.sleep(3.0 + 0.1)  # heartbeat_interval_ms
+        joined = {
+            row.request.member_id
+            for row in stage.received
+            if isinstance(row.request, JoinGroupRequest) and row.time >= left.time
+        }
+        assert others <= joined
+        polling.cancel()
+        await asyncio.wait({polling})
+        await poll_until(
+            lambda: sum(len(it.assignment()) for it in members) == 4, *members, timeout=30
+        )
 
 
 async def test_leader_that_fails_three_times_running_raises(stage: Stage) -> None:
@@ -243,6 +287,25 @@ async def test_explains_the_assignment_on_leader_and_follower(stage: Stage) -> N
             assert partial.members.keys() == {other_id}
             assert "only its own partitions are known" in str(partial)
             assert f"{moved}: no member owned it" in str(explained)
+
+
+async def test_logs_inputs_generation_and_reason_of_an_assignment(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "kafka_async")
+    await stage.topic("t", 2)
+    async with stage.consumer("t") as leader:
+        await poll_until(leader.assignment, leader)
+        await rebalance(stage, leader, 3)
+        await poll_until(lambda: len(leader.assignment()) == 3, leader)
+        generation = leader.group_metadata().generation_id
+        member_id = leader.group_metadata().member_id
+    lines = [record.getMessage() for record in caplog.records]
+    reason = "topic t has 3 partitions, not 2"
+    assert f"group g: generation {generation}, assigned by range: {reason}" in lines
+    inputs = [it for it in lines if it.startswith("as the leader: range of")]
+    for each in ("{'t': 3}", f"'{member_id}': MemberSubscription(topics=frozenset({{'t'}})"):
+        assert each in inputs[-1]
 
 
 async def test_explain_needs_a_group(stage: Stage) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_async.cluster.client import services_of
 from kafka_async.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -28,6 +29,7 @@ from kafka_async.hooks import (
     RebalanceBegun,
     RebalanceEnded,
 )
+from kafka_async.protocol.messages.join_group import JoinGroupRequest
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import OffsetAndMetadata, ProducerRecord, TopicPartition
 from tests.compacted_batch import end_later
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
+_REBALANCES = "the group rebalances"
+"""Reason of members that join since the coordinator says so."""
 COOPERATIVE: dict[str, Any] = {"partition_assignment_strategy": ["cooperative-sticky"]}
 AUTO_COMMIT: dict[str, Any] = {"enable_auto_commit": True, "auto_commit_interval_ms": 1000}
 STRATEGIES = [pytest.param({}, id="eager"), pytest.param(COOPERATIVE, id="cooperative")]
@@ -184,6 +188,61 @@ async def test_members_are_assigned_only_subscribed_topics(stage: Stage) -> None
         assert first.assignment().isdisjoint(second.assignment())
         assert first.assignment() | second.assignment() == {
             TopicPartition(t, n) for t in "ab" for n in range(2)
+        }
+
+
+async def test_change_of_a_subscription_makes_all_members_join_again(stage: Stage) -> None:
+    """The member that changes it joins at once, others after their next heartbeat."""
+    await stage.topic("a", 2)
+    await stage.topic("b", 2)
+    async with stage.consumer("a") as first, stage.consumer("a") as second:
+        await poll_for(20, first, second)
+        before = len(stage.received)
+        changed_at = asyncio.get_running_loop().time()
+        second.subscribe(["b"])
+        await poll_for(4, first, second)  # more than a heartbeat interval
+        joins = [
+            row for row in stage.received[before:] if isinstance(row.request, JoinGroupRequest)
+        ]
+        assert [row.request.member_id for row in joins] == [
+            second.group_metadata().member_id,
+            first.group_metadata().member_id,
+        ]
+        assert joins[0].time - changed_at < 0.2
+        assert joins[1].time - changed_at <= 3.1
+        assert [row.request.reason for row in joins] == ["the consumer subscribes", _REBALANCES]
+        assert first.assignment() == {TopicPartition("a", n) for n in range(2)}
+        assert second.assignment() == {TopicPartition("b", n) for n in range(2)}
+
+
+async def test_leader_joins_again_with_the_reason_when_its_topics_change(stage: Stage) -> None:
+    """The other member, whose metadata is as new, waits for the leader."""
+    await stage.topic("a", 2)
+    await stage.topic("b", 2)
+    async with stage.consumer("a", "b") as leader, stage.consumer("a", "b") as follower:
+        await poll_for(20, leader, follower)
+        assert leader.explain().leads
+        clients = [services_of(it.client).metadata for it in (follower, leader)]
+        for change, reason in [
+            (stage.cluster.add_partitions("a", 4), "topic a has 4 partitions, not 2"),
+            (stage.cluster.delete_topic("b"), "topics were deleted: b"),
+        ]:
+            before = len(stage.received)
+            await change
+            for metadata in clients:
+                await metadata.refresh()
+            await poll_for(60, leader, follower)
+            joins = [
+                row.request
+                for row in stage.received[before:]
+                if isinstance(row.request, JoinGroupRequest)
+            ]
+            assert [(row.member_id, row.reason) for row in joins] == [
+                (leader.group_metadata().member_id, reason),
+                (follower.group_metadata().member_id, _REBALANCES),
+            ]
+        assert leader.assignment() | follower.assignment() == {
+            TopicPartition("a", n) for n in range(4)
         }
 
 

@@ -250,6 +250,18 @@ def test_expired_leader_starts_rebalance() -> None:
     assert driver.heartbeat(leader, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_sync_of_a_follower_is_answered_at_once_after_the_leaders_only() -> None:
+    driver = Driver()
+    request_ids = [driver.join() for _ in range(3)]
+    driver.pass_time(0)
+    leader, early, late = (driver.joined(it).member_id for it in request_ids)
+    before = driver.sync(early, 1)
+    assert before not in driver.responses
+    driver.sync(leader, 1, assignments={each: each.encode() for each in (leader, early, late)})
+    assert driver.synced(before).assignment == early.encode()
+    assert driver.synced(driver.sync(late, 1)).assignment == late.encode()
+
+
 def test_unchanged_follower_gets_its_generation_while_leader_assigns() -> None:
     driver = Driver()
     _, follower = joined_pair(driver)
