@@ -215,6 +215,7 @@ class ConsumerOptions(ClientOptions, total=False):
     max_poll_records: int
     partition_assignment_strategy: Sequence[Any]
     rebalance_min_interval_ms: int
+    rebalance_listener_timeout_ms: int
     loop_watchdog: bool
     fetch_min_bytes: int
     fetch_max_wait_ms: int
@@ -736,6 +737,14 @@ class ConsumerConfig(ClientConfig):
         "Minimum time between a rebalance and one that the leader starts for changed topics.",
         low=0,
         high=MAX_INT32,
+    )
+    rebalance_listener_timeout_ms: int = option(
+        60_000,
+        "Maximum time for a callback of a rebalance listener; it is cancelled then, and the "
+        "rebalance continues.",
+        low=1,
+        high=MAX_INT32,
+        why="a callback that never ends would stop the consumer",
     )
     loop_watchdog: bool = option(
         False, _LOOP_WATCHDOG, why="Java sends heartbeats from a thread, which nothing blocks"

@@ -149,7 +149,9 @@ class Consumer(Generic[K, V]):
         self._runtime: ConsumerRuntime | None = None
         self._convert = converter_of(chosen)
         self._stopped = False
-        self._listeners = RebalanceListenerInvoker()
+        self._listeners = RebalanceListenerInvoker(
+            seconds(self.config.rebalance_listener_timeout_ms)
+        )
         self._started = self._starting = False
         self._closing: asyncio.Task[None] | None = None
         if listener is not None:

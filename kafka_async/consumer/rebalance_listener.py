@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, TypeAlias
 
+from kafka_async.errors import KafkaTimeoutError
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafka_async.consumer.delivery_gate import DeliveryGate
+
+logger = logging.getLogger("kafka_async.consumer")
 
 Partitions: TypeAlias = Collection[TopicPartition]
 Callback: TypeAlias = Callable[[Partitions], Awaitable[None] | None]
@@ -23,9 +27,10 @@ class RebalanceListener:
     another, while no records are returned; heartbeats continue. The other members of a rebalance
     wait for `on_revoked`: if it takes longer than the group's longest max_poll_interval_ms, the
     coordinator removes this member, which joins again afterwards. `on_assigned` may take longer as
-    long as no other rebalance starts. The methods may seek and commit; a poll from them raises
-    IllegalStateError, and polls of other tasks wait. The application's next poll raises their last
-    exception.
+    long as no other rebalance starts. A coroutine that takes longer than
+    rebalance_listener_timeout_ms is cancelled, and the rebalance continues as if it had returned.
+    The methods may seek and commit; a poll from them raises IllegalStateError, and polls of other
+    tasks wait. The application's next poll raises their last exception.
     """
 
     def on_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
@@ -51,9 +56,14 @@ class RebalanceListener:
 
 
 class RebalanceListenerInvoker:
-    """Invokes the listeners, and keeps the last exception for the application's next poll."""
+    """Invokes the listeners, and keeps the last exception for the application's next poll.
 
-    def __init__(self) -> None:
+    Args:
+        timeout: Seconds after which a callback is cancelled.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
         self._failure: Exception | None = None
         self.assigned: list[Callback] = []
         self.revoked: list[Callback] = []
@@ -79,19 +89,36 @@ class RebalanceListenerInvoker:
     async def invoke(
         self, callbacks: list[Callback], partitions: Partitions, delivery_gate: DeliveryGate
     ) -> None:
-        """Call each callback.
+        """Call each callback, for `timeout` seconds at most.
 
         A poll from a callback raises IllegalStateError; the caller holds the delivery gate, so
         polls of other tasks wait.
         """
+        now = asyncio.get_running_loop().time
         for callback in list(callbacks):
             delivery_gate.set_listener_task(asyncio.current_task())
+            started_at, limit = now(), asyncio.timeout(self._timeout)
             try:
-                result = callback(frozenset(partitions))
-                if inspect.isawaitable(result):
-                    await result
+                async with limit:
+                    result = callback(frozenset(partitions))
+                    if inspect.isawaitable(result):
+                        await result
+                if now() - started_at > self._timeout:
+                    logger.warning("%s; it has returned", self._overrun(callback))
             except Exception as error:  # noqa: BLE001  # raised by the next poll
                 self._failure = error
+                if limit.expired():
+                    message = f"{self._overrun(callback)}, so it was cancelled"
+                    logger.warning("%s; the rebalance continues", message)
+                    self._failure = KafkaTimeoutError(message)
+                    self._failure.__cause__ = error
                 delivery_gate.wake_poll()
             finally:
                 delivery_gate.set_listener_task(None)
+
+    def _overrun(self, callback: Callback) -> str:
+        name = getattr(callback, "__qualname__", repr(callback))
+        return (
+            f"the rebalance listener {name} took longer than rebalance_listener_timeout_ms "
+            f"({self._timeout:g} s)"
+        )

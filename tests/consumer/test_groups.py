@@ -849,7 +849,8 @@ async def test_listener_slower_than_rebalance_timeout_loses_membership(stage: St
     async def slow(_: object) -> None:
         await asyncio.sleep(100)
 
-    async with stage.consumer("t", max_poll_interval_ms=30_000) as first:
+    options: dict[str, Any] = {"rebalance_listener_timeout_ms": 200_000}
+    async with stage.consumer("t", max_poll_interval_ms=30_000, **options) as first:
         await poll_until_balanced(2, first)
         before = first.group_metadata().member_id
         first.on_revoked(slow)
