@@ -1,7 +1,8 @@
-"""Work divided among processes: named resources, the leader of a group, the only writer."""
+"""What services share: work in groups, a lead, the only writer, and exactly-once processing."""
 
 from kafka_async.app.leader_election import LeaderElection
 from kafka_async.app.single_writer import SingleWriter
+from kafka_async.app.transactional_loop import transactional
 from kafka_async.app.worker_pool import WorkerPool
 
-__all__ = ["LeaderElection", "SingleWriter", "WorkerPool"]
+__all__ = ["LeaderElection", "SingleWriter", "WorkerPool", "transactional"]

@@ -1,0 +1,242 @@
+"""Consume, process and produce in transactions, with the action that each error requires."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
+
+from kafka_async.arguments import function, whole_number
+from kafka_async.backoff import Backoff
+from kafka_async.errors import Category, InvalidConfigurationError, KafkaError, RetriableError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from kafka_async.consumer.consumer import Consumer, Record
+    from kafka_async.producer.producer import Producer
+    from kafka_async.producer.transactions.transaction import Transaction
+
+__all__ = ["transactional"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+"""Types of keys and values that the consumer returns."""
+P = TypeVar("P")
+Q = TypeVar("Q")
+"""Types of keys and values that the producer takes."""
+T = TypeVar("T")
+
+logger = logging.getLogger("kafka_async.app")
+
+FIRST_DELAY, LONGEST_DELAY = 0.1, 10.0
+"""Seconds before the records of a failed transaction are read again."""
+STOP_TIMEOUT: Final = 5.0
+"""Maximum seconds to close a producer that is replaced."""
+
+
+class Reaction(enum.Enum):
+    """Names what follows an error; the transaction has been aborted."""
+
+    AGAIN = "read the same records again"
+    NEW_PRODUCER = "make a new producer, and read the same records again"
+    RAISE = "raise the error"
+
+
+REACTIONS: Final[Mapping[Category | None, Reaction]] = {
+    Category.RETRIABLE: Reaction.AGAIN,
+    Category.REFRESH_RETRIABLE: Reaction.AGAIN,
+    Category.ABORTABLE: Reaction.AGAIN,
+    Category.APPLICATION_RECOVERABLE: Reaction.NEW_PRODUCER,
+    Category.INVALID_CONFIGURATION: Reaction.RAISE,
+    None: Reaction.RAISE,  # Not of a transactional call: these errors have a category.
+}
+
+
+async def transactional(
+    fn: Callable[[list[Record[K, V]], Transaction[P, Q]], Awaitable[object]],
+    *,
+    consumer: Consumer[K, V],
+    producer_factory: Callable[[], Producer[P, Q]],
+    max_restarts: int | None = None,
+) -> NoReturn:
+    """Process records exactly once, until the task is cancelled or an error is raised.
+
+    Calls `fn` with the records of each poll that returns any, and with a transaction. It sends what
+    it makes of them with the transaction's methods, which then commits these records together with
+    the consumer's offsets, or neither. The consumer must be started; the records of one transaction
+    are at most its max_poll_records.
+
+        async def copy(records, txn):
+            for record in records:
+                await txn.enqueue("copies", record.value)
+
+        async with Consumer(
+            servers,
+            topics=["lines"],
+            group_id="copy",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        ) as consumer:
+            await transactional(
+                copy,
+                consumer=consumer,
+                producer_factory=lambda: Producer(servers, transactional_id="copy-1"),
+            )
+
+    An error aborts the transaction. What follows depends on its category (KIP-1050):
+
+    - abortable or retriable, as after a rebalance: `fn` is called with the same records again, by
+      whichever member of the group has their partitions then;
+    - application-recoverable, as when the coordinator has expired the transaction: likewise, with
+      a new producer;
+    - invalid configuration, an exception that is no KafkaError, and an error of the consumer that
+      it does not retry by itself: raised.
+
+    The delay before the next attempt is 0.1 s, and grows to 10 s until a transaction is committed.
+
+    Args:
+        fn: An `async def` function, called with a list of records and the transaction. It may be
+            called with the same records again, so it should have no other lasting effect.
+        consumer: A started consumer of a group, with enable_auto_commit=False and
+            isolation_level="read_committed".
+        producer_factory: Returns a producer with a transactional_id that was not started. It is
+            called at the beginning and for each restart, must give the same id each time, and
+            no other worker may use this id.
+        max_restarts: Maximum number of new producers without a committed transaction between them;
+            then the error is raised. None: no limit.
+
+    Raises:
+        InvalidConfigurationError: An option of the consumer or the producer does not allow exactly-
+            once processing, or an error that a correction of the configuration must remove.
+        ApplicationRecoverableError: There were more than `max_restarts` restarts.
+        ClientClosedError: The consumer is not started, or was stopped.
+        KafkaError: Another error of the consumer.
+        Exception: The exception of `fn`.
+    """
+    check_consumer(consumer)
+    if max_restarts is not None:
+        max_restarts = whole_number(max_restarts, "max_restarts", low=0)
+    loop = _TransactionalLoop(
+        function(fn, "fn"),
+        consumer,
+        function(producer_factory, "producer_factory"),
+        max_restarts,
+    )
+    try:
+        await loop.run()
+    finally:
+        await loop.close()
+
+
+def check_consumer(consumer: Consumer[K, V]) -> None:
+    """Raise InvalidConfigurationError unless the consumer's options fit transactions."""
+    config = consumer.config
+    if config.group_id is None:
+        raise InvalidConfigurationError("transactional() needs a consumer with a group_id")
+    if config.enable_auto_commit:
+        raise InvalidConfigurationError(
+            "enable_auto_commit=True commits offsets outside of transactions: give the consumer of "
+            "transactional() enable_auto_commit=False"
+        )
+    if config.isolation_level != "read_committed":
+        raise InvalidConfigurationError(
+            f"isolation_level={config.isolation_level!r} returns records of aborted transactions: "
+            'give the consumer of transactional() isolation_level="read_committed"'
+        )
+
+
+class _TransactionalLoop(Generic[K, V, P, Q]):
+    """Holds the producer of `transactional`, and counts its restarts."""
+
+    def __init__(
+        self,
+        fn: Callable[[list[Record[K, V]], Transaction[P, Q]], Awaitable[object]],
+        consumer: Consumer[K, V],
+        producer_factory: Callable[[], Producer[P, Q]],
+        max_restarts: int | None,
+    ) -> None:
+        self._fn = fn
+        self._consumer = consumer
+        self._producer_factory = producer_factory
+        self._max_restarts = max_restarts
+        self._restarts = 0
+        self._producer: Producer[P, Q] | None = None
+        self._backoff = Backoff(FIRST_DELAY, LONGEST_DELAY)
+
+    async def run(self) -> NoReturn:
+        producer = await self._started_producer()
+        while True:
+            records = await self._with_retries(self._consumer.poll)
+            if not records or await self._commit(producer, records):
+                continue
+            # A new producer first: it ends a transaction whose outcome is unknown.
+            producer = await self._started_producer()
+            await self._with_retries(self._consumer.seek_to_committed)
+
+    async def close(self) -> None:
+        """Stop the producer, if there is one; a cancellation waits for that."""
+        from anyio import CancelScope
+
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        with CancelScope(shield=True):
+            try:
+                await producer.stop(STOP_TIMEOUT)
+            except KafkaError as error:  # The error of its transaction was reported already.
+                logger.debug("%s: %s", producer.config.transactional_id, error)
+
+    async def _started_producer(self) -> Producer[P, Q]:
+        """Return the producer, or a new one if there is none."""
+        while self._producer is None:
+            producer = self._producer_factory()
+            if producer.config.transactional_id is None:
+                raise InvalidConfigurationError(
+                    "producer_factory returned a producer without a transactional_id: give it one"
+                )
+            self._producer = producer
+            try:
+                await producer.start()
+            except KafkaError as error:
+                await self._react(error, if_retriable=Reaction.NEW_PRODUCER)
+        return self._producer
+
+    async def _commit(self, producer: Producer[P, Q], records: list[Record[K, V]]) -> bool:
+        """Process records in a transaction; return False if they are to be read again."""
+        try:
+            async with producer.transaction() as txn:
+                await self._fn(records, txn)
+                await txn.commit_offsets(self._consumer)
+        except KafkaError as error:
+            await self._react(error)
+            return False
+        self._restarts = 0
+        self._backoff.reset()
+        return True
+
+    async def _react(self, error: KafkaError, *, if_retriable: Reaction = Reaction.AGAIN) -> None:
+        """Raise an error, or close the producer if it requires a new one, and wait."""
+        reaction = REACTIONS[error.category]
+        if reaction is Reaction.AGAIN:
+            reaction = if_retriable
+        if reaction is Reaction.RAISE:
+            raise error
+        if reaction is Reaction.NEW_PRODUCER:
+            if self._restarts == self._max_restarts:
+                raise error
+            self._restarts += 1
+            await self.close()
+        level = logging.WARNING if reaction is Reaction.NEW_PRODUCER else logging.INFO
+        logger.log(level, "transaction aborted, will %s: %s", reaction.value, error)
+        await asyncio.sleep(self._backoff.next())
+
+    async def _with_retries(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a call of the consumer while its error is retriable."""
+        while True:
+            try:
+                return await call()
+            except RetriableError as error:
+                logger.info("transactional: will try again: %s", error)
+                await asyncio.sleep(self._backoff.next())
