@@ -82,7 +82,13 @@ async def start_example(
     )
 
 
-async def test_microservice_drains_at_sigterm(kafka_cluster: ClusterHandle) -> None:
+@pytest.mark.parametrize(
+    ("program", "last_line"),
+    [(["microservice.py"], b"drained\n"), (["exactly_once.py", "invoicing-1"], b"ended\n")],
+)
+async def test_worker_makes_invoices_until_sigterm(
+    kafka_cluster: ClusterHandle, program: list[str], last_line: bytes
+) -> None:
     source = await create_topic(kafka_cluster, "orders")
     target = await create_topic(kafka_cluster, "invoices")
     bootstrap = kafka_cluster.bootstrap_servers
@@ -90,7 +96,8 @@ async def test_microservice_drains_at_sigterm(kafka_cluster: ClusterHandle) -> N
         for number in range(100):
             order = {"id": number, "price": 2, "count": number}
             await producer.enqueue(source, json.dumps(order).encode())
-    process = await start_example("microservice.py", bootstrap, source, target)
+    name, *arguments = program
+    process = await start_example(name, bootstrap, source, target, *arguments)
     async with asyncio.timeout(30):
         while len(invoices := await kafka_cluster.read(target)) < 100:
             pass
@@ -98,7 +105,7 @@ async def test_microservice_drains_at_sigterm(kafka_cluster: ClusterHandle) -> N
     async with asyncio.timeout(30):
         output, _ = await process.communicate()
     assert process.returncode == 0
-    assert output == b"drained\n"
+    assert output == last_line
     assert [json.loads(invoice.value or b"") for invoice in invoices] == [
         {"order": number, "total": 2 * number} for number in range(100)
     ]

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async import Admin, Consumer, Producer
+from kafka_async.app import transactional
 from kafka_async.cluster.client import Client, services_of
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
-from kafka_async.errors import ApplicationRecoverableError, TransactionAbortableError
+from kafka_async.hooks import Hooks, TransactionEnded
 from tests.docs.markdown_blocks import ROOT, blocks_of
 from tests.integration.helpers import create_topic, read_values
 
 if TYPE_CHECKING:
-    from kafka_async.consumer.consumer import Record
+    from kafka_async import Record, Transaction
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
@@ -28,48 +29,42 @@ PAGE = ROOT / "docs" / "transactions.md"
 
 
 class Worker:
-    """Copies lines in transactions, and counts aborts, restarts and generations."""
+    """Copies lines in transactions, and counts aborts, new producers and generations."""
 
     def __init__(self, cluster: ClusterHandle, number: int, **options: Any) -> None:
-        self.aborts: list[str] = []
-        self.restarts: list[str] = []
+        self.aborts = 0
+        self.producers = 0
         self.generations: set[int] = set()
         self.copied = 0
-        self._cluster = cluster
+        self._in_transaction = 0
+        self._servers = cluster.bootstrap_servers
         self._source, self._target = options.pop("source"), options.pop("target")
         self._id = f"{options['group_id']}-{number}"
         self._options = options
 
     async def run(self) -> None:
-        while True:
-            try:
-                await self._work()
-            except ApplicationRecoverableError as error:
-                self.restarts.append(f"{type(error).__name__}: {error}")
+        async with Consumer(self._servers, topics=[self._source], **self._options) as consumer:
+            consumer.on_assigned(
+                lambda _: self.generations.add(consumer.group_metadata().generation_id)
+            )
+            await transactional(self._copy, consumer=consumer, producer_factory=self._make_producer)
 
-    async def _work(self) -> None:
-        servers = self._cluster.bootstrap_servers
-        async with (
-            Producer(servers, transactional_id=self._id) as producer,
-            Consumer(servers, topics=[self._source], **self._options) as consumer,
-        ):
-            while True:
-                records = await consumer.poll(max_records=PER_TRANSACTION, timeout=0.5)
-                self.generations.add(consumer.group_metadata().generation_id)
-                if not records:
-                    continue
-                try:
-                    await self._copy(producer, consumer, records)
-                except TransactionAbortableError as error:
-                    self.aborts.append(str(error))
-                    await consumer.seek_to_committed()
+    def _make_producer(self) -> Producer:
+        self.producers += 1
+        hooks = Hooks()
+        hooks.listen(TransactionEnded, self._on_ended)
+        return Producer(self._servers, transactional_id=self._id, hooks=hooks)
 
-    async def _copy(self, producer: Producer, consumer: Consumer, records: list[Record]) -> None:
-        async with producer.transaction() as txn:
-            for record in records:
-                await txn.enqueue(self._target, record.value)
-            await txn.commit_offsets(consumer)
-        self.copied += len(records)
+    def _on_ended(self, event: TransactionEnded) -> None:
+        if event.committed:
+            self.copied += self._in_transaction
+        else:
+            self.aborts += 1
+
+    async def _copy(self, records: list[Record], txn: Transaction) -> None:
+        self._in_transaction = len(records)
+        for record in records:
+            await txn.enqueue(self._target, record.value)
 
 
 async def committed_lines(cluster: ClusterHandle, group: str) -> int:
@@ -95,6 +90,7 @@ async def test_each_rebalance_aborts_at_most_one_transaction_per_worker(
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
         "isolation_level": "read_committed",
+        "max_poll_records": PER_TRANSACTION,
         "session_timeout_ms": 6_000,
         "heartbeat_interval_ms": 100,
     }
@@ -129,17 +125,17 @@ async def test_each_rebalance_aborts_at_most_one_transaction_per_worker(
         task.cancel()
     await asyncio.wait(tasks)
     for worker in workers:
-        assert worker.restarts == []
-        assert len(worker.aborts) <= len(worker.generations)
+        assert worker.producers == 1
+        assert worker.aborts <= len(worker.generations)
     counts = Counter(await read_values(kafka_cluster, target))
     assert set(counts.values()) == {1}
     assert len(counts) == LINES
 
 
-# -- the loop of docs/transactions.md --------------------------------------------------------------
+# -- the example of docs/transactions.md -----------------------------------------------------------
 
 
-def documented_loop(servers: str, lines: str, counts: str, id_: str) -> dict[str, Any]:
+def documented_worker(servers: str, lines: str, counts: str, id_: str) -> dict[str, Any]:
     """Execute the page's example for these topics without `main()`, and return its names."""
     block = next(one for one in blocks_of(PAGE) if "count_words" in one.body)
     program = block.program(servers).replace("kafka_async.run(main())", "")
@@ -165,8 +161,8 @@ async def until_counted(
     assert found == total
 
 
-async def test_documented_loop_survives_a_stopped_coordinator(
-    kafka_cluster: ClusterHandle, capsys: pytest.CaptureFixture[str]
+async def test_documented_worker_survives_a_stopped_coordinator(
+    kafka_cluster: ClusterHandle,
 ) -> None:
     """Fences the worker, and stops its transaction coordinator while the worker restarts."""
     lines = await create_topic(kafka_cluster, "lines")
@@ -174,15 +170,16 @@ async def test_documented_loop_survives_a_stopped_coordinator(
     group = kafka_cluster.group()
     id_ = f"{group}-1"
     servers = kafka_cluster.bootstrap_servers
-    loop = documented_loop(servers, lines, counts, group)
-    loop["make_producer"] = lambda: Producer(servers, transactional_id=id_, max_block_ms=2_000)
-    worker = asyncio.create_task(loop["count_words"]())
-    control = kafka_cluster.control
-    printed: list[str] = []
+    names = documented_worker(servers, lines, counts, group)
+    producers: list[Producer] = []
 
-    def restarts() -> int:
-        printed.append(capsys.readouterr().out)
-        return "".join(printed).count("restarting:")
+    def make_producer() -> Producer:
+        producers.append(Producer(servers, transactional_id=id_, max_block_ms=2_000))
+        return producers[-1]
+
+    names["make_producer"] = make_producer
+    worker = asyncio.create_task(names["work"]())
+    control = kafka_cluster.control
 
     try:
         async with Producer(servers) as producer:
@@ -195,13 +192,13 @@ async def test_documented_loop_survives_a_stopped_coordinator(
             async with Producer(servers, transactional_id=id_):
                 pass  # Fences the worker.
             await asyncio.to_thread(control.stop_broker, away)
-            before = restarts()
+            before = len(producers)
             try:
                 await producer.send_many(lines, [b"to be or not to be"] * 300)
                 await producer.flush()
-                async with asyncio.timeout(60):  # Until it has restarted twice or finished.
+                async with asyncio.timeout(60):  # Until it has two new producers or has finished.
                     while (  # noqa: ASYNC110  # There is no event.
-                        restarts() < before + 2 and await counted(kafka_cluster, counts) < 3_600
+                        len(producers) < before + 2 and await counted(kafka_cluster, counts) < 3_600
                     ):
                         await asyncio.sleep(0.2)
             finally:
@@ -211,4 +208,4 @@ async def test_documented_loop_survives_a_stopped_coordinator(
         worker.cancel()
         await asyncio.wait([worker])
     assert worker.cancelled()
-    assert restarts() > 0
+    assert len(producers) > 1

@@ -1,8 +1,8 @@
 """A transactional worker: consumes lines, counts words, commits counts and offsets atomically.
 
-The error handling is the example of KIP-1050, with one action per category: after an abortable
-error the worker seeks to the committed offsets, after an application-recoverable one it restarts
-producer and consumer, and an error in the configuration ends it.
+`kafka_async.app.transactional` reacts to errors as KIP-1050 says: after an abortable error the same
+lines are counted again, after an application-recoverable one with a new producer, and an error in
+the configuration ends the worker.
 
 `python -m kafka_async.cli.demo.worker JSON` runs a worker as a process. It reads JSON lines on
 standard input: its connection, which may have secrets and so is no argument, then its instructions,
@@ -18,14 +18,17 @@ import json
 import sys
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafka_async import Consumer, Producer
+from kafka_async.app import transactional
 from kafka_async.cli import background_io
 from kafka_async.cli.connection import Connection
 from kafka_async.cli.demo.words import split_words
 from kafka_async.config import ConsumerConfig, ProducerConfig
-from kafka_async.errors import InvalidConfigurationError, KafkaError, TransactionAbortableError
+from kafka_async.errors import TransactionAbortableError
+from kafka_async.hooks import Hooks, TransactionEnded
 from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
@@ -36,9 +39,6 @@ if TYPE_CHECKING:
 # Phases of a transaction in which a worker can hold: nothing written, counts written, offsets too.
 BEGUN, PRODUCED, OFFSETS = "begun", "produced", "offsets"
 PHASES: Final = (BEGUN, PRODUCED, OFFSETS)
-
-RESTART_DELAY: Final = 1.0
-"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,8 @@ class Event:
     detail: str = ""
 
 
-class DeliberateAbortError(Exception):
-    """Aborts a transaction to show that none of its records remain."""
-
-
 class Worker:
-    """Runs a producer and a consumer, and replaces both after an application-recoverable error."""
+    """Counts words in transactions."""
 
     def __init__(self, job: Job, connection: Connection, report: Callable[[Event], None]) -> None:
         self._job = job
@@ -93,6 +89,9 @@ class Worker:
         self._report = report
         self._lines = 0
         self._transactions = 0
+        self._lines_in_transaction = 0
+        self._aborts_on_purpose = False
+        self._producer: Producer | None = None
         self._instructions: Instructions | None = None
         self._instructed = asyncio.Event()
 
@@ -103,20 +102,17 @@ class Worker:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        while True:
-            try:
-                async with self._producer() as producer, self._consumer() as consumer:
-                    await self._work(producer, consumer)
-            except InvalidConfigurationError:
-                raise
-            except KafkaError as error:
-                # Application-recoverable (KIP-1050): close both and restart from the committed
-                # offsets.
-                detail = f"{type(error).__name__}: {error}"
-                self._report(Event(self._job.name, "restarted", detail=detail))
-                await asyncio.sleep(RESTART_DELAY)
+        async with self._consumer() as consumer:
+            await self._instructed.wait()
+            await transactional(
+                partial(self._count, consumer),
+                consumer=consumer,
+                producer_factory=self._make_producer,
+            )
 
-    def _producer(self) -> Producer:
+    def _make_producer(self) -> Producer:
+        if self._producer is not None:
+            self._report(Event(self._job.name, "restarted", detail="it has a new producer"))
         config = self._connection.config(
             ProducerConfig,
             client_id=self._job.name,
@@ -124,7 +120,19 @@ class Worker:
             transaction_timeout_ms=10_000,
             linger_ms=0,
         )
-        return Producer(config=config)
+        hooks = Hooks()
+        hooks.listen(TransactionEnded, self._on_transaction_ended)
+        self._producer = Producer(config=config, hooks=hooks)
+        return self._producer
+
+    def _on_transaction_ended(self, event: TransactionEnded) -> None:
+        if event.committed:
+            self._lines += self._lines_in_transaction
+            self._report(Event(self._job.name, "committed", lines=self._lines_in_transaction))
+        else:
+            detail = "on purpose" if self._aborts_on_purpose else ""
+            self._report(Event(self._job.name, "aborted", detail=detail))
+        self._aborts_on_purpose = False
 
     def _consumer(self) -> Consumer:
         config = self._connection.config(
@@ -134,6 +142,7 @@ class Worker:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             isolation_level="read_committed",
+            max_poll_records=self._job.lines_per_transaction,
             session_timeout_ms=6_000,
             heartbeat_interval_ms=500,
         )
@@ -149,29 +158,11 @@ class Worker:
         consumer.on_assigned(assigned)
         return consumer
 
-    async def _work(self, producer: Producer, consumer: Consumer) -> None:
-        await self._instructed.wait()
-        while True:
-            records = await consumer.poll(max_records=self._job.lines_per_transaction, timeout=1.0)
-            if not records:
-                continue
-            try:
-                async with producer.transaction() as transaction:
-                    await self._count(transaction, producer, consumer, records)
-            except (TransactionAbortableError, DeliberateAbortError) as error:
-                await consumer.seek_to_committed()
-                self._report(Event(self._job.name, "aborted", detail=str(error)))
-            else:
-                self._lines += len(records)
-                self._report(Event(self._job.name, "committed", lines=len(records)))
-
     async def _count(
-        self,
-        transaction: Transaction,
-        producer: Producer,
-        consumer: Consumer,
-        records: Sequence[Record],
+        self, consumer: Consumer, records: Sequence[Record], transaction: Transaction
     ) -> None:
+        assert self._producer is not None
+        self._lines_in_transaction = len(records)
         self._transactions += 1
         await self._hold_if_instructed(BEGUN, len(records))
         counts: Counter[str] = Counter()
@@ -181,7 +172,7 @@ class Worker:
             await transaction.enqueue(
                 self._job.counts_topic, str(occurrences).encode(), key=word.encode()
             )
-        await producer.flush()
+        await self._producer.flush()
         await self._hold_if_instructed(PRODUCED, len(records))
         await transaction.commit_offsets(consumer)
         await self._hold_if_instructed(OFFSETS, len(records))
@@ -200,7 +191,8 @@ class Worker:
         if its is None or its.abort_from is None or self._transactions < its.abort_from:
             return
         self._instructions = None
-        raise DeliberateAbortError("on purpose")
+        self._aborts_on_purpose = True
+        raise TransactionAbortableError("on purpose")
 
 
 async def _main(job: Job) -> None:

@@ -145,9 +145,8 @@ class WorkerGroup:
     def _on_event(self, event: Event) -> None:
         self.state.add(event)
         if event.kind == "aborted":
-            reason = "" if event.detail == "on purpose" else f" ({event.detail})"
-            purpose = "" if reason else " on purpose"
-            self._show(f"{event.worker} aborts a transaction{purpose}, and counts again{reason}")
+            purpose = f" {event.detail}" if event.detail else ""
+            self._show(f"{event.worker} aborts a transaction{purpose}, and counts again")
         elif event.kind == "restarted":
             self._show(f"{event.worker} restarts from what was committed ({event.detail})")
 
