@@ -33,6 +33,7 @@ class SettingOptions(TypedDict, total=False):
     group_consumer_heartbeat_interval_ms: int
     group_consumer_assignment_interval_ms: int
     group_consumer_max_size: int
+    group_consumer_migration_policy: str
     offset_metadata_max_bytes: int
     offsets_topic_num_partitions: int
     transaction_state_log_num_partitions: int
@@ -69,6 +70,8 @@ class Settings:
             groups have the classic protocol only (KIP-848).
         group_initial_rebalance_delay_ms: 3000 in Kafka, which would slow down tests.
         group_consumer_assignment_interval_ms: 1000 in Kafka, which would slow down tests.
+        group_consumer_migration_policy: Conversions between classic and consumer groups while they
+            have members (KIP-848): "upgrade", "downgrade", "bidirectional" or "disabled".
         coordinator_load_time_ms: Time for which a coordinator that has moved responds with
             COORDINATOR_LOAD_IN_PROGRESS.
         transaction_marker_delay_ms: Time between the response to EndTxn and the markers.
@@ -99,6 +102,7 @@ class Settings:
     group_consumer_heartbeat_interval_ms: int = 5_000
     group_consumer_assignment_interval_ms: int = 0
     group_consumer_max_size: int = 2_147_483_647
+    group_consumer_migration_policy: str = "bidirectional"
     offset_metadata_max_bytes: int = 4_096
     offsets_topic_num_partitions: int = 50
     transaction_state_log_num_partitions: int = 50
@@ -119,6 +123,11 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < low:
                 raise InvalidConfigurationError(f"{name} must be at least {low}, not {value}")
+        if self.group_consumer_migration_policy not in _MIGRATION_POLICIES:
+            raise InvalidConfigurationError(
+                f"group_consumer_migration_policy must be one of {_MIGRATION_POLICIES}, not "
+                f"{self.group_consumer_migration_policy!r}"
+            )
 
     def version_limits(self) -> dict[int, tuple[int, int]]:
         """Return `api_versions`, with the limits of brokers before transactions v2 (KIP-890)."""
@@ -131,6 +140,8 @@ class Settings:
 
 _TRANSACTIONS_V1 = {0: (0, 11), 26: (0, 4), 28: (0, 4)}
 """Versions of Produce, EndTxn and TxnOffsetCommit before transactions v2."""
+
+_MIGRATION_POLICIES = ("bidirectional", "downgrade", "upgrade", "disabled")
 
 _MINIMUMS = {
     "default_partitions": 1,

@@ -350,6 +350,8 @@ CONSUMER_JOIN_ERRORS: Final[MembershipErrorTable] = {
 
 CONSUMER_HEARTBEAT_ERRORS: Final[MembershipErrorTable] = {
     **CONSUMER_JOIN_ERRORS,
+    # The group has lost this member since, and was deleted or has become a classic group.
+    GroupIdNotFoundError: GENERATION_LOST,
     AuthenticationError: RAISE_AND_RETRY,
     AuthorizationError: RAISE_AND_RETRY,
 }

@@ -103,8 +103,22 @@ class Joined:
 
 @dataclass(frozen=True)
 class Subscription:
-    """Stands for a consumer's metadata, subscribed to a topic of the scenario."""
+    """Stands for a consumer's metadata, subscribed to a topic of the scenario.
 
+    Attributes:
+        owned: partitions of the topic that the member reports; from version 1 on.
+    """
+
+    key: str = "t"
+    owned: tuple[int, ...] = ()
+    version: int = 0
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Stands for the assignment of partitions of a topic of the scenario."""
+
+    partitions: tuple[int, ...]
     key: str = "t"
 
 

@@ -186,8 +186,16 @@ MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
         "GroupCoordinator.join::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
         "handlers/consumer_groups.py::_describe_group::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
     ),
-    "test_consumer_group_apis.py::test_protocols_exclude_each_other_while_a_group_has_members": (
+    "test_group_migration.py::test_classic_group_that_is_too_large_is_not_converted": (
+        "groups/group_coordinator.py::GroupCoordinator._upgrade::raise GroupIdNotFoundError #2",
+    ),
+    "test_group_migration.py::test_disabled_policy_keeps_the_protocols_apart": (
+        "groups/group_coordinator.py::GroupCoordinator._upgrade::raise GroupIdNotFoundError",
         "groups/group_coordinator.py::GroupCoordinator.join::ErrorCode.INCONSISTENT_GROUP_PROTOCOL",
+    ),
+    "test_group_migration.py::test_new_coordinator_loads_members_of_both_protocols": (
+        "groups/group_coordinator.py::"
+        "GroupCoordinator._upgrade::raise CoordinatorLoadInProgressError",
     ),
     "test_permissions.py::test_error_codes_depend_on_acls[consumer_group_heartbeat]": (
         "handlers/consumer_groups.py::"

@@ -16,6 +16,18 @@ from kafka_async.protocol.header import decode_response
 from kafka_async.protocol.message import Request, Response
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
 from kafka_async.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafka_async.protocol.messages.consumer_protocol_assignment import (
+    ConsumerProtocolAssignment,
+)
+from kafka_async.protocol.messages.consumer_protocol_assignment import (
+    TopicPartition as AssignedTopic,
+)
+from kafka_async.protocol.messages.consumer_protocol_subscription import (
+    ConsumerProtocolSubscription,
+)
+from kafka_async.protocol.messages.consumer_protocol_subscription import (
+    TopicPartition as OwnedTopic,
+)
 from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
 from kafka_async.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -28,6 +40,7 @@ from tests.contract.masks import Names, plain
 from tests.contract.model import (
     BROKERS,
     MAIN_BROKER,
+    Assignment,
     AwaitResponse,
     Batch,
     CloseConnection,
@@ -352,9 +365,16 @@ class Run:
             case Joined():
                 return b"".join(self._resolve(part) for part in value.parts)
             case Subscription():
-                name = self._name(Name("topic", value.key)).encode()
-                size = len(name).to_bytes(2, "big")
-                return b"\0\0\0\0\0\1" + size + name + b"\xff\xff\xff\xff"
+                name = self._name(Name("topic", value.key))
+                owned = [OwnedTopic(topic=name, partitions=value.owned)] if value.owned else []
+                subscription = ConsumerProtocolSubscription(topics=[name], owned_partitions=owned)
+                return value.version.to_bytes(2) + subscription.encode(value.version)
+            case Assignment():
+                name = self._name(Name("topic", value.key))
+                assigned = AssignedTopic(topic=name, partitions=value.partitions)
+                return b"\0\0" + ConsumerProtocolAssignment(assigned_partitions=[assigned]).encode(
+                    0
+                )
             case Batch():
                 return self._batch(value)
             case _:

@@ -149,17 +149,6 @@ async def test_group_version_zero_has_the_classic_protocol_only() -> None:
             assert await it.code(step) is ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_protocols_exclude_each_other_while_a_group_has_members() -> None:
-    async with running_session() as it:
-        joined = await it.ask(join_classic(3, label="join"))
-        assert await it.code(join(1)) is ErrorCode.GROUP_ID_NOT_FOUND
-        assert await it.code(stay(1)) is ErrorCode.GROUP_ID_NOT_FOUND
-        left = send("LeaveGroup", 2, group_id=GROUP, member_id=joined.member_id)
-        assert await it.code(left) is ErrorCode.NONE
-        assert await it.code(join(1)) is ErrorCode.NONE
-        assert await it.code(join_classic(9)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-
 async def test_deleted_topic_leaves_the_assignment() -> None:
     async with running_session() as it:
         assert await assignment(it, join(1)) == [0, 1]

@@ -43,13 +43,8 @@ class Tools:
         self, cluster: ClusterHandle | str, tool: str, *arguments: str, text: str = ""
     ) -> subprocess.CompletedProcess[str]:
         """Run a tool on a cluster or at an address; it may fail."""
-        address = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
-        name = tool if tool.startswith("kafka.") else f"org.apache.kafka.tools.{tool}"
-        servers = "--broker-list" if tool == "TransactionalMessageCopier" else "--bootstrap-server"
-        options = [*self._archive.options(writer=True), *JAVA_OPTIONS, "-Xmx256m"]
-        command = [self._java, *options, "-cp", f"{self._jars}/*", name]
         finished = subprocess.run(
-            [*command, servers, address, *arguments],
+            self.command(cluster, tool, *arguments, writes_archive=True),
             input=text,
             capture_output=True,
             text=True,
@@ -58,6 +53,21 @@ class Tools:
         )
         self._archive.install()
         return finished
+
+    def command(
+        self,
+        cluster: ClusterHandle | str,
+        tool: str,
+        *arguments: str,
+        writes_archive: bool = False,
+    ) -> list[str]:
+        """Return the command line of a tool; one at a time may write the class archive."""
+        address = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
+        name = tool if tool.startswith("kafka.") else f"org.apache.kafka.tools.{tool}"
+        servers = "--broker-list" if tool == "TransactionalMessageCopier" else "--bootstrap-server"
+        options = [*self._archive.options(writer=writes_archive), *JAVA_OPTIONS, "-Xmx256m"]
+        command = [self._java, *options, "-cp", f"{self._jars}/*", name]
+        return [*command, servers, address, *arguments]
 
     def rows(self, cluster: ClusterHandle, tool: str, *arguments: str) -> list[dict[str, Any]]:
         """Run a tool that prints a JSON object per line."""

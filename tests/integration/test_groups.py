@@ -25,6 +25,7 @@ from kafka_async.types import TopicPartition
 from tests.failing_assignor import FailingAssignor
 from tests.integration.helpers import create_topic, poll_until
 from tests.recording_listener import RecordingListener
+from tests.rolling_group import RollingGroup
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
@@ -249,6 +250,31 @@ async def test_coordinator_refuses_a_member_of_the_consumer_protocol(
         with pytest.raises(error):
             await refused.poll(timeout=20)
     assert len(member.assignment()) == PARTITIONS
+
+
+async def test_members_move_to_the_consumer_protocol_and_back_while_records_flow(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    servers = kafka_cluster.bootstrap_servers
+    topic, group_id = await create_topic(kafka_cluster, partitions=4), kafka_cluster.group()
+
+    def member(**options: Any) -> Consumer:
+        given: dict[str, Any] = {"group_id": group_id, "auto_offset_reset": "earliest", **options}
+        return Consumer(servers, topics=[topic], **given)
+
+    group = RollingGroup(member, partitions=4)
+    async with Admin(servers) as admin, group.producing(Producer(servers), topic, interval=0.02):
+        types: list[str] = []
+        await group.start("one", **CLASSIC)
+        await group.start("two", **CLASSIC)
+        for options in (CONSUMER, CLASSIC):
+            for name in ("one", "two"):
+                await group.restart(name, **options)
+                await group.wait_until_balanced()
+                types.append((await admin.list_groups())[group_id].type)
+    await group.close()
+    group.check()
+    assert types == ["consumer", "consumer", "consumer", "classic"]
 
 
 @pytest.mark.any_broker

@@ -26,9 +26,10 @@ from kafka_async.embedded.groups.members import (
     JoinResult,
     SyncResult,
 )
+from kafka_async.embedded.groups.subscriptions import CONSUMER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kafka_async.embedded.groups.members import JoinRequest, SyncRequest
 
@@ -79,6 +80,35 @@ class ClassicGroup:
         self._new_member_added = False
         self._persisted = _PersistedGroup()
         self._responses: list[GroupResponse] = []
+
+    @classmethod
+    def restored(
+        cls,
+        group_id: str,
+        config: GroupConfig,
+        new_id: Callable[[str], str],
+        generation: int,
+        members: Iterable[ClassicGroupMember],
+        now: float,
+    ) -> ClassicGroup:
+        """Return a stable group with the members of a consumer group, in the last epoch of that."""
+        group = cls(group_id, config, new_id)
+        for member in members:
+            group.members.add(member)
+        group.generation, group.protocol_type = generation, CONSUMER
+        group.protocol = group.members.select_protocol()
+        group._persist()
+        group.reload(now)
+        return group
+
+    def rebalance(self, now: float) -> None:
+        """Let all members join again."""
+        self._prepare_rebalance(now)
+
+    def end(self) -> None:
+        """Fail pending requests with REBALANCE_IN_PROGRESS: a consumer group replaces this one."""
+        for member in self.members:
+            self._fail_pending_requests(member, ErrorCode.REBALANCE_IN_PROGRESS)
 
     @property
     def loading(self) -> bool:

@@ -23,28 +23,39 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.error_codes import ErrorCode, error_code_of
 from kafka_async.embedded.groups.consumer_group_members import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
+    ClassicProtocolMember,
     ConsumerGroupMember,
     ConsumerHeartbeat,
     HeartbeatResult,
     MemberState,
     Reconciliation,
 )
+from kafka_async.embedded.groups.members import JoinResult, SyncResult
 from kafka_async.embedded.groups.server_assignors import (
     SERVER_ASSIGNORS,
     AssignedMember,
     TopicIdPartition,
 )
+from kafka_async.embedded.groups.subscriptions import (
+    decode_subscription,
+    encode_assignment,
+    owned_partitions,
+)
 from kafka_async.embedded.groups.topic_patterns import compile_pattern
 from kafka_async.errors import (
     CoordinatorLoadInProgressError,
+    DecodeError,
     FencedInstanceIdError,
     FencedMemberEpochError,
     GroupMaxSizeReachedError,
     IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    KafkaError,
+    RebalanceInProgressError,
     StaleMemberEpochError,
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
@@ -52,7 +63,9 @@ from kafka_async.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from kafka_async.embedded.groups.members import JoinRequest, SyncRequest
 
 REGEX_REFRESH_MIN_INTERVAL: Final = 10.0
 """Seconds between two searches for the topics that regular expressions match."""
@@ -132,6 +145,9 @@ class ConsumerGroup:
         self._load_deadline = math.inf
         self._session_deadlines: dict[str, float] = {}
         self._revocation_deadlines: dict[str, float] = {}
+        # Of members of the classic protocol, which must join again, or send SyncGroup, in time.
+        self._join_deadlines: dict[str, float] = {}
+        self._sync_deadlines: dict[str, float] = {}
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -156,6 +172,20 @@ class ConsumerGroup:
         """Names of all topics that members subscribe to, by name or by a regular expression."""
         return frozenset[str]().union(*(self._topics_of(it) for it in self.members.values()))
 
+    @property
+    def is_classic(self) -> bool:
+        """True if there are members, and all use the classic protocol."""
+        return bool(self.members) and all(it.classic for it in self.members.values())
+
+    def take_over(self, epoch: int, members: Iterable[ConsumerGroupMember], now: float) -> None:
+        """Begin with the members of a classic group, in the last epoch of that."""
+        self.epoch = self.assignment_epoch = epoch
+        for member in members:
+            self.members[member.id] = member
+            self.targets[member.id] = frozenset(member.assigned)
+            self._extend_session(member, now)
+        self._subscribed = self._described(self.subscribed_topics)
+
     # -- requests ---------------------------------------------------------------------------------
 
     def heartbeat(
@@ -176,7 +206,7 @@ class ConsumerGroup:
             self._replace(replaced, member)
         self._change_subscription(member, updated, now)
         reconciled = self._reconcile(member, updated, request.owned, now)
-        self._session_deadlines[member_id] = now + self._config().session_timeout
+        self._extend_session(reconciled, now)
         self._refresh_patterns(now, may_describe)
         changed = member.assigned != reconciled.assigned
         shows = request.epoch == JOIN_EPOCH or request.is_full or changed
@@ -236,6 +266,150 @@ class ConsumerGroup:
             return ErrorCode.NON_EMPTY_GROUP
         self.deleted = True
         return ErrorCode.NONE
+
+    # -- requests of members of the classic protocol ----------------------------------------------
+
+    def join_classic(self, request: JoinRequest, now: float) -> JoinResult:
+        """Handle JoinGroup; no other member is waited for. Raises the broker's error."""
+        self._require_loaded()
+        member_id = request.member_id or self._new_id()
+        self._require_space(member_id, request.instance_id)
+        self._require_protocols(request)
+        is_new = not request.member_id and request.instance_id is None
+        if is_new and request.requires_known_member_id:
+            return JoinResult(code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        replaced, member = self._find_or_create_classic(request, member_id)
+        try:
+            subscription = decode_subscription(request.protocols[0].metadata)
+        except DecodeError as error:
+            raise InconsistentGroupProtocolError(error.message) from error
+        updated = member.joined(request, subscription)
+        if replaced is not None:
+            self._replace(replaced, member)
+        self._change_subscription(member, updated, now)
+        ids = {name: topic.id for name, topic in self._topics().items()}
+        owned = owned_partitions(subscription, ids)
+        reconciled = self._reconcile(member, updated, owned, now)
+        self._join_deadlines.pop(member_id, None)
+        self._sync_deadlines[member_id] = now + updated.rebalance_timeout
+        self._extend_session(reconciled, now)
+        return JoinResult(
+            member_id=member_id,
+            generation=reconciled.epoch,
+            protocol_type=self.protocol_type,
+            protocol=request.protocols[0].name,
+        )
+
+    def sync_classic(self, request: SyncRequest, now: float) -> SyncResult:
+        """Handle SyncGroup; returns what the member has got. Raises the broker's error."""
+        member, classic = self._find_classic(
+            request.member_id, request.instance_id, request.generation
+        )
+        protocol = classic.protocols[0]
+        if request.protocol_type not in (None, self.protocol_type) or request.protocol not in (
+            None,
+            protocol.name,
+        ):
+            raise InconsistentGroupProtocolError("The protocol is not that of the member.")
+        # A member that has to revoke partitions does so first, and then joins again.
+        if self.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._join_deadlines.setdefault(member.id, now + member.rebalance_timeout)
+            raise RebalanceInProgressError(f"The group has epoch {self.epoch} by now.")
+        self._sync_deadlines.pop(member.id, None)
+        self._extend_session(member, now)
+        names = {topic.id: name for name, topic in self._topics().items()}
+        return SyncResult(
+            protocol_type=request.protocol_type,
+            protocol=request.protocol,
+            assignment=encode_assignment(member.assigned, protocol.metadata, names),
+        )
+
+    def heartbeat_classic(
+        self, member_id: str, instance_id: str | None, generation: int, now: float
+    ) -> None:
+        """Handle Heartbeat. Raises RebalanceInProgressError if the member must join again."""
+        member, _ = self._find_classic(member_id, instance_id, generation)
+        self._extend_session(member, now)
+        if (
+            member.epoch < self.epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or (
+                member.state is MemberState.UNRELEASED_PARTITIONS
+                and not self._waits_for_others(member)
+            )
+        ):
+            self._join_deadlines.setdefault(member.id, now + member.rebalance_timeout)
+            raise RebalanceInProgressError("The member has to join again.")
+
+    def leave_classic(
+        self, members: Sequence[tuple[str, str | None]], now: float
+    ) -> list[ErrorCode]:
+        """Handle LeaveGroup, which may name members of both protocols; return their error codes."""
+        codes: list[ErrorCode] = []
+        leaving: dict[str, None] = {}
+        for member_id, instance_id in members:
+            try:
+                self._require_loaded()
+                leaving[self._find_leaving(member_id, instance_id).id] = None
+            except KafkaError as error:
+                codes.append(ErrorCode(error_code_of(error)))
+            else:
+                codes.append(ErrorCode.NONE)
+        if leaving:
+            self.remove(leaving, now)
+        return codes
+
+    def _find_leaving(self, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
+        """Return a member; the id of a static one may be left out."""
+        static = None if member_id else self.static_member(instance_id)
+        return static or self.find_member(member_id, instance_id)
+
+    def _find_classic(
+        self, member_id: str, instance_id: str | None, generation: int
+    ) -> tuple[ConsumerGroupMember, ClassicProtocolMember]:
+        self._require_loaded()
+        member = self.find_member(member_id, instance_id)
+        if member.classic is None:
+            raise UnknownMemberIdError(f"Member {member_id} does not use the classic protocol.")
+        if generation != member.epoch:
+            raise IllegalGenerationError(
+                f"The generation is {member.epoch} for member {member_id}, not {generation}."
+            )
+        return member, member.classic
+
+    def _find_or_create_classic(
+        self, request: JoinRequest, member_id: str
+    ) -> tuple[str | None, ConsumerGroupMember]:
+        """Return the id of a static member to replace, and the member of a JoinGroup request."""
+        if request.instance_id is None:
+            return None, self.members.get(member_id) or ConsumerGroupMember(id=member_id)
+        if request.member_id:
+            return None, self.find_member(member_id, request.instance_id)
+        existing = self.static_member(request.instance_id)
+        if existing is None:
+            return None, ConsumerGroupMember(id=member_id)
+        return existing.id, existing.replaced_by(member_id, self.assignment_epoch)
+
+    def _require_protocols(self, request: JoinRequest) -> None:
+        """Raise InconsistentGroupProtocolError unless all classic members share a protocol."""
+        others = [it.classic for it in self.members.values() if it.classic is not None]
+        votes = Counter(protocol.name for it in others for protocol in it.protocols)
+        names = {protocol.name for protocol in request.protocols}
+        common = any(votes[name] == len(others) for name in names)
+        if request.protocol_type != self.protocol_type or not common:
+            raise InconsistentGroupProtocolError(
+                f"Member {request.member_id}'s protocols are not supported."
+            )
+
+    def _waits_for_others(self, member: ConsumerGroupMember) -> bool:
+        """Return True if another member owns a partition of a member's target."""
+        missing = self.targets.get(member.id, frozenset()) - member.assigned.keys()
+        return any(
+            it.owns(partition)
+            for it in self.members.values()
+            if it.id != member.id
+            for partition in missing
+        )
 
     # -- offsets ----------------------------------------------------------------------------------
 
@@ -299,8 +473,15 @@ class ConsumerGroup:
         """The time of the next `expire`, in seconds; infinity without one."""
         if self.loading:
             return self._load_deadline
-        deadlines = (*self._session_deadlines.values(), *self._revocation_deadlines.values())
+        deadlines = (deadline for timer in self._timers for deadline in timer.values())
         return min(deadlines, default=math.inf)
+
+    @property
+    def _timers(self) -> tuple[dict[str, float], ...]:
+        return (
+            *(self._session_deadlines, self._revocation_deadlines),
+            *(self._join_deadlines, self._sync_deadlines),
+        )
 
     def expire(self, now: float) -> None:
         """Remove members whose session or revocation has taken too long; end loading."""
@@ -308,8 +489,7 @@ class ConsumerGroup:
             if now >= self._load_deadline:
                 self._load(now)
             return
-        timers = (self._session_deadlines, self._revocation_deadlines)
-        late = {id_ for timer in timers for id_, deadline in timer.items() if now >= deadline}
+        late = {id_ for timer in self._timers for id_, at in timer.items() if now >= at}
         for member_id in sorted(late):
             self.remove([member_id], now)
 
@@ -320,6 +500,8 @@ class ConsumerGroup:
 
     def _load(self, now: float) -> None:
         self.loading, self._load_deadline = False, math.inf
+        self._join_deadlines.clear()
+        self._sync_deadlines.clear()
         for member in self.members.values():
             self._session_deadlines[member.id] = now + self._config().session_timeout
             if member.id in self._revocation_deadlines:
@@ -368,8 +550,13 @@ class ConsumerGroup:
     def _forget(self, member_id: str) -> None:
         self.members.pop(member_id, None)
         self.targets.pop(member_id, None)
-        self._session_deadlines.pop(member_id, None)
-        self._revocation_deadlines.pop(member_id, None)
+        for timer in self._timers:
+            timer.pop(member_id, None)
+
+    def _extend_session(self, member: ConsumerGroupMember, now: float) -> None:
+        classic = member.classic
+        timeout = self._config().session_timeout if classic is None else classic.session_timeout
+        self._session_deadlines[member.id] = now + timeout
 
     # -- subscriptions ----------------------------------------------------------------------------
 
@@ -478,7 +665,9 @@ class ConsumerGroup:
         ).next(updated, subscription_changed=subscription_changed)
         if reconciled != updated:
             self.members[updated.id] = reconciled
-            if reconciled.state is MemberState.UNREVOKED_PARTITIONS:
+            # Members of the classic protocol must join again in time instead.
+            unrevoked = reconciled.state is MemberState.UNREVOKED_PARTITIONS
+            if unrevoked and reconciled.classic is None:
                 deadline = now + reconciled.rebalance_timeout
                 self._revocation_deadlines[updated.id] = deadline
             else:

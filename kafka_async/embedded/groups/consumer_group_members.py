@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from kafka_async.embedded.groups.members import GroupProtocol
+    from kafka_async.embedded.groups.members import GroupProtocol, JoinRequest
     from kafka_async.embedded.groups.server_assignors import TopicIdPartition
+    from kafka_async.protocol.messages.consumer_protocol_subscription import (
+        ConsumerProtocolSubscription,
+    )
 
 T = TypeVar("T")
 JOIN_EPOCH: Final = 0
@@ -114,9 +117,24 @@ class ConsumerGroupMember:
             classic=None,
         )
 
-    def replaced_by(self, member_id: str) -> ConsumerGroupMember:
+    def joined(
+        self, request: JoinRequest, subscription: ConsumerProtocolSubscription
+    ) -> ConsumerGroupMember:
+        """Return the member with what a JoinGroup request of the classic protocol states."""
+        return replace(
+            self,
+            instance_id=_or(request.instance_id, self.instance_id),
+            rack_id=_or(subscription.rack_id, self.rack_id),
+            rebalance_timeout=request.rebalance_timeout,
+            topics=frozenset(subscription.topics),
+            client_id=request.client_id,
+            client_host=request.client_host,
+            classic=ClassicProtocolMember(request.session_timeout, request.protocols),
+        )
+
+    def replaced_by(self, member_id: str, epoch: int = JOIN_EPOCH) -> ConsumerGroupMember:
         """Return the member with a new id: a static member that joins again."""
-        return replace(self, id=member_id, epoch=JOIN_EPOCH, previous_epoch=0)
+        return replace(self, id=member_id, epoch=epoch, previous_epoch=0)
 
     def left_for_a_while(self) -> ConsumerGroupMember:
         """Return the static member as one that keeps its partitions until it joins again."""

@@ -10,9 +10,8 @@ import asyncio
 import base64
 import itertools
 import math
-import struct
 import uuid
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafka_async.embedded.error_codes import ErrorCode, error_code_of
 from kafka_async.embedded.groups.classic_group import ClassicGroup, GroupConfig
@@ -23,19 +22,19 @@ from kafka_async.embedded.groups.consumer_group import (
 )
 from kafka_async.embedded.groups.consumer_group_members import JOIN_EPOCH
 from kafka_async.embedded.groups.members import JoinResult, SyncResult
+from kafka_async.embedded.groups.migration import downgraded_members, upgraded_members
+from kafka_async.embedded.groups.subscriptions import CONSUMER, decode_subscription
 from kafka_async.errors import (
+    CoordinatorLoadInProgressError,
     DecodeError,
     GroupIdNotFoundError,
     KafkaError,
     StaleMemberEpochError,
     UnsupportedVersionError,
 )
-from kafka_async.protocol.messages.consumer_protocol_subscription import (
-    ConsumerProtocolSubscription,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafka_async.embedded.groups.consumer_group_members import (
         ConsumerHeartbeat,
@@ -50,17 +49,13 @@ if TYPE_CHECKING:
     from kafka_async.embedded.state.topics import TopicTable
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
-CONSUMER: Final = "consumer"
-"""Protocol type of consumer groups; the metadata of other groups has another format."""
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
     """Return the topics of a subscription; empty if the bytes are not a subscription."""
     try:
-        (version,) = struct.unpack_from(">h", metadata)
-        known = min(version, ConsumerProtocolSubscription.VERSIONS.max)
-        subscription, _ = ConsumerProtocolSubscription.decode_from(metadata, 2, known)
-    except (struct.error, DecodeError, UnsupportedVersionError):
+        subscription = decode_subscription(metadata)
+    except (DecodeError, UnsupportedVersionError):
         return frozenset()
     return frozenset(subscription.topics)
 
@@ -95,6 +90,10 @@ class GroupCoordinator:
             settings.group_consumer_assignment_interval_ms / 1000,
             settings.group_consumer_max_size,
         )
+        policy = settings.group_consumer_migration_policy
+        self._mixes = policy != "disabled"
+        self._upgrades = policy in ("bidirectional", "upgrade")
+        self._downgrades = policy in ("bidirectional", "downgrade")
         self._groups: dict[str, Group] = {}
         self._coordinators: dict[str, int | None] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -148,7 +147,9 @@ class GroupCoordinator:
                     code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, member_id=request.member_id
                 )
             if group.members:
-                return JoinResult(code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+                if not self._mixes:
+                    return JoinResult(code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+                return self._join_consumer_group(group, request)
             self._drop_group(group_id)  # An empty group takes the protocol of its first member.
             group = None
         if group is None:
@@ -161,9 +162,27 @@ class GroupCoordinator:
         assert isinstance(result, JoinResult)
         return result
 
+    def _join_consumer_group(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult:
+        try:
+            result = group.join_classic(request, self._scheduler.now())
+        except KafkaError as error:
+            return JoinResult(code=ErrorCode(error_code_of(error)))
+        finally:
+            self._update(group)
+        if self._must_downgrade(group):  # A static member has replaced the last one that did not.
+            self._downgrade(group, group.epoch)
+        return result
+
     async def sync(self, group_id: str, request: SyncRequest) -> SyncResult:
         """Handle SyncGroup; wait for the leader's assignment."""
-        group = self.classic(group_id)
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            try:
+                return group.sync_classic(request, self._scheduler.now())
+            except KafkaError as error:
+                return SyncResult(code=ErrorCode(error_code_of(error)))
+            finally:
+                self._update(group)
         if group is None:
             return SyncResult(code=ErrorCode.UNKNOWN_MEMBER_ID)
         request_id = next(self._request_ids)
@@ -176,21 +195,32 @@ class GroupCoordinator:
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
         """Handle Heartbeat."""
-        group = self.classic(group_id)
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            try:
+                group.heartbeat_classic(member_id, instance_id, generation, self._scheduler.now())
+            except KafkaError as error:
+                return ErrorCode(error_code_of(error))
+            finally:
+                self._update(group)
+            return ErrorCode.NONE
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         code = group.heartbeat(member_id, instance_id, generation, self._scheduler.now())
         self._update(group)
         return code
 
-    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Handle one member of LeaveGroup."""
-        group = self.classic(group_id)
+    def leave(self, group_id: str, members: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
+        """Handle LeaveGroup of members with their ids and instance ids; return their codes."""
+        group, now = self._groups.get(group_id), self._scheduler.now()
         if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        code = group.leave(member_id, instance_id, self._scheduler.now())
-        self._update(group)
-        return code
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
+        if isinstance(group, ConsumerGroup):
+            codes = group.leave_classic(members, now)
+        else:
+            codes = [group.leave(*member, now) for member in members]
+        self._on_members_removed(group)
+        return codes
 
     def consumer_heartbeat(
         self, group_id: str, request: ConsumerHeartbeat, may_describe: Callable[[str], bool]
@@ -200,26 +230,79 @@ class GroupCoordinator:
         A group is created by its first member; an empty classic group becomes a consumer group.
         """
         now = self._scheduler.now()
-        group, creates = self._groups.get(group_id), False
-        if isinstance(group, ClassicGroup) and request.epoch == JOIN_EPOCH:
-            creates = not group.loading and not len(group.members)
-        if group is None:
-            creates = request.epoch == JOIN_EPOCH
-        if creates:
+        former = self._groups.get(group_id)
+        if isinstance(former, ConsumerGroup):
+            group = former
+        elif request.epoch == JOIN_EPOCH:
             group = self._new_consumer_group(group_id)
-        elif group is None:
-            raise GroupIdNotFoundError(f"Consumer group {group_id} not found.")
-        elif isinstance(group, ClassicGroup):
-            raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
+            if former is not None:
+                self._upgrade(former, group)
+        else:
+            reason = "not found" if former is None else "is not a consumer group"
+            raise GroupIdNotFoundError(f"Consumer group {group_id} {reason}.")
         if request.epoch < JOIN_EPOCH:
             result = group.leave(request, now)
         else:
             result = group.heartbeat(request, now, may_describe)
-        if creates:
-            self._drop_group(group_id)
-            self._add_group(group)
-        self._update(group)
+        if group is not former:
+            self._replace_group(former, group)
+        self._on_members_removed(group)
         return result
+
+    # -- online migration -------------------------------------------------------------------------
+
+    def _upgrade(self, former: ClassicGroup, group: ConsumerGroup) -> None:
+        """Give a consumer group the members of a classic one. Raises the broker's error."""
+        if former.loading:
+            raise CoordinatorLoadInProgressError("The coordinator is loading the group.")
+        if not len(former.members):
+            return
+        refusal = f"Cannot upgrade classic group {former.id} to consumer group because"
+        if not self._upgrades:
+            raise GroupIdNotFoundError(f"{refusal} online upgrade is disabled.")
+        if len(former.members) > self._consumer_config.max_size:
+            raise GroupIdNotFoundError(f"{refusal} it exceeds the maximum size.")
+        ids = {name: topic.id for name, topic in self._describe_topics().items()}
+        members = upgraded_members(former, ids)
+        group.take_over(former.generation, members, self._scheduler.now())
+
+    def _must_downgrade(self, group: Group) -> bool:
+        return (
+            self._downgrades
+            and isinstance(group, ConsumerGroup)
+            and not group.loading
+            and group.is_classic
+            and len(group.members) <= self._config.max_size
+        )
+
+    def _downgrade(self, group: ConsumerGroup, generation: int) -> ClassicGroup:
+        names = {topic.id: name for name, topic in self._describe_topics().items()}
+        classic = ClassicGroup.restored(
+            group.id,
+            self._config,
+            self._new_member_id,
+            generation,
+            downgraded_members(group, names),
+            self._scheduler.now(),
+        )
+        self._replace_group(group, classic)
+        self._update(classic)
+        return classic
+
+    def _on_members_removed(self, group: Group) -> None:
+        """Update a group; without members of the consumer protocol it becomes a classic group."""
+        if isinstance(group, ConsumerGroup) and self._must_downgrade(group):
+            # The rebalance begins the generation that the removal has begun in the consumer group.
+            group = self._downgrade(group, group.epoch - 1)
+            group.rebalance(self._scheduler.now())
+        self._update(group)
+
+    def _replace_group(self, former: Group | None, group: Group) -> None:
+        self._drop_group(group.id)
+        self._add_group(group)
+        if isinstance(former, ClassicGroup):
+            former.end()
+            self._send_responses(former)
 
     def heartbeat_interval(self, group_id: str) -> float:
         """Return the seconds between two heartbeats of the members of a consumer group."""
@@ -386,10 +469,7 @@ class GroupCoordinator:
     def _update(self, group: Group) -> None:
         """Send the responses that are ready and set the group's timer; called after each change."""
         if isinstance(group, ClassicGroup):
-            for request_id, result in group.pop_responses():
-                future = self._pending.get(request_id)
-                if future is not None and not future.done():
-                    future.set_result(result)
+            self._send_responses(group)
         self._cancel_timer(group.id)
         if self._groups.get(group.id) is group and group.deadline < math.inf:
             delay = max(group.deadline - self._scheduler.now(), 0.0)
@@ -397,10 +477,16 @@ class GroupCoordinator:
                 delay, self._expire, group, group.deadline
             )
 
+    def _send_responses(self, group: ClassicGroup) -> None:
+        for request_id, result in group.pop_responses():
+            future = self._pending.get(request_id)
+            if future is not None and not future.done():
+                future.set_result(result)
+
     def _expire(self, group: Group, deadline: float) -> None:
         # An event loop may call early by its clock's resolution.
         group.expire(max(self._scheduler.now(), deadline))
-        self._update(group)
+        self._on_members_removed(group)
 
     def _cancel_timer(self, group_id: str) -> None:
         timer = self._timers.pop(group_id, None)

@@ -150,19 +150,19 @@ async def leave_group(
     if code is not ErrorCode.NONE:
         return LeaveGroupResponse(error_code=code)
     if context.version < LEAVING_MEMBERS_MIN_VERSION:
-        return LeaveGroupResponse(
-            error_code=groups.leave(request.group_id, request.member_id, None)
-        )
+        [code] = groups.leave(request.group_id, [(request.member_id, None)])
+        return LeaveGroupResponse(error_code=code)
+    codes = groups.leave(
+        request.group_id, [(it.member_id, it.group_instance_id) for it in request.members]
+    )
     return LeaveGroupResponse(
         members=[
             MemberResponse(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
-                error_code=groups.leave(
-                    request.group_id, member.member_id, member.group_instance_id
-                ),
+                error_code=code,
             )
-            for member in request.members
+            for member, code in zip(request.members, codes, strict=True)
         ]
     )
 

@@ -191,6 +191,9 @@ BROKER_CONFIGS: Final[dict[str, BrokerConfig]] = {
         _INT, "5000", "group_consumer_heartbeat_interval_ms"
     ),
     "group.consumer.max.size": BrokerConfig(_INT, "2147483647", "group_consumer_max_size"),
+    "group.consumer.migration.policy": BrokerConfig(
+        _STRING, "bidirectional", "group_consumer_migration_policy"
+    ),
     "group.consumer.session.timeout.ms": BrokerConfig(
         _INT, "45000", "group_consumer_session_timeout_ms"
     ),

@@ -1,0 +1,81 @@
+"""Subscriptions and assignments in the requests of consumers of the classic protocol. Pure.
+
+The coordinator reads them where it must: for offsets that are in use, and in groups with members of
+both protocols, in which it computes the assignments of all members.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from kafka_async.errors import DecodeError
+from kafka_async.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from kafka_async.protocol.messages.consumer_protocol_assignment import (
+    TopicPartition as AssignedTopic,
+)
+from kafka_async.protocol.messages.consumer_protocol_subscription import (
+    ConsumerProtocolSubscription,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from kafka_async.embedded.groups.server_assignors import TopicIdPartition
+
+CONSUMER: Final = "consumer"
+"""Protocol type of consumer groups; the metadata of other groups has another format."""
+_VERSION: Final = struct.Struct(">h")
+
+
+def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """Return the subscription in a member's metadata. Raises DecodeError."""
+    version = _version(metadata, ConsumerProtocolSubscription.VERSIONS.max)
+    return ConsumerProtocolSubscription.decode_from(metadata, _VERSION.size, version)[0]
+
+
+def owned_partitions(
+    subscription: ConsumerProtocolSubscription, ids: Mapping[str, UUID]
+) -> frozenset[TopicIdPartition]:
+    """Return the partitions that a member reports, without topics that have no id."""
+    rows = ((row.topic, row.partitions) for row in subscription.owned_partitions)
+    return _by_id(rows, ids)
+
+
+def decode_assignment(data: bytes, ids: Mapping[str, UUID]) -> frozenset[TopicIdPartition]:
+    """Return an assignment, without topics that have no id. Raises DecodeError."""
+    if not data:
+        return frozenset()
+    version = _version(data, ConsumerProtocolAssignment.VERSIONS.max)
+    assignment = ConsumerProtocolAssignment.decode_from(data, _VERSION.size, version)[0]
+    return _by_id(((row.topic, row.partitions) for row in assignment.assigned_partitions), ids)
+
+
+def encode_assignment(
+    partitions: Iterable[TopicIdPartition], metadata: bytes, names: Mapping[UUID, str]
+) -> bytes:
+    """Encode an assignment in the version of a member's metadata."""
+    version = _version(metadata, ConsumerProtocolAssignment.VERSIONS.max)
+    topics: defaultdict[str, list[int]] = defaultdict(list)
+    for topic_id, index in sorted(partitions):
+        if topic_id in names:
+            topics[names[topic_id]].append(index)
+    rows = [AssignedTopic(topic=name, partitions=indexes) for name, indexes in topics.items()]
+    assignment = ConsumerProtocolAssignment(assigned_partitions=rows)
+    return _VERSION.pack(version) + assignment.encode(version)
+
+
+def _by_id(
+    rows: Iterable[tuple[str, Iterable[int]]], ids: Mapping[str, UUID]
+) -> frozenset[TopicIdPartition]:
+    return frozenset(
+        (ids[name], index) for name, indexes in rows if name in ids for index in indexes
+    )
+
+
+def _version(data: bytes, newest: int) -> int:
+    if len(data) < _VERSION.size:
+        raise DecodeError("the bytes end before the version")
+    return min(_VERSION.unpack_from(data)[0], newest)
