@@ -92,6 +92,26 @@ async def test_reports_the_times_of_the_last_poll_and_heartbeat(stage: Stage) ->
         await poll
 
 
+async def test_reports_a_member_of_the_consumer_protocol(stage: Stage) -> None:
+    await stage.topic("t", 2, records=5)
+    async with stage.consumer("t", group_protocol="consumer") as consumer:
+        while len(consumer.assignment()) < 2 or not consumer.health().lag:
+            await consumer.poll(timeout=0.1, max_records=1)
+        await asyncio.sleep(12)
+        health = consumer.health()
+        assert (health.state, health.last_error) == ("running", None)
+        assert health.assignment == (TopicPartition("t", 0), TopicPartition("t", 1))
+        assert 0 < sum(health.lag.values()) < 10
+        assert health.last_poll_s == pytest.approx(12)
+        assert health.last_heartbeat_s is not None
+        assert health.last_heartbeat_s < 5.1
+        stage.cluster.faults.add(api="ConsumerGroupHeartbeat", error="UNSUPPORTED_ASSIGNOR")
+        await asyncio.sleep(6)
+        health = consumer.health()
+        assert health.state == "failed"
+        assert str(health.last_error).startswith("UnsupportedAssignorError: ")
+
+
 async def test_stream_counts_as_polling(stage: Stage) -> None:
     async with stage.reader(records=3) as (consumer, _):
         async for record in consumer:
