@@ -128,7 +128,7 @@ async def test_block_of_a_leader_is_cancelled(
         async with asyncio.timeout(60), lead:
             assert lead.health().state == "running"
             await asyncio.sleep(INTERVAL)
-            assert lead.health().last_heartbeat_s < INTERVAL
+            assert (lead.health().last_heartbeat_s or 0) > 0
             break_heartbeats()
             await asyncio.Event().wait()
 
