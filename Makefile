@@ -9,7 +9,7 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_async/kernel/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-spark bench-wire reliability-orchestrator reliability-spark clean spark dev kernel kcat kdc kerberos
+.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-spark bench-wire reliability-orchestrator reliability-restarts reliability-spark clean spark dev kernel kcat kdc kerberos
 
 # A heading of this file, or a target with the text after its ##.
 help:
@@ -157,6 +157,10 @@ fuzz-kernel: $(VENV)/.installed-dev ## the compiled kernel under libFuzzer and A
 # The header shows the seed: KAFKA_ASYNC_TEST_SEED=7 make reliability-orchestrator BACKEND=apache.
 reliability-orchestrator: $(VENV)/.installed-dev ## 200 jobs with the driver killed 10 times, each effect once [BACKEND=embedded]
 	@$(BIN)/python -m pytest tests/integration/test_orchestrator_kills.py -s -q --kafka-backend $(BACKEND)
+
+# RELIABILITY_ARGS='--restarts 2 --seed 7 --backend embedded'. A seed determines the order and the pauses.
+reliability-restarts: $(VENV)/.installed-dev ## ten rolling restarts of three brokers, which no consumer group may notice
+	@$(BIN)/python -m tests.reliability.restarts $(RELIABILITY_ARGS)
 
 # RELIABILITY_ARGS='--seconds 120 --seed 7 --backend embedded'. A seed determines the faults and their order.
 reliability-spark: $(VENV)/.installed-dev $(VENV)/.installed-spark ## 15 minutes of kills around the exactly-once sink, rows compared

@@ -1,4 +1,4 @@
-"""Draws the diagrams of the pages about Spark as docs/images/*.svg, from descriptions in this file.
+"""Draws diagrams of the documentation as docs/images/*.svg, from descriptions in this file.
 
 python tools/draw_diagrams.py [--check]
 """
@@ -83,7 +83,7 @@ def picture(title: str, width: int, height: int, shapes: Iterable[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-# -- the exactly-once sink -------------------------------------------------------------------------
+# -- sequences -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,86 @@ class Message:
 
 @dataclass(frozen=True)
 class Phase:
-    """Messages with a common name, and what happens if the driver is killed in it."""
+    """Messages with a common name, and a remark beside them."""
 
     name: str
     messages: Sequence[Message]
-    killed: str
+    remark: str
 
+
+@dataclass(frozen=True)
+class Sequenced:
+    """A sequence of phases; participants have the colour of their boxes, remarks a heading."""
+
+    title: str
+    participants: Sequence[tuple[str, str]]
+    phases: Sequence[Phase]
+    remarks: str = ""
+
+
+def sequence(it: Sequenced) -> str:
+    """Return the picture of a sequence."""
+    left, gap, top, step = 170, 150, 62, 36
+    columns = [left + gap * number for number in range(len(it.participants))]
+    width = columns[-1] + 330
+    shapes: list[str] = []
+    y = float(top)
+    for number, phase in enumerate(it.phases):
+        height = step * len(phase.messages) + 12
+        fill = ACTIVE if number % 2 == 0 else "white"
+        shapes.append(
+            f"<rect x='12' y='{y:g}' width='{width - 24}' height='{height}' fill='{fill}'/>"
+        )
+        shapes.append(
+            text(
+                24,
+                y + height / 2 + 5,
+                phase.name,
+                size=15,
+                anchor="start",
+                style="font-weight='bold'",
+            )
+        )
+        shapes.append(
+            text(columns[-1] + 70, y + height / 2 + 5, phase.remark, anchor="start", size=12)
+        )
+        for index, message in enumerate(phase.messages):
+            at = y + step * (index + 1) - 4
+            start, end = columns[message.sender], columns[message.receiver]
+            shapes.append(arrow(start, at, end, at))
+            shapes.append(
+                text(
+                    (start + end) / 2,
+                    at - 6,
+                    message.words,
+                    size=12,
+                    style="paint-order='stroke' stroke='white' stroke-width='3'",
+                )
+            )
+        y += height
+    lines = [
+        f"<line x1='{x}' y1='{top}' x2='{x}' y2='{y:g}' stroke='{FAINT}' stroke-width='2'/>"
+        for x in columns
+    ]
+    heads = [
+        box(x - 58, 16, 116, 34, fill, name)
+        for x, (name, fill) in zip(columns, it.participants, strict=True)
+    ]
+    heads.append(
+        text(
+            columns[-1] + 70,
+            38,
+            it.remarks,
+            anchor="start",
+            style="font-weight='bold'",
+        )
+    )
+    background = [shape for shape in shapes if shape.startswith("<rect")]
+    rest = [shape for shape in shapes if not shape.startswith("<rect")]
+    return picture(it.title, width, int(y) + 16, [*background, *lines, *heads, *rest])
+
+
+# -- the exactly-once sink -------------------------------------------------------------------------
 
 PARTICIPANTS: Final = ("driver", "task 0", "task 1", "topic", "ledger topic")
 DRIVER, FIRST, SECOND, TOPIC, LEDGER = range(5)
@@ -143,67 +217,72 @@ SINK: Final = (
 )
 
 
-def exactly_once() -> str:
-    """Return the sequence of one epoch."""
-    left, gap, top, step = 170, 150, 62, 36
-    columns = [left + gap * number for number in range(len(PARTICIPANTS))]
-    width = columns[-1] + 330
-    shapes: list[str] = []
-    y = float(top)
-    for number, phase in enumerate(SINK):
-        height = step * len(phase.messages) + 12
-        fill = ACTIVE if number % 2 == 0 else "white"
-        shapes.append(
-            f"<rect x='12' y='{y:g}' width='{width - 24}' height='{height}' fill='{fill}'/>"
-        )
-        shapes.append(
-            text(
-                24,
-                y + height / 2 + 5,
-                phase.name,
-                size=15,
-                anchor="start",
-                style="font-weight='bold'",
-            )
-        )
-        shapes.append(
-            text(columns[-1] + 70, y + height / 2 + 5, phase.killed, anchor="start", size=12)
-        )
-        for index, message in enumerate(phase.messages):
-            at = y + step * (index + 1) - 4
-            start, end = columns[message.sender], columns[message.receiver]
-            shapes.append(arrow(start, at, end, at))
-            shapes.append(
-                text(
-                    (start + end) / 2,
-                    at - 6,
-                    message.words,
-                    size=12,
-                    style="paint-order='stroke' stroke='white' stroke-width='3'",
-                )
-            )
-        y += height
-    lines = [
-        f"<line x1='{x}' y1='{top}' x2='{x}' y2='{y:g}' stroke='{FAINT}' stroke-width='2'/>"
-        for x in columns
-    ]
-    heads = [
-        box(x - 58, 16, 116, 34, SPARK if number < TOPIC else STORE, name)
-        for number, (x, name) in enumerate(zip(columns, PARTICIPANTS, strict=True))
-    ]
-    heads.append(
-        text(
-            columns[-1] + 70,
-            38,
-            "if the driver is killed here",
-            anchor="start",
-            style="font-weight='bold'",
-        )
-    )
-    background = [shape for shape in shapes if shape.startswith("<rect")]
-    rest = [shape for shape in shapes if not shape.startswith("<rect")]
-    title = "An epoch of the exactly-once sink: plan, write, decide, commit"
-    return picture(title, width, int(y) + 16, [*background, *lines, *heads, *rest])
+EPOCH: Final = Sequenced(
+    "An epoch of the exactly-once sink: plan, write, decide, commit",
+    [(name, SPARK if number < TOPIC else STORE) for number, name in enumerate(PARTICIPANTS)],
+    SINK,
+    "if the driver is killed here",
+)
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+CLASSIC: Final = Sequenced(
+    "A rebalance of the classic protocol: join, synchronize, heartbeats",
+    (("leader", BOX), ("other member", BOX), ("coordinator", STORE)),
+    (
+        Phase(
+            "join",
+            (
+                Message(1, 2, "JoinGroup: its topics"),
+                Message(0, 2, "JoinGroup: its topics"),
+                Message(2, 0, "generation, topics of all members"),
+                Message(2, 1, "generation"),
+            ),
+            "the coordinator waits for all members",
+        ),
+        Phase(
+            "sync",
+            (
+                Message(1, 2, "SyncGroup"),
+                Message(0, 2, "SyncGroup: assignments of all members"),
+                Message(2, 0, "its assignment"),
+                Message(2, 1, "its assignment"),
+            ),
+            "the assignor runs on the leader",
+        ),
+        Phase(
+            "stable",
+            (Message(1, 2, "Heartbeat"), Message(0, 2, "Heartbeat")),
+            "each heartbeat_interval_ms",
+        ),
+    ),
+)
+CONSUMER: Final = Sequenced(
+    "A rebalance of the consumer protocol: join, revoke, assign",
+    (("member A", BOX), ("member B", BOX), ("coordinator", STORE)),
+    (
+        Phase(
+            "join",
+            (Message(1, 2, "heartbeat: its topics"), Message(2, 1, "next epoch, nothing yet")),
+            "the assignor runs on the coordinator",
+        ),
+        Phase(
+            "revoke",
+            (
+                Message(0, 2, "heartbeat"),
+                Message(2, 0, "keep partition 0 only"),
+                Message(0, 2, "heartbeat: it owns partition 0"),
+            ),
+            "A reads partition 0 all the time",
+        ),
+        Phase(
+            "assign",
+            (Message(1, 2, "heartbeat"), Message(2, 1, "partition 1")),
+            "B begins at the committed offset",
+        ),
+    ),
+)
 
 
 # -- the orchestrator ------------------------------------------------------------------------------
@@ -259,12 +338,14 @@ def orchestrator() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the pictures; with --check only compare them."""
-    parser = argparse.ArgumentParser(description="Draws the diagrams of the pages about Spark.")
+    parser = argparse.ArgumentParser(description="Draws diagrams of the documentation.")
     parser.add_argument("--check", action="store_true", help="write nothing, only compare")
     check = parser.parse_args(arguments).check
     images = DOCS / "images"
     files = {
-        images / "exactly_once.svg": exactly_once(),
+        images / "exactly_once.svg": sequence(EPOCH),
+        images / "group_classic.svg": sequence(CLASSIC),
+        images / "group_consumer.svg": sequence(CONSUMER),
         images / "orchestrator.svg": orchestrator(),
     }
     return update(dict(files), check=check)

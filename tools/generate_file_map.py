@@ -35,7 +35,7 @@ TESTS: Final = {
     "tests/hostile": "Malformed and malicious responses.",
     "tests/integration": "Whole clients on the embedded cluster and on Apache Kafka.",
     "tests/kernel": "Of `kafka_async/kernel/`, on both kernels.",
-    "tests/reliability": "Kills around Spark's exactly-once sink (`make reliability-spark`).",
+    "tests/reliability": "Long runs with faults: `make reliability-spark`, `-restarts`.",
     "tests/testing": "Of `kafka_async/testing/` and the pytest plugin.",
     "tests/tools": "Of `tools/`.",
 }
