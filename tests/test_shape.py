@@ -43,6 +43,10 @@ PURE_MODULES = [
     "consumer/offsets.py",
     "consumer/missing_topics.py",
     "group/member_states.py",
+    *(
+        f"embedded/groups/{name}.py"
+        for name in ("group_configs", "share_group", "share_partition", "share_states")
+    ),
     *(f"spark/jobs/{name}.py" for name in ("control", "errors", "ledger", "ranges", "triggers")),
     *(
         f"embedded/security/{name}.py"

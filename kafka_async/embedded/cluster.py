@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafka_async.arguments import instance_of
 from kafka_async.embedded.failures import Failure, FailureList
 from kafka_async.embedded.faults import FaultRules, Faults
+from kafka_async.embedded.groups.group_configs import GroupConfigs
 from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
+from kafka_async.embedded.groups.share_partition_manager import ShareBrokers
+from kafka_async.embedded.groups.share_states import ShareStates
 from kafka_async.embedded.handlers.routes import Parts, routes_by_api_key
 from kafka_async.embedded.kafka_apis import KafkaApis
 from kafka_async.embedded.network import ClientConnection, listen
@@ -119,13 +122,33 @@ class EmbeddedCluster:
         self._credentials = Credentials(users or {})
         self._tokens = DelegationTokens(self.settings)
         offsets = OffsetMetadataManager(self.settings.offsets_topic_num_partitions)
-        self.topics = TopicTable(self.settings, self.brokers, offsets.delete_topic)
+        share_states, group_configs = ShareStates(), GroupConfigs(self.settings)
+
+        def forget_topic(topic: Topic) -> None:
+            offsets.delete_topic(topic.name)
+            share_states.delete_topic(topic.id)
+
+        self.topics = TopicTable(self.settings, self.brokers, forget_topic)
         rules, failures = FaultRules(self.topics), FailureList()
         self.faults = Faults(rules)
         self.failures: list[Failure] = failures
         self.scheduler = Scheduler(clock, failures)
         self.groups = GroupCoordinator(
-            self.settings, self.brokers, self.scheduler, offsets, self.topics
+            self.settings,
+            self.brokers,
+            self.scheduler,
+            offsets,
+            self.topics,
+            share_states,
+            group_configs,
+        )
+        self._share_brokers = ShareBrokers(
+            self.settings,
+            self.brokers,
+            self.scheduler,
+            self.topics,
+            share_states,
+            group_configs,
         )
         self.transactions = TransactionCoordinator(
             self.settings, self.brokers, self.scheduler, self.topics, offsets
@@ -140,6 +163,9 @@ class EmbeddedCluster:
             Authorization(AclAuthorizer() if authorizer is True else authorizer),
             self._credentials,
             self._tokens,
+            group_configs,
+            share_states,
+            self._share_brokers,
             self.scheduler.now_ms,
             {key: (route.lowest_advertised, route.highest) for key, route in routes.items()},
         )
@@ -428,6 +454,7 @@ class EmbeddedCluster:
             connection.abort()
         for connection in connections:
             await connection.close()
+        self._share_brokers.on_broker_stopped(broker_id)
 
     async def _call(self, function: Callable[[], R]) -> R:
         """Call a function in the cluster's event loop, from any event loop."""

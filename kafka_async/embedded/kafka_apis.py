@@ -95,6 +95,7 @@ class KafkaApis:
             security_protocol=session.security_protocol,
             by_token=session.by_token,
             authenticator=authenticator if action is Action.AUTHENTICATE else None,
+            session=session,
         )
         if action is Action.FAIL_WITH_RESPONSE:
             response = error_response(context, ErrorCode.ILLEGAL_SASL_STATE, request)

@@ -202,6 +202,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._disconnected.set()
         self._request_available.set()
         self._writable.set()
+        if self._session.on_closed is not None:
+            self._session.on_closed()
 
     # -- for the cluster --------------------------------------------------------------------------
 

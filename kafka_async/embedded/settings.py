@@ -19,6 +19,7 @@ class SettingOptions(TypedDict, total=False):
     default_replication_factor: int | None
     transaction_version: int
     group_version: int
+    share_version: int
     message_max_bytes: int
     min_insync_replicas: int
     socket_request_max_bytes: int
@@ -34,6 +35,19 @@ class SettingOptions(TypedDict, total=False):
     group_consumer_assignment_interval_ms: int
     group_consumer_max_size: int
     group_consumer_migration_policy: str
+    group_consumer_min_session_timeout_ms: int
+    group_consumer_min_heartbeat_interval_ms: int
+    group_share_session_timeout_ms: int
+    group_share_heartbeat_interval_ms: int
+    group_share_assignment_interval_ms: int
+    group_share_max_size: int
+    group_share_min_session_timeout_ms: int
+    group_share_min_heartbeat_interval_ms: int
+    group_share_record_lock_duration_ms: int
+    group_share_min_record_lock_duration_ms: int
+    group_share_delivery_count_limit: int
+    group_share_partition_max_record_locks: int
+    group_share_max_share_sessions: int
     offset_metadata_max_bytes: int
     offsets_topic_num_partitions: int
     transaction_state_log_num_partitions: int
@@ -68,10 +82,13 @@ class Settings:
             finalized.
         group_version: Finalized level of the feature `group.version`; 0 is not finalized, and
             groups have the classic protocol only (KIP-848).
+        share_version: Finalized level of the feature `share.version`; 0 is not finalized, and there
+            are no share groups (KIP-932).
         group_initial_rebalance_delay_ms: 3000 in Kafka, which would slow down tests.
         group_consumer_assignment_interval_ms: 1000 in Kafka, which would slow down tests.
         group_consumer_migration_policy: Conversions between classic and consumer groups while they
             have members (KIP-848): "upgrade", "downgrade", "bidirectional" or "disabled".
+        group_share_assignment_interval_ms: 1000 in Kafka, which would slow down tests.
         coordinator_load_time_ms: Time for which a coordinator that has moved responds with
             COORDINATOR_LOAD_IN_PROGRESS.
         transaction_marker_delay_ms: Time between the response to EndTxn and the markers.
@@ -88,6 +105,7 @@ class Settings:
     default_replication_factor: int | None = None
     transaction_version: int = 2
     group_version: int = 1
+    share_version: int = 2
     message_max_bytes: int = 1_048_588
     min_insync_replicas: int = 1
     socket_request_max_bytes: int = 104_857_600
@@ -103,6 +121,19 @@ class Settings:
     group_consumer_assignment_interval_ms: int = 0
     group_consumer_max_size: int = 2_147_483_647
     group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_share_session_timeout_ms: int = 45_000
+    group_share_heartbeat_interval_ms: int = 5_000
+    group_share_assignment_interval_ms: int = 0
+    group_share_max_size: int = 200
+    group_share_min_session_timeout_ms: int = 45_000
+    group_share_min_heartbeat_interval_ms: int = 5_000
+    group_share_record_lock_duration_ms: int = 30_000
+    group_share_min_record_lock_duration_ms: int = 15_000
+    group_share_delivery_count_limit: int = 5
+    group_share_partition_max_record_locks: int = 2_000
+    group_share_max_share_sessions: int = 2_000
     offset_metadata_max_bytes: int = 4_096
     offsets_topic_num_partitions: int = 50
     transaction_state_log_num_partitions: int = 50
@@ -148,6 +179,7 @@ _MINIMUMS = {
     "default_replication_factor": 1,
     "transaction_version": 0,
     "group_version": 0,
+    "share_version": 0,
     "message_max_bytes": 1,
     "min_insync_replicas": 1,
     "socket_request_max_bytes": 1024,
@@ -160,6 +192,19 @@ _MINIMUMS = {
     "group_consumer_heartbeat_interval_ms": 1,
     "group_consumer_assignment_interval_ms": 0,
     "group_consumer_max_size": 1,
+    "group_consumer_min_session_timeout_ms": 1,
+    "group_consumer_min_heartbeat_interval_ms": 1,
+    "group_share_session_timeout_ms": 1,
+    "group_share_heartbeat_interval_ms": 1,
+    "group_share_assignment_interval_ms": 0,
+    "group_share_max_size": 1,
+    "group_share_min_session_timeout_ms": 1,
+    "group_share_min_heartbeat_interval_ms": 1,
+    "group_share_record_lock_duration_ms": 1,
+    "group_share_min_record_lock_duration_ms": 1,
+    "group_share_delivery_count_limit": 1,
+    "group_share_partition_max_record_locks": 1,
+    "group_share_max_share_sessions": 1,
     "offsets_topic_num_partitions": 1,
     "transaction_state_log_num_partitions": 1,
     "log_retention_check_interval_ms": 1,

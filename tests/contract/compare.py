@@ -38,6 +38,13 @@ async def run_embedded(scenario: Scenario) -> Run:
         group_min_session_timeout_ms=500,
         group_consumer_session_timeout_ms=6_000,
         group_consumer_heartbeat_interval_ms=500,
+        group_consumer_min_session_timeout_ms=500,
+        group_consumer_min_heartbeat_interval_ms=100,
+        group_share_session_timeout_ms=6_000,
+        group_share_heartbeat_interval_ms=500,
+        group_share_min_session_timeout_ms=500,
+        group_share_min_heartbeat_interval_ms=100,
+        group_share_min_record_lock_duration_ms=1_000,
     ) as embedded:
         cluster = Cluster("c000000", names=40, network=network)
         await cluster.open(embedded.bootstrap_servers)

@@ -192,12 +192,10 @@ class Scenario:
     topics: Topics
 
     @property
-    def of_consumer_groups(self) -> bool:
+    def has_server_assignors(self) -> bool:
         """True if the coordinator of groups must know the topics when the scenario starts."""
-        return any(
-            isinstance(step, SendRequest) and step.api == "ConsumerGroupHeartbeat"
-            for step in self.steps
-        )
+        heartbeats = ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat")
+        return any(isinstance(step, SendRequest) and step.api in heartbeats for step in self.steps)
 
 
 def scenario(name: str, topics: Topics, *steps: Step | Sequence[Step]) -> Scenario:

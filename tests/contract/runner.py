@@ -247,7 +247,7 @@ class Run:
                 name = self._name(Name("topic", key))
                 self._topic_ids[key] = await self.cluster.create_topic(name, settings)
                 self._names.bind_id(self._topic_ids[key], f"id of {key}")
-                if self.scenario.of_consumer_groups:
+                if self.scenario.has_server_assignors:
                     await self.cluster.wait_for_group_coordinator(name)
             for number, step in enumerate(self.scenario.steps, 1):
                 await self._named_step(number, step)
@@ -416,7 +416,7 @@ class Run:
 
 SUPPORTED: Final = frozenset(routes_by_api_key({}))
 """Keys of the APIs that the embedded cluster has; other rows of ApiVersions are left out."""
-FEATURES: Final = frozenset({"group.version", "transaction.version"})
+FEATURES: Final = frozenset({"group.version", "share.version", "transaction.version"})
 """Features that the embedded cluster has finalized as Apache Kafka has."""
 
 

@@ -13,6 +13,7 @@ from tests.contract.cases import (
     migration,
     order,
     security,
+    share_groups,
     transactions,
 )
 
@@ -21,6 +22,7 @@ SCENARIOS: Final = [
     *groups.SCENARIOS,
     *consumer_groups.SCENARIOS,
     *migration.SCENARIOS,
+    *share_groups.SCENARIOS,
     *transactions.SCENARIOS,
     *admin.SCENARIOS,
     *acls.SCENARIOS,

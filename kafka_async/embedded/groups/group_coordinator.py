@@ -23,32 +23,39 @@ from kafka_async.embedded.groups.consumer_group import (
 from kafka_async.embedded.groups.consumer_group_members import JOIN_EPOCH
 from kafka_async.embedded.groups.members import JoinResult, SyncResult
 from kafka_async.embedded.groups.migration import downgraded_members, upgraded_members
+from kafka_async.embedded.groups.share_group import ShareGroup, ShareGroupConfig
+from kafka_async.embedded.groups.share_states import UNINITIALIZED, ShareKey
 from kafka_async.embedded.groups.subscriptions import CONSUMER, decode_subscription
 from kafka_async.errors import (
     CoordinatorLoadInProgressError,
     DecodeError,
     GroupIdNotFoundError,
+    GroupNotEmptyError,
     KafkaError,
     StaleMemberEpochError,
     UnsupportedVersionError,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from uuid import UUID
 
     from kafka_async.embedded.groups.consumer_group_members import (
         ConsumerHeartbeat,
         HeartbeatResult,
     )
+    from kafka_async.embedded.groups.group_configs import GroupConfigs
     from kafka_async.embedded.groups.members import JoinRequest, SyncRequest
     from kafka_async.embedded.groups.server_assignors import TopicIdPartition
+    from kafka_async.embedded.groups.share_group import ShareHeartbeat
+    from kafka_async.embedded.groups.share_states import ShareStates
     from kafka_async.embedded.scheduler import Scheduler
     from kafka_async.embedded.settings import Settings
     from kafka_async.embedded.state.brokers import Brokers
     from kafka_async.embedded.state.offset_metadata_manager import OffsetMetadataManager
     from kafka_async.embedded.state.topics import TopicTable
 
-Group: TypeAlias = ClassicGroup | ConsumerGroup
+Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
@@ -70,8 +77,12 @@ class GroupCoordinator:
         scheduler: Scheduler,
         offsets: OffsetMetadataManager,
         topics: TopicTable,
+        share_states: ShareStates,
+        configs: GroupConfigs,
     ) -> None:
         self.offsets = offsets
+        self._share_states = share_states
+        self._group_configs = configs
         self._topics = topics
         self._brokers = brokers
         self._scheduler = scheduler
@@ -84,16 +95,12 @@ class GroupCoordinator:
             settings.group_max_session_timeout_ms / 1000,
         )
         self._load_time = settings.coordinator_load_time_ms / 1000
-        self._consumer_config = ConsumerGroupConfig(
-            settings.group_consumer_session_timeout_ms / 1000,
-            settings.group_consumer_heartbeat_interval_ms / 1000,
-            settings.group_consumer_assignment_interval_ms / 1000,
-            settings.group_consumer_max_size,
-        )
         policy = settings.group_consumer_migration_policy
         self._mixes = policy != "disabled"
         self._upgrades = policy in ("bidirectional", "upgrade")
         self._downgrades = policy in ("bidirectional", "downgrade")
+        self._consumer_max_size = settings.group_consumer_max_size
+        self._share_max_size = settings.group_share_max_size
         self._groups: dict[str, Group] = {}
         self._coordinators: dict[str, int | None] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -141,6 +148,8 @@ class GroupCoordinator:
         if not minimum <= request.session_timeout <= maximum:
             return JoinResult(code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
         group = self._groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            return JoinResult(code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if isinstance(group, ConsumerGroup):
             if group.loading:
                 return JoinResult(
@@ -183,7 +192,7 @@ class GroupCoordinator:
                 return SyncResult(code=ErrorCode(error_code_of(error)))
             finally:
                 self._update(group)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             return SyncResult(code=ErrorCode.UNKNOWN_MEMBER_ID)
         request_id = next(self._request_ids)
         group.sync(request, request_id, self._scheduler.now())
@@ -204,7 +213,7 @@ class GroupCoordinator:
             finally:
                 self._update(group)
             return ErrorCode.NONE
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             return ErrorCode.UNKNOWN_MEMBER_ID
         code = group.heartbeat(member_id, instance_id, generation, self._scheduler.now())
         self._update(group)
@@ -213,7 +222,7 @@ class GroupCoordinator:
     def leave(self, group_id: str, members: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
         """Handle LeaveGroup of members with their ids and instance ids; return their codes."""
         group, now = self._groups.get(group_id), self._scheduler.now()
-        if group is None:
+        if group is None or isinstance(group, ShareGroup):
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
         if isinstance(group, ConsumerGroup):
             codes = group.leave_classic(members, now)
@@ -235,6 +244,8 @@ class GroupCoordinator:
             group = former
         elif request.epoch == JOIN_EPOCH:
             group = self._new_consumer_group(group_id)
+            if isinstance(former, ShareGroup):
+                raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
             if former is not None:
                 self._upgrade(former, group)
         else:
@@ -260,7 +271,7 @@ class GroupCoordinator:
         refusal = f"Cannot upgrade classic group {former.id} to consumer group because"
         if not self._upgrades:
             raise GroupIdNotFoundError(f"{refusal} online upgrade is disabled.")
-        if len(former.members) > self._consumer_config.max_size:
+        if len(former.members) > self._consumer_max_size:
             raise GroupIdNotFoundError(f"{refusal} it exceeds the maximum size.")
         ids = {name: topic.id for name, topic in self._describe_topics().items()}
         members = upgraded_members(former, ids)
@@ -306,7 +317,89 @@ class GroupCoordinator:
 
     def heartbeat_interval(self, group_id: str) -> float:
         """Return the seconds between two heartbeats of the members of a consumer group."""
-        return self._consumer_config.heartbeat_interval
+        return self._consumer_config(group_id).heartbeat_interval
+
+    # -- share groups -----------------------------------------------------------------------------
+
+    def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> HeartbeatResult:
+        """Handle ShareGroupHeartbeat; raises the broker's error.
+
+        A group is created by its first member. Share states of new partitions are initialized after
+        the response, so that the next heartbeat assigns them.
+        """
+        creates = request.epoch == JOIN_EPOCH and group_id not in self._groups
+        group = self._new_share_group(group_id) if creates else self.require_share(group_id)
+        if request.epoch < JOIN_EPOCH:
+            result = group.leave(request)
+        else:
+            result = group.heartbeat(request, self._scheduler.now())
+        if creates:
+            self._add_group(group)
+        self._initialize(group, dict.fromkeys(group.uninitialized_partitions(), UNINITIALIZED))
+        self._update(group)
+        return result
+
+    def share_heartbeat_interval(self, group_id: str) -> float:
+        """Return the seconds between two heartbeats of the members of a share group."""
+        return self._share_config(group_id).heartbeat_interval
+
+    def require_share(self, group_id: str) -> ShareGroup:
+        """Return a share group; raises GroupIdNotFoundError."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            return group
+        if group is None:
+            raise GroupIdNotFoundError(f"Share group {group_id} not found.")
+        raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
+
+    def alter_share_offsets(self, group_id: str, offsets: Mapping[TopicIdPartition, int]) -> None:
+        """Begin the states of share partitions anew; the group may not exist, but has no members.
+
+        Raises:
+            GroupIdNotFoundError: There is a group of another type.
+            GroupNotEmptyError: The group has members.
+        """
+        creates = group_id not in self._groups
+        group = self._new_share_group(group_id) if creates else self.require_share(group_id)
+        if group.members:
+            raise GroupNotEmptyError("The group is not empty.")
+        if creates:
+            self._add_group(group)
+        self._initialize(group, offsets)
+
+    def delete_share_offsets(self, group_id: str, topic_ids: Collection[UUID]) -> set[UUID]:
+        """Delete the share states of topics; return the topics that had some.
+
+        Raises:
+            GroupIdNotFoundError: There is no such share group.
+            GroupNotEmptyError: The group has members.
+        """
+        group = self.require_share(group_id)
+        if group.members:
+            raise GroupNotEmptyError("The group is not empty.")
+        deleted = {topic_id for topic_id, _ in group.initialized} & set(topic_ids)
+        group.initialized = {it for it in group.initialized if it[0] not in deleted}
+        for topic_id in deleted:
+            self._share_states.delete(group_id, topic_id)
+        return deleted
+
+    def _initialize(self, group: ShareGroup, offsets: Mapping[TopicIdPartition, int]) -> None:
+        for (topic_id, partition), offset in offsets.items():
+            key = ShareKey(group.id, topic_id, partition)
+            self._share_states.initialize(key, offset, group.epoch)
+            group.initialized.add((topic_id, partition))
+
+    def _new_share_group(self, group_id: str) -> ShareGroup:
+        return ShareGroup(group_id, lambda: self._share_config(group_id), self._describe_topics)
+
+    def _share_config(self, group_id: str) -> ShareGroupConfig:
+        configs = self._group_configs
+        return ShareGroupConfig(
+            configs.seconds(group_id, "share.session.timeout.ms"),
+            configs.seconds(group_id, "share.heartbeat.interval.ms"),
+            configs.seconds(group_id, "share.assignment.interval.ms"),
+            self._share_max_size,
+        )
 
     # -- offsets ----------------------------------------------------------------------------------
 
@@ -328,6 +421,8 @@ class GroupCoordinator:
         `unknown_group` and `stale_epoch` are the codes of these errors in the request's version.
         """
         group = self._groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            return ErrorCode.GROUP_ID_NOT_FOUND
         if isinstance(group, ConsumerGroup):
             try:
                 group.validate_offset_commit(
@@ -376,7 +471,7 @@ class GroupCoordinator:
         member subscribes to the topic.
         """
         group = self._groups.get(group_id)
-        if group is None:
+        if group is None or isinstance(group, ShareGroup):
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group.loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -389,7 +484,7 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             return False
-        if isinstance(group, ConsumerGroup):
+        if not isinstance(group, ClassicGroup):
             return topic in group.subscribed_topics
         return any(
             topic in subscribed_topics(member.metadata(group.protocol)) for member in group.members
@@ -427,6 +522,7 @@ class GroupCoordinator:
         code = group.delete()
         if code is ErrorCode.NONE:
             self.offsets.delete_group(group_id)
+            self._share_states.delete(group_id)
             self._drop_group(group_id)
         return code
 
@@ -440,9 +536,18 @@ class GroupCoordinator:
     def _new_consumer_group(self, group_id: str) -> ConsumerGroup:
         return ConsumerGroup(
             group_id,
-            lambda: self._consumer_config,
+            lambda: self._consumer_config(group_id),
             self._describe_topics,
             self._new_consumer_member_id,
+        )
+
+    def _consumer_config(self, group_id: str) -> ConsumerGroupConfig:
+        configs = self._group_configs
+        return ConsumerGroupConfig(
+            configs.seconds(group_id, "consumer.session.timeout.ms"),
+            configs.seconds(group_id, "consumer.heartbeat.interval.ms"),
+            configs.seconds(group_id, "consumer.assignment.interval.ms"),
+            self._consumer_max_size,
         )
 
     def _describe_topics(self) -> Mapping[str, TopicPartitions]:

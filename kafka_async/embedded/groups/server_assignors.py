@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 TopicIdPartition: TypeAlias = tuple[UUID, int]
 Targets: TypeAlias = "dict[str, frozenset[TopicIdPartition]]"
@@ -126,6 +126,63 @@ class _Balance:
     def _load_of(self, topic: UUID) -> tuple[float, int, UUID]:
         subscribers = len(self._subscribers[topic])
         return -self._counts[topic] / max(subscribers, 1), subscribers, topic
+
+
+def assign_simple(
+    members: Mapping[str, AssignedMember], partitions: Collection[TopicIdPartition]
+) -> Targets:
+    """Assign each partition to as many members of a share group as evens out the members (KIP-932).
+
+    Members keep what they had. With different subscriptions, each topic is assigned apart.
+    """
+    targets: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in members}
+    subscriptions = {member.topics for member in members.values()}
+    topics = sorted(frozenset[UUID]().union(*subscriptions))
+    rounds = (
+        [subscriptions.pop()] if len(subscriptions) == 1 else [frozenset((it,)) for it in topics]
+    )
+    for topics_of_round in rounds:
+        shared = sorted(it for it in partitions if it[0] in topics_of_round)
+        subscribers = [it for it in sorted(members) if topics_of_round <= members[it].topics]
+        for member_id, found in _share_out(shared, subscribers, members).items():
+            targets[member_id] |= found
+    return {member_id: frozenset(found) for member_id, found in targets.items()}
+
+
+def _share_out(
+    partitions: Collection[TopicIdPartition],
+    subscribers: Sequence[str],
+    members: Mapping[str, AssignedMember],
+) -> dict[str, set[TopicIdPartition]]:
+    """Assign partitions to members that subscribe to all of them."""
+    count = len(subscribers)
+    if not partitions or not count:
+        return {}
+    sharing = -(-count // len(partitions))
+    total = sharing * len(partitions)
+    owners: dict[TopicIdPartition, set[str]] = {it: set() for it in partitions}
+    found: dict[str, set[TopicIdPartition]] = {}
+    quotas: dict[str, int] = {}
+    for index, member_id in enumerate(subscribers):
+        quotas[member_id] = -(-total * (index + 1) // count) + (-total * index // count)
+        kept = [
+            it
+            for it in sorted(members[member_id].former)
+            if it in owners and len(owners[it]) < sharing
+        ][: quotas[member_id]]
+        found[member_id] = set(kept)
+        for partition in kept:
+            owners[partition].add(member_id)
+    for partition, owning in owners.items():
+        while len(owning) < sharing:
+            others = [it for it in subscribers if it not in owning]
+            unfilled = [it for it in others if len(found[it]) < quotas[it]]
+            if not unfilled and owning:
+                break
+            chosen = min(unfilled or others, key=lambda it: len(found[it]))
+            found[chosen].add(partition)
+            owning.add(chosen)
+    return found
 
 
 SERVER_ASSIGNORS: Final[

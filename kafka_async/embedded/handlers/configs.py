@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.error_codes import error_code_of
+from kafka_async.embedded.groups.group_configs import GROUP_CONFIGS
 from kafka_async.embedded.state.acls import CLUSTER_NAME, Operation, ResourceType
 from kafka_async.embedded.state.configs import (
     BROKER_CONFIGS,
@@ -45,6 +46,7 @@ from kafka_async.protocol.messages.incremental_alter_configs import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafka_async.embedded.groups.group_configs import GroupConfigs
     from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.settings import Settings
@@ -72,6 +74,7 @@ SUBTRACT: Final = 3
 async def describe_configs(
     topics: TopicTable,
     settings: Settings,
+    groups: GroupConfigs,
     authorization: Authorization,
     context: RequestContext,
     request: DescribeConfigsRequest,
@@ -79,7 +82,7 @@ async def describe_configs(
     """Return the configurations of each resource with their sources."""
     return DescribeConfigsResponse(
         results=[
-            _describe_resource(context, request, requested, topics, settings, authorization)
+            _describe_resource(context, request, requested, topics, settings, groups, authorization)
             for requested in request.resources
         ]
     )
@@ -91,6 +94,7 @@ def _describe_resource(
     requested: DescribeConfigsResource,
     topics: TopicTable,
     settings: Settings,
+    groups: GroupConfigs,
     authorization: Authorization,
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
@@ -100,7 +104,7 @@ def _describe_resource(
     )
     try:
         _require(authorization, context, Operation.DESCRIBE_CONFIGS, requested)
-        described = _described(context, requested, topics, settings)
+        described = _described(context, requested, topics, settings, groups)
     except KafkaError as error:
         result.error_code = error_code_of(error)
         unknown = isinstance(error, UnknownTopicOrPartitionError)
@@ -120,6 +124,7 @@ def _described(
     requested: DescribeConfigsResource,
     topics: TopicTable,
     settings: Settings,
+    groups: GroupConfigs,
 ) -> list[DescribeConfigsResourceResult]:
     if requested.resource_type == TOPIC:
         validate_topic_name(requested.resource_name)
@@ -129,6 +134,8 @@ def _described(
         return [_topic_config(settings, topic.configs, name) for name in TOPIC_CONFIGS]
     if requested.resource_type == BROKER:
         return _broker_configs(context, requested.resource_name, settings)
+    if requested.resource_type == GROUP:
+        return _group_configs(requested.resource_name, groups)
     raise InvalidRequestError(
         f"resources of type {requested.resource_type} have no configurations here"
     )
@@ -167,6 +174,18 @@ def _broker_configs(
     return described
 
 
+def _group_configs(group_id: str, groups: GroupConfigs) -> list[DescribeConfigsResourceResult]:
+    """Return the configurations of a group, which does not have to exist."""
+    if not group_id:
+        raise InvalidRequestError("Group name must not be empty.")
+    described: list[DescribeConfigsResourceResult] = []
+    for name, config in GROUP_CONFIGS.items():
+        origins = groups.synonyms(group_id, name)
+        if not config.internal or origins[0].source is ConfigSource.GROUP:
+            described.append(_describe_config(name, origins[0].value, config.type, origins))
+    return described
+
+
 def _describe_config(
     name: str, value: str, kind: ConfigType, origins: list[Synonym], read_only: bool = False
 ) -> DescribeConfigsResourceResult:
@@ -198,6 +217,7 @@ def _require(
 
 async def incremental_alter_configs(
     topics: TopicTable,
+    groups: GroupConfigs,
     authorization: Authorization,
     context: RequestContext,
     request: IncrementalAlterConfigsRequest,
@@ -210,6 +230,7 @@ async def incremental_alter_configs(
                 context,
                 resource,
                 topics,
+                groups,
                 authorization,
                 dry_run=request.validate_only,
                 duplicate=counts[resource.resource_type, resource.resource_name] > 1,
@@ -223,6 +244,7 @@ def _alter_resource(
     context: RequestContext,
     resource: AlterConfigsResource,
     topics: TopicTable,
+    groups: GroupConfigs,
     authorization: Authorization,
     *,
     dry_run: bool,
@@ -238,7 +260,10 @@ def _alter_resource(
             raise InvalidRequestError("Each resource must appear at most once.")
         _check_changes(resource)
         _require(authorization, context, Operation.ALTER_CONFIGS, resource)
-        _alter_configs(resource, topics, dry_run=dry_run)
+        if resource.resource_type == GROUP:
+            _alter_group_configs(resource, groups, dry_run=dry_run)
+        else:
+            _alter_configs(resource, topics, dry_run=dry_run)
     except KafkaError as error:
         response.error_code = error_code_of(error)
         failed = isinstance(error, UnknownServerError)
@@ -257,21 +282,40 @@ def _check_changes(resource: AlterConfigsResource) -> None:
 
 def _alter_configs(resource: AlterConfigsResource, topics: TopicTable, *, dry_run: bool) -> None:
     if resource.resource_type != TOPIC:
-        raise InvalidRequestError("only topic configurations can be changed here")
+        raise InvalidRequestError("only configurations of topics and groups can be changed here")
     validate_topic_name(resource.resource_name)
     topic = topics.get(resource.resource_name)
     if topic is None:
         raise UnknownTopicOrPartitionError(f"Topic '{resource.resource_name}' does not exist.")
-    configs, effective = dict(topic.configs), topics.configs(topic)
+    configs = _changed(resource, topic.configs, topics.configs(topic))
+    check_configs(configs)
+    if not dry_run:
+        topics.configure(topic, configs)
+
+
+def _alter_group_configs(
+    resource: AlterConfigsResource, groups: GroupConfigs, *, dry_run: bool
+) -> None:
+    if not resource.resource_name:
+        raise InvalidRequestError("Group name must not be empty.")
+    configs = _changed(resource, groups.of(resource.resource_name), {})
+    groups.check(configs)
+    if not dry_run:
+        groups.configure(resource.resource_name, configs)
+
+
+def _changed(
+    resource: AlterConfigsResource, own: Mapping[str, str], effective: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the configurations of a resource after a request; `own` are those before."""
+    configs = dict(own)
     for change in resource.configs:
         value = _new_value(change, effective.get(change.name, ""))
         if value is None:
             configs.pop(change.name, None)
         else:
             configs[change.name] = value
-    check_configs(configs)
-    if not dry_run:
-        topics.configure(topic, configs)
+    return configs
 
 
 def _new_value(change: AlterableConfig, current: str) -> str | None:

@@ -8,6 +8,7 @@ from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.groups.classic_group_state import ClassicGroupState
 from kafka_async.embedded.groups.consumer_group import ConsumerGroup
 from kafka_async.embedded.groups.members import GroupProtocol, JoinRequest, SyncRequest
+from kafka_async.embedded.groups.share_group import ShareGroup
 from kafka_async.embedded.state.acls import Operation, ResourceType
 from kafka_async.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -40,7 +41,7 @@ from kafka_async.protocol.messages.sync_group import SyncGroupRequest, SyncGroup
 
 if TYPE_CHECKING:
     from kafka_async.embedded.groups.classic_group import ClassicGroup
-    from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
+    from kafka_async.embedded.groups.group_coordinator import Group, GroupCoordinator
     from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
 
@@ -53,6 +54,7 @@ LEAVING_MEMBERS_MIN_VERSION: Final = 3
 DESCRIBE_GROUPS_NOT_FOUND_MIN_VERSION: Final = 6
 CLASSIC_GROUP_TYPE: Final = "classic"
 CONSUMER_GROUP_TYPE: Final = "consumer"
+SHARE_GROUP_TYPE: Final = "share"
 
 
 async def join_group(
@@ -263,7 +265,9 @@ async def list_groups(
     )
 
 
-def _type_of(group: ClassicGroup | ConsumerGroup) -> str:
+def _type_of(group: Group) -> str:
+    if isinstance(group, ShareGroup):
+        return SHARE_GROUP_TYPE
     return CONSUMER_GROUP_TYPE if isinstance(group, ConsumerGroup) else CLASSIC_GROUP_TYPE
 
 

@@ -65,7 +65,11 @@ if TYPE_CHECKING:
     from kafka_async.embedded.state.partition import Partition, Topic
     from kafka_async.embedded.state.topics import TopicTable
 
-SUPPORTED_FEATURES: Final = {"group.version": (0, 1), "transaction.version": (0, 2)}
+SUPPORTED_FEATURES: Final = {
+    "group.version": (0, 1),
+    "share.version": (0, 2),
+    "transaction.version": (0, 2),
+}
 """Supported features with their lowest and highest levels."""
 _POSITIONS: Final[dict[int, int]] = {ErrorCode.UNKNOWN_TOPIC_ID: 0, ErrorCode.NONE: 1}
 MAX_PARTITIONS_PER_PAGE: Final = 2_000
@@ -99,6 +103,7 @@ async def api_versions(
     levels = {
         "group.version": settings.group_version,
         "transaction.version": settings.transaction_version,
+        "share.version": settings.share_version,
     }
     return ApiVersionsResponse(
         api_keys=[

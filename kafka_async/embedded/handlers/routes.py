@@ -33,6 +33,9 @@ from kafka_async.embedded.handlers import (
     produce,
     sasl,
     scram_credentials,
+    share_fetch,
+    share_groups,
+    share_offsets,
     topics,
     transactions,
 )
@@ -40,7 +43,10 @@ from kafka_async.embedded.handlers import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafka_async.embedded.groups.group_configs import GroupConfigs
     from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
+    from kafka_async.embedded.groups.share_partition_manager import ShareBrokers
+    from kafka_async.embedded.groups.share_states import ShareStates
     from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.security.credentials import Credentials
@@ -66,6 +72,9 @@ class Parts:
     authorization: Authorization
     credentials: Credentials
     tokens: DelegationTokens
+    group_configs: GroupConfigs
+    share_states: ShareStates
+    share_brokers: ShareBrokers
     now_ms: Callable[[], int]
     supported: ApiVersionRanges
     """Lowest and highest versions in ApiVersions, by API key."""
@@ -97,6 +106,17 @@ class Route:
             return None
         advertised = max(low, self.lowest_advertised)
         return replace(self, lowest=lowest, highest=highest, advertised=advertised)
+
+
+def _share_parts(parts: Parts) -> share_fetch.ShareParts:
+    return share_fetch.ShareParts(
+        parts.settings,
+        parts.brokers,
+        parts.topics,
+        parts.share_brokers,
+        parts.group_configs,
+        parts.authorization,
+    )
 
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -187,7 +207,9 @@ ROUTES: Final[tuple[Route, ...]] = (
         32,
         1,
         4,
-        lambda it: partial(configs.describe_configs, it.topics, it.settings, it.authorization),
+        lambda it: partial(
+            configs.describe_configs, it.topics, it.settings, it.group_configs, it.authorization
+        ),
     ),
     Route(36, 0, 2, lambda it: partial(sasl.sasl_authenticate, it.now_ms)),
     Route(37, 0, 3, lambda it: partial(topics.create_partitions, it.topics, it.authorization)),
@@ -202,7 +224,12 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(41, 1, 3, lambda it: partial(delegation_tokens.describe, it.tokens, it.authorization)),
     Route(42, 0, 3, lambda it: partial(groups.delete_groups, it.groups, it.authorization)),
     Route(
-        44, 0, 1, lambda it: partial(configs.incremental_alter_configs, it.topics, it.authorization)
+        44,
+        0,
+        1,
+        lambda it: partial(
+            configs.incremental_alter_configs, it.topics, it.group_configs, it.authorization
+        ),
     ),
     Route(
         47, 0, 0, lambda it: partial(offsets.offset_delete, it.groups, it.topics, it.authorization)
@@ -258,6 +285,53 @@ ROUTES: Final[tuple[Route, ...]] = (
         0,
         lambda it: partial(
             metadata.describe_topic_partitions, it.topics, it.brokers, it.authorization
+        ),
+    ),
+    Route(
+        76,
+        1,
+        1,
+        lambda it: partial(
+            share_groups.share_group_heartbeat, it.groups, it.settings, it.authorization
+        ),
+    ),
+    Route(
+        77,
+        1,
+        1,
+        lambda it: partial(
+            share_groups.share_group_describe, it.groups, it.topics, it.settings, it.authorization
+        ),
+    ),
+    Route(78, 1, 2, lambda it: partial(share_fetch.share_fetch, _share_parts(it))),
+    Route(79, 1, 2, lambda it: partial(share_fetch.share_acknowledge, _share_parts(it))),
+    Route(
+        90,
+        0,
+        1,
+        lambda it: partial(
+            share_offsets.describe,
+            it.groups,
+            it.share_states,
+            it.topics,
+            it.settings,
+            it.authorization,
+        ),
+    ),
+    Route(
+        91,
+        0,
+        0,
+        lambda it: partial(
+            share_offsets.alter, it.groups, it.topics, it.settings, it.authorization
+        ),
+    ),
+    Route(
+        92,
+        0,
+        0,
+        lambda it: partial(
+            share_offsets.delete, it.groups, it.topics, it.settings, it.authorization
         ),
     ),
 )

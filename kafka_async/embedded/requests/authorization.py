@@ -56,6 +56,11 @@ class Check(NamedTuple):
     applies: Callable[[RequestContext, Any], bool] = _always
 
 
+def _has_group(context: RequestContext, request: Any) -> bool:
+    """Return whether a request has a group; without it, that is the error."""
+    return request.group_id is not None
+
+
 _MEMBER: Final = Check(Operation.READ, ResourceType.GROUP, "group_id")
 _TRANSACTION: Final = Check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id")
 
@@ -73,6 +78,11 @@ CHECKS: Final[Mapping[int, tuple[Check, ...]]] = {
     31: (Check(Operation.ALTER, ResourceType.CLUSTER),),
     47: (Check(Operation.DELETE, ResourceType.GROUP, "group_id"),),
     68: (_MEMBER,),
+    76: (_MEMBER,),
+    78: (_MEMBER._replace(applies=_has_group),),
+    79: (_MEMBER._replace(applies=_has_group),),
+    91: (_MEMBER,),
+    92: (Check(Operation.DELETE, ResourceType.GROUP, "group_id"),),
     51: (Check(Operation.ALTER, ResourceType.CLUSTER),),
 }
 """Operations that an API needs as a whole, by API key; handlers check single topics and groups."""

@@ -10,6 +10,7 @@ from kafka_async.embedded.security.principals import ANONYMOUS
 from kafka_async.protocol import api
 
 if TYPE_CHECKING:
+    from kafka_async.embedded.requests.session import ClientSession
     from kafka_async.embedded.security.listeners import SecurityProtocol
     from kafka_async.embedded.security.sasl_server_authenticator import SaslServerAuthenticator
     from kafka_async.embedded.state.brokers import Broker
@@ -26,7 +27,7 @@ class RequestContext:
     `received` is the event loop's time in seconds. `principal` is the authenticated client as
     `type:name`, and `listener` the name of the listener that the client has connected to.
     `by_token` is True if a delegation token authenticated it. `authenticator` is None unless the
-    request is a part of an authentication with SASL.
+    request is a part of an authentication with SASL. `session` is that of the connection.
     """
 
     broker: Broker
@@ -40,6 +41,7 @@ class RequestContext:
     security_protocol: SecurityProtocol = "PLAINTEXT"
     by_token: bool = False
     authenticator: SaslServerAuthenticator | None = None
+    session: ClientSession | None = None
 
     def describe(self) -> str:
         """Return the request's API, version and broker for a log message."""

@@ -108,6 +108,8 @@ RESPONSE_SHAPES: Final[dict[int, tuple[ErrorPath, ...]]] = {
     ),
     69: (ErrorPath(ArrayPair("group_ids", "groups", (("", "group_id"),))),),
     75: (ErrorPath(ArrayPair("topics", "topics", (("name", "name"),))),),
+    77: (ErrorPath(ArrayPair("group_ids", "groups", (("", "group_id"),))),),
+    90: (ErrorPath(ArrayPair("groups", "groups", (("group_id", "group_id"),))),),
 }
 """Arrays of the response that correspond to arrays of the request, by API key.
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from kafka_async.embedded.security.principals import ANONYMOUS, certificate_principal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafka_async.embedded.security.listeners import SecurityProtocol
     from kafka_async.embedded.security.principal_mapping import PrincipalMapping
     from kafka_async.embedded.security.sasl_server_authenticator import SaslServerAuthenticator
@@ -26,6 +28,7 @@ class ClientSession:
         principal_mapping: Maps the subject of a certificate to the name of the principal.
         tls_principal: Principal of the client's certificate, ANONYMOUS without one.
         authenticator: Authenticates the client; None on a listener without SASL.
+        on_closed: Called when the connection has been closed.
     """
 
     broker: Broker
@@ -35,6 +38,7 @@ class ClientSession:
     principal_mapping: PrincipalMapping | None = None
     tls_principal: str = ANONYMOUS
     authenticator: SaslServerAuthenticator | None = None
+    on_closed: Callable[[], None] | None = None
 
     def set_certificate(self, certificate: bytes | None) -> bool:
         """Set the principal of a client certificate in DER; return False if no rule maps it.

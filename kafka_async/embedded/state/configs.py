@@ -35,6 +35,7 @@ class ConfigSource(enum.IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class Synonym(NamedTuple):
@@ -197,6 +198,22 @@ BROKER_CONFIGS: Final[dict[str, BrokerConfig]] = {
     "group.consumer.session.timeout.ms": BrokerConfig(
         _INT, "45000", "group_consumer_session_timeout_ms"
     ),
+    "group.share.assignment.interval.ms": BrokerConfig(
+        _INT, "1000", "group_share_assignment_interval_ms", read_only=False
+    ),
+    "group.share.delivery.count.limit": BrokerConfig(_INT, "5", "group_share_delivery_count_limit"),
+    "group.share.heartbeat.interval.ms": BrokerConfig(
+        _INT, "5000", "group_share_heartbeat_interval_ms"
+    ),
+    "group.share.max.share.sessions": BrokerConfig(_INT, "2000", "group_share_max_share_sessions"),
+    "group.share.max.size": BrokerConfig(_INT, "200", "group_share_max_size"),
+    "group.share.partition.max.record.locks": BrokerConfig(
+        _INT, "2000", "group_share_partition_max_record_locks"
+    ),
+    "group.share.record.lock.duration.ms": BrokerConfig(
+        _INT, "30000", "group_share_record_lock_duration_ms"
+    ),
+    "group.share.session.timeout.ms": BrokerConfig(_INT, "45000", "group_share_session_timeout_ms"),
     "group.initial.rebalance.delay.ms": BrokerConfig(
         _INT, "3000", "group_initial_rebalance_delay_ms"
     ),
@@ -240,7 +257,7 @@ def is_list(name: str) -> bool:
 def parse(name: str, text: str) -> str:
     """Return a topic configuration's value in the form in which a broker describes it."""
     config = TOPIC_CONFIGS[name]
-    value = _parsed(name, config.type, text.strip())
+    value = parse_value(name, config.type, text.strip())
     if config.check is not None:
         for item in value if name == "cleanup.policy" else [value]:
             if (reason := config.check(item)) is not None:
@@ -255,7 +272,8 @@ def parse(name: str, text: str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _parsed(name: str, kind: ConfigType, text: str) -> Any:
+def parse_value(name: str, kind: ConfigType, text: str) -> Any:
+    """Return a configuration's value in the type `kind`; raises InvalidConfigError."""
     if kind is ConfigType.BOOLEAN:
         if text.lower() not in ("true", "false"):
             raise _invalid(name, text, "Expected value to be either true or false")

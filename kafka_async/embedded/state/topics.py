@@ -67,10 +67,10 @@ def is_internal(name: str) -> bool:
 
 
 class TopicTable:
-    """Holds the topics by name and by id; `on_delete` gets the name of each deleted topic."""
+    """Holds the topics by name and by id; `on_delete` gets each deleted topic."""
 
     def __init__(
-        self, settings: Settings, brokers: Brokers, on_delete: Callable[[str], None]
+        self, settings: Settings, brokers: Brokers, on_delete: Callable[[Topic], None]
     ) -> None:
         self._settings = settings
         self._brokers = brokers
@@ -236,7 +236,7 @@ class TopicTable:
         del self._by_id[topic.id]
         for partition in topic.partitions:
             partition.notify_listeners()
-        self._on_delete(name)
+        self._on_delete(topic)
         return topic
 
     def configs(self, topic: Topic) -> dict[str, str]:

@@ -58,6 +58,13 @@ class EmbeddedBackend(Backend):
             group_min_session_timeout_ms=500,
             group_consumer_session_timeout_ms=6_000,
             group_consumer_heartbeat_interval_ms=500,
+            group_consumer_min_session_timeout_ms=500,
+            group_consumer_min_heartbeat_interval_ms=100,
+            group_share_session_timeout_ms=6_000,
+            group_share_heartbeat_interval_ms=500,
+            group_share_min_session_timeout_ms=500,
+            group_share_min_heartbeat_interval_ms=100,
+            group_share_min_record_lock_duration_ms=1_000,
             log_retention_check_interval_ms=86_400_000,  # Tests write records of any age.
             listeners=None if security is None else _listeners(security),
             users=None if security is None else security.users,

@@ -37,6 +37,7 @@ GROUP_SETTINGS = {
     # By default a group waits 1 s before it computes another assignment.
     "assignment.interval.ms": "0",
 }
+SHARE_GROUP_SETTINGS = {"group.share.min.record.lock.duration.ms": "1000"}
 
 
 def cluster_settings(
@@ -52,6 +53,7 @@ def cluster_settings(
     return {
         **COMMON_SETTINGS,
         **groups,
+        **SHARE_GROUP_SETTINGS,
         "auto.create.topics.enable": str(auto_create_topics).lower(),
         "num.partitions": str(default_partitions),
         "default.replication.factor": replicas,

@@ -1,0 +1,131 @@
+"""The share coordinator: stored states of all share partitions (KIP-932). Pure.
+
+They belong to the cluster, as if they were on disk, and outlive leaders of partitions. A state has
+an epoch, which changes when a group's offsets are altered, and the leader epoch of its last reader:
+a leader with older ones may not write any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+from kafka_async.embedded.groups.share_partition import RecordState, StateBatch
+from kafka_async.errors import (
+    NotLeaderOrFollowerError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+UNINITIALIZED: Final = -1
+"""The start offset before the first leader has chosen one, and the number of records done with."""
+
+
+class ShareKey(NamedTuple):
+    """Identifies a share partition."""
+
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+
+@dataclass(slots=True)
+class ShareState:
+    """Holds the stored state of a share partition.
+
+    Attributes:
+        records: State and delivery count by offset.
+        done_count: Records from the start offset on that are done with.
+    """
+
+    start_offset: int
+    state_epoch: int
+    leader_epoch: int = 0
+    done_count: int = UNINITIALIZED
+    records: dict[int, tuple[RecordState, int]] = field(
+        default_factory=dict[int, tuple[RecordState, int]]
+    )
+
+    def batches(self) -> list[StateBatch]:
+        """Return the records in flight, joined where their states are the same."""
+        batches: list[StateBatch] = []
+        for offset, (state, count) in sorted(self.records.items()):
+            last = batches[-1] if batches else None
+            if last and (last.last + 1, last.state, last.delivery_count) == (offset, state, count):
+                batches[-1] = last._replace(last=offset)
+            else:
+                batches.append(StateBatch(offset, offset, state, count))
+        return batches
+
+
+class ShareStates:
+    """Stores the states of the share partitions of all groups."""
+
+    def __init__(self) -> None:
+        self._states: dict[ShareKey, ShareState] = {}
+
+    def get(self, key: ShareKey) -> ShareState | None:
+        """Return the stored state of a share partition."""
+        return self._states.get(key)
+
+    def initialize(self, key: ShareKey, start_offset: int, state_epoch: int) -> None:
+        """Begin a state anew, without records in flight."""
+        done = UNINITIALIZED if start_offset == UNINITIALIZED else 0
+        leader_epoch = 0 if (old := self._states.get(key)) is None else old.leader_epoch
+        self._states[key] = ShareState(start_offset, state_epoch, leader_epoch, done)
+
+    def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
+        """Return the state for a new leader of the partition.
+
+        Raises:
+            UnknownServerError: The state was not initialized.
+            NotLeaderOrFollowerError: A newer leader has read the state.
+        """
+        state = self._states.get(key)
+        if state is None:
+            raise UnknownServerError("The share partition has no state.")
+        if leader_epoch < state.leader_epoch:
+            raise NotLeaderOrFollowerError("The leader epoch is older than that of the state.")
+        state.leader_epoch = leader_epoch
+        return state
+
+    def write(
+        self,
+        key: ShareKey,
+        epochs: tuple[int, int],
+        start_offset: int,
+        done_count: int,
+        batches: Sequence[StateBatch],
+    ) -> None:
+        """Store changed states; `epochs` are the state's and the leader's.
+
+        Raises:
+            UnknownTopicOrPartitionError: The state was deleted.
+            NotLeaderOrFollowerError: One of the epochs is older than the stored one.
+        """
+        state = self._states.get(key)
+        if state is None:
+            raise UnknownTopicOrPartitionError("The share partition has no state.")
+        if epochs[0] < state.state_epoch or epochs[1] < state.leader_epoch:
+            raise NotLeaderOrFollowerError("The state has a newer epoch.")
+        for first, last, record_state, count in batches:
+            for offset in range(first, last + 1):
+                state.records[offset] = record_state, count
+        state.start_offset, state.done_count = start_offset, done_count
+        state.records = {it: row for it, row in state.records.items() if it >= start_offset}
+
+    def delete(self, group_id: str, topic_id: UUID | None = None) -> None:
+        """Delete the states of a group, of all topics or of one."""
+        for key in list(self._states):
+            if key.group_id == group_id and topic_id in (None, key.topic_id):
+                del self._states[key]
+
+    def delete_topic(self, topic_id: UUID) -> None:
+        """Delete the states of a topic in all groups."""
+        for key in list(self._states):
+            if key.topic_id == topic_id:
+                del self._states[key]
