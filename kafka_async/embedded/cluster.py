@@ -447,6 +447,7 @@ class EmbeddedCluster:
     async def _close(self, broker_id: int) -> None:
         broker = self.brokers[broker_id]
         broker.alive = False
+        self._share_brokers.on_broker_stopped(broker_id)
         for port in self._open_ports.pop(broker_id):
             port.close()
         connections = tuple(broker.connections)
@@ -454,7 +455,6 @@ class EmbeddedCluster:
             connection.abort()
         for connection in connections:
             await connection.close()
-        self._share_brokers.on_broker_stopped(broker_id)
 
     async def _call(self, function: Callable[[], R]) -> R:
         """Call a function in the cluster's event loop, from any event loop."""

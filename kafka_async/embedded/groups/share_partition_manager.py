@@ -55,7 +55,8 @@ class SharePartitionManager:
         states: ShareStates,
         configs: GroupConfigs,
     ) -> None:
-        self.sessions = ShareSessionCache(settings.group_share_max_share_sessions)
+        self._max_sessions = settings.group_share_max_share_sessions
+        self.sessions = ShareSessionCache(self._max_sessions)
         self._broker_id = broker_id
         self._scheduler = scheduler
         self._topics = topics
@@ -65,9 +66,10 @@ class SharePartitionManager:
         self._timer: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
-        """Cancel the timer: the broker stops."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Forget sessions and locks without storing anything: the broker stops as in a crash."""
+        self.sessions = ShareSessionCache(self._max_sessions)
+        self._loaded.clear()
+        self.set_timer()
 
     # -- partitions -------------------------------------------------------------------------------
 
@@ -165,7 +167,8 @@ class SharePartitionManager:
 
     def set_timer(self) -> None:
         """Wait for the next lock that expires; called after each change."""
-        self.close()
+        if self._timer is not None:
+            self._timer.cancel()
         deadline = min((it.deadline for _, it in self._loaded.values()), default=math.inf)
         if deadline < math.inf:
             delay = max(deadline - self._scheduler.now(), 0.0)
