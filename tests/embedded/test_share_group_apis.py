@@ -9,7 +9,7 @@ import pytest
 
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.types import TopicPartition
-from tests.contract.cases.log import SEED
+from tests.contract.cases.log import SEED, produce
 from tests.contract.cases.share_groups import (
     ACCEPT,
     GROUP_CONFIG,
@@ -26,7 +26,7 @@ from tests.contract.cases.share_groups import (
     partition,
     stay,
 )
-from tests.contract.model import GROUP, SendRequest, T, send
+from tests.contract.model import GROUP, Batch, SendRequest, T, send
 from tests.embedded.harness import Session, running_session
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -183,11 +183,8 @@ async def test_fetch_shares_its_records_among_partitions() -> None:
         await begin(it)
         both = [partition(0), partition(1)]
         assert await it.code(SEED) is ErrorCode.NONE
-        second = {**SEED.fields, "topic_data": [{"name": T, "partition_data": [{"index": 1}]}]}
-        second["topic_data"][0]["partition_data"][0]["records"] = SEED.fields["topic_data"][0][
-            "partition_data"
-        ][0]["records"]
-        assert await it.code(send("Produce", 9, **second)) is ErrorCode.NONE
+        second = produce(9, Batch((b"d", b"e", b"f")), index=1)
+        assert await it.code(second) is ErrorCode.NONE
         assert await acquired(it, fetch(1, topics=both, max_records=3)) == [(0, 2, 1)]
         # The next request begins with the other partition.
         assert await acquired(it, fetch(1, 1, max_records=3)) == [(0, 2, 1)]

@@ -20,6 +20,7 @@ from tests.contract.model import (
     Batch,
     CloseConnection,
     Fields,
+    SendRequest,
     Step,
     T,
     TopicId,
@@ -99,7 +100,7 @@ def fetch(epoch: int = 0, member: Any = "m1", topics: Any = None) -> Fields:
     }
 
 
-def empty_fetch(version: int, epoch: int, member: Any = "m1", **more: Any) -> Step:
+def empty_fetch(version: int, epoch: int, member: Any = "m1", **more: Any) -> SendRequest:
     """Return a ShareFetch that finds nothing."""
     return fetch(version, epoch, member, **{"max_wait_ms": EMPTY_WAIT_MS, **more})
 
