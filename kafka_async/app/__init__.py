@@ -1,4 +1,4 @@
-"""What services share: work in groups, a lead, the only writer, and exactly-once processing."""
+"""Services on groups: shared work, a lead, the only writer, and exactly-once processing."""
 
 from kafka_async.app.leader_election import LeaderElection
 from kafka_async.app.single_writer import SingleWriter
