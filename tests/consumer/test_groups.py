@@ -624,6 +624,17 @@ async def test_commit_waits_only_for_the_first_of_two_consecutive_rebalances(sta
             await polling
 
 
+async def test_retried_commit_does_not_overwrite_a_later_one(stage: Stage) -> None:
+    async with stage.member(records=5) as (consumer, partition):
+        await consumer.poll(max_records=5, timeout=10)
+        fault = stage.cluster.faults.add(api="OffsetCommit", error="COORDINATOR_LOAD_IN_PROGRESS")
+        earlier = asyncio.ensure_future(consumer.commit({partition: 1}))
+        await fault.wait()
+        await consumer.commit({partition: 5})
+        await earlier
+        assert await committed(consumer, partition) == [5]
+
+
 @pytest.mark.parametrize("error", ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"])
 async def test_commit_rejected_by_group_fails(stage: Stage, error: str) -> None:
     async with stage.member(records=5) as (consumer, _):
