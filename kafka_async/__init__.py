@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         Leader,
     )
     from kafka_async.consumer.consumer import Consumer
+    from kafka_async.consumer.share.share_consumer import ShareConsumer
+    from kafka_async.consumer.share.share_record import ShareRecord
     from kafka_async.embedded import EmbeddedCluster
     from kafka_async.group.group_member import GroupMember
     from kafka_async.kernel import Delivery, Record
@@ -67,6 +69,8 @@ __all__ = [
     "Record",
     "RecordBatch",
     "RecordMetadata",
+    "ShareConsumer",
+    "ShareRecord",
     "Token",
     "TopicPartition",
     "Transaction",
@@ -100,6 +104,8 @@ _MODULES: Final[dict[str, str | None]] = {
     "Record": "kafka_async.kernel",
     "RecordBatch": "kafka_async.records.batch",
     "RecordMetadata": "kafka_async.types",
+    "ShareConsumer": "kafka_async.consumer.share.share_consumer",
+    "ShareRecord": "kafka_async.consumer.share.share_record",
     "Token": "kafka_async.types",
     "TopicPartition": "kafka_async.types",
     "Transaction": "kafka_async.producer.transactions.transaction",

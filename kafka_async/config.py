@@ -197,34 +197,46 @@ class ProducerOptions(ClientOptions, total=False):
     value_serializer: Serializer | None
 
 
-class ConsumerOptions(ClientOptions, total=False):
-    """Names the keyword arguments of a consumer; see `ConsumerConfig`."""
+class ReaderOptions(ClientOptions, total=False):
+    """Names the keyword arguments that consumers and share consumers have; see `ReaderConfig`."""
 
     group_id: str | None
+    loop_watchdog: bool
+    max_poll_interval_ms: int
+    max_poll_records: int
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    key_deserializer: Deserializer | None
+    value_deserializer: Deserializer | None
+
+
+class ConsumerOptions(ReaderOptions, total=False):
+    """Names the keyword arguments of a consumer; see `ConsumerConfig`."""
+
     group_instance_id: str | None
     group_protocol: Literal["classic", "consumer", "auto"]
     group_remote_assignor: str | None
-    auto_offset_reset: str
+    auto_offset_reset: Literal["earliest", "latest", "none"]
     auto_offset_reset_new_partitions: Literal["earliest", "latest"]
     enable_auto_commit: bool
     auto_commit_interval_ms: float
     isolation_level: Literal["read_uncommitted", "read_committed"]
     session_timeout_ms: int
     heartbeat_interval_ms: int
-    max_poll_interval_ms: int
-    max_poll_records: int
     partition_assignment_strategy: Sequence[Any]
     rebalance_min_interval_ms: int
     rebalance_listener_timeout_ms: int
-    loop_watchdog: bool
-    fetch_min_bytes: int
-    fetch_max_wait_ms: int
-    fetch_max_bytes: int
     max_partition_fetch_bytes: int
     fetch_buffer_memory: int
     allow_auto_create_topics: bool
-    key_deserializer: Deserializer | None
-    value_deserializer: Deserializer | None
+
+
+class ShareConsumerOptions(ReaderOptions, total=False):
+    """Names the keyword arguments of a share consumer; see `ShareConsumerConfig`."""
+
+    share_acknowledgement_mode: Literal["implicit", "explicit"]
+    share_acquire_mode: Literal["batch_optimized", "record_limit"]
 
 
 class GroupMemberOptions(ClientOptions, total=False):
@@ -674,10 +686,49 @@ class ProducerConfig(ClientConfig):
 
 
 @dataclass(frozen=True, init=False)
-class ConsumerConfig(ClientConfig):
+class ReaderConfig(ClientConfig):
+    """Holds the options that consumers and share consumers have."""
+
+    group_id: str | None = option(
+        None, "Group to join; None: no group, no commits. A share consumer needs one."
+    )
+    loop_watchdog: bool = option(
+        False, _LOOP_WATCHDOG, why="Java sends heartbeats from a thread, which nothing blocks"
+    )
+    max_poll_interval_ms: int = option(
+        300_000,
+        "Time without a poll after which the member leaves the group.",
+        low=1,
+        high=MAX_INT32,
+    )
+    max_poll_records: int = option(500, "Maximum records that one poll returns.", low=1)
+    fetch_min_bytes: int = option(
+        1, "Minimum bytes a broker collects before it answers a fetch.", low=0, high=MAX_INT32
+    )
+    fetch_max_wait_ms: int = option(
+        500, "Maximum time a broker waits for fetch_min_bytes.", low=0, high=MAX_INT32
+    )
+    fetch_max_bytes: int = option(
+        50 * 2**20, "Maximum bytes of a fetch response.", low=1, high=100 * 2**20
+    )
+    key_deserializer: Deserializer | None = option(
+        None,
+        "Function of (bytes) or (topic, headers, bytes) that returns the key, or an object of "
+        "kafka_async.serde.",
+        why=f"{_CALLABLE}; without one, keys are bytes",
+    )
+    value_deserializer: Deserializer | None = option(
+        None,
+        "Function of (bytes) or (topic, headers, bytes) that returns the value, or an object of "
+        "kafka_async.serde.",
+        why=f"{_CALLABLE}; without one, values are bytes",
+    )
+
+
+@dataclass(frozen=True, init=False)
+class ConsumerConfig(ReaderConfig):
     """Holds the options of a consumer; its arguments are like those of `ClientConfig`."""
 
-    group_id: str | None = option(None, "Consumer group to join; None: no group, no commits.")
     group_instance_id: str | None = option(None, "Id of a static member (KIP-345).")
     group_protocol: str = option(
         "classic",
@@ -694,8 +745,8 @@ class ConsumerConfig(ClientConfig):
     auto_offset_reset: str = option(
         "latest",
         "Position to start from without a committed offset, and after one that is out of range; "
-        '"none" raises, and "by_duration:PT1H" starts at the records of the last hour (KIP-1106).',
-        choices=("earliest", "latest", "none", "by_duration:PnDTnHnMn.nS"),
+        '"none" raises.',
+        choices=("earliest", "latest", "none"),
     )
     auto_offset_reset_new_partitions: str = option(
         "earliest",
@@ -721,13 +772,6 @@ class ConsumerConfig(ClientConfig):
         high=MAX_INT32,
     )
     heartbeat_interval_ms: int = option(3_000, "Time between heartbeats to the coordinator.", low=1)
-    max_poll_interval_ms: int = option(
-        300_000,
-        "Time without a poll after which the member leaves the group.",
-        low=1,
-        high=MAX_INT32,
-    )
-    max_poll_records: int = option(500, "Maximum records that one poll returns.", low=1)
     partition_assignment_strategy: tuple[Any, ...] = option(
         ("range", "cooperative-sticky"),
         "Assignors, the preferred first: names, classes or objects.",
@@ -746,18 +790,6 @@ class ConsumerConfig(ClientConfig):
         high=MAX_INT32,
         why="a callback that never ends would stop the consumer",
     )
-    loop_watchdog: bool = option(
-        False, _LOOP_WATCHDOG, why="Java sends heartbeats from a thread, which nothing blocks"
-    )
-    fetch_min_bytes: int = option(
-        1, "Minimum bytes a broker collects before it answers a fetch.", low=0, high=MAX_INT32
-    )
-    fetch_max_wait_ms: int = option(
-        500, "Maximum time a broker waits for fetch_min_bytes.", low=0, high=MAX_INT32
-    )
-    fetch_max_bytes: int = option(
-        50 * 2**20, "Maximum bytes of a fetch response.", low=1, high=100 * 2**20
-    )
     max_partition_fetch_bytes: int = option(
         2**20, "Maximum bytes of one partition in a fetch response.", low=1, high=MAX_INT32
     )
@@ -769,18 +801,6 @@ class ConsumerConfig(ClientConfig):
     )
     allow_auto_create_topics: bool = option(
         True, "Allow subscribing to create a topic, if the cluster allows it."
-    )
-    key_deserializer: Deserializer | None = option(
-        None,
-        "Function of (bytes) or (topic, headers, bytes) that returns the key, or an object of "
-        "kafka_async.serde.",
-        why=f"{_CALLABLE}; without one, keys are bytes",
-    )
-    value_deserializer: Deserializer | None = option(
-        None,
-        "Function of (bytes) or (topic, headers, bytes) that returns the value, or an object of "
-        "kafka_async.serde.",
-        why=f"{_CALLABLE}; without one, values are bytes",
     )
 
     _classic_only_options: ClassVar[tuple[str, ...]] = ()
@@ -833,6 +853,30 @@ class ConsumerConfig(ClientConfig):
 
 
 @dataclass(frozen=True, init=False)
+class ShareConsumerConfig(ReaderConfig):
+    """Holds the options of a share consumer; its arguments are like those of `ClientConfig`."""
+
+    share_acknowledgement_mode: str = option(
+        "implicit",
+        'With "implicit", the next poll accepts the records of the last one; with "explicit", the '
+        "application acknowledges each record (KIP-932).",
+        choices=("implicit", "explicit"),
+    )
+    share_acquire_mode: str = option(
+        "batch_optimized",
+        'With "batch_optimized", brokers acquire whole batches, which may have more records than a '
+        'poll returns; with "record_limit", never more than that (KIP-1206).',
+        choices=("batch_optimized", "record_limit"),
+    )
+
+    def __init__(
+        self, servers: str | Sequence[str] = (), /, **options: Unpack[ShareConsumerOptions]
+    ) -> None:
+        servers, options = hide_secrets(servers), hide_secrets(options)
+        self._set(servers, options)
+
+
+@dataclass(frozen=True, init=False)
 class GroupMemberConfig(ClientConfig):
     """Holds the options of a group member; its arguments are like those of `ClientConfig`."""
 
@@ -877,7 +921,10 @@ GivenT = TypeVar("GivenT")
 
 _ROWS: Final = {
     row.name: row
-    for role in (ClientConfig, GroupMemberConfig, ProducerConfig, ConsumerConfig)
+    for role in (
+        *(ClientConfig, GroupMemberConfig, ProducerConfig),
+        *(ShareConsumerConfig, ConsumerConfig),
+    )
     for row in dataclasses.fields(role)
 }
 _PUBLIC_IN_JAVA: Final = frozenset(
@@ -1154,16 +1201,6 @@ _KINDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
 """By annotation of an option: the check of its type, and the name of the type in messages."""
 
 
-BY_DURATION: Final = "by_duration:"
-_DURATION: Final = re.compile(
-    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?\d+)D)?"
-    r"(?P<time>T(?:(?P<hours>[-+]?\d+)H)?(?:(?P<minutes>[-+]?\d+)M)?"
-    r"(?:(?P<seconds>[-+]?\d+(?:[.,]\d{0,9})?)S)?)?",
-    re.IGNORECASE | re.ASCII,
-)
-_DURATION_UNITS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
-
-
 def _check(row: dataclasses.Field[Any], value: object) -> None:
     kind = str(row.type)
     if value is None and kind.endswith(" | None"):
@@ -1171,9 +1208,6 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
     if isinstance(value, Secret):
         _check_secret(row, value)
     choices, low, high = row.metadata["choices"], row.metadata["low"], row.metadata["high"]
-    is_policy = row.name == "auto_offset_reset" and isinstance(value, str)
-    if is_policy and reset_duration(str(value)) is not None:
-        return
     if choices is not None and (type(value), value) not in [(type(one), one) for one in choices]:
         allowed = ", ".join(map(repr, choices))
         raise InvalidConfigurationError(
@@ -1197,34 +1231,6 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
     if (low is not None and number < low) or (high is not None and number > high):
         bounds = f"at least {low}" if high is None else f"from {low} to {high}"
         raise InvalidConfigurationError(f"{row.name}={value!r} must be {bounds}")
-
-
-def reset_duration(policy: str) -> float | None:
-    """Return the seconds of a reset policy such as "by_duration:P1DT2H" (KIP-1106).
-
-    None for another policy. Raises InvalidConfigurationError for a duration that Java's
-    `Duration.parse` does not accept, or that is negative.
-    """
-    if not policy.startswith(BY_DURATION):
-        return None
-    found = _DURATION.fullmatch(policy.removeprefix(BY_DURATION))
-    if found is None or found["time"] == "T" or not any(found.group(*_DURATION_UNITS)):
-        raise InvalidConfigurationError(
-            f"auto_offset_reset={policy!r:.100} has no duration of the form PnDTnHnMn.nS, as in "
-            "by_duration:PT1H or by_duration:P1DT12H"
-        )
-    total = sum(
-        float((found[unit] or "0").replace(",", ".")) * length
-        for unit, length in _DURATION_UNITS.items()
-    )
-    if found["sign"] == "-":
-        total = -total
-    if total < 0:
-        raise InvalidConfigurationError(
-            f"auto_offset_reset={policy!r:.100} has a negative duration, and records of the future "
-            "cannot be read"
-        )
-    return total
 
 
 def _may_be_key(name: str, value: object) -> bool:
@@ -1502,8 +1508,6 @@ _UNSUPPORTED: Final = frozenset(
         "receive_buffer_bytes",
         "security_providers",
         "send_buffer_bytes",
-        "share_acknowledgement_mode",
-        "share_acquire_mode",
         "transaction_two_phase_commit_enable",
     }
 )
@@ -1570,7 +1574,11 @@ def _unknown(name: str, names: set[str]) -> str:
     meant = _RENAMED.get(flat, "ssl_context" if flat.startswith("ssl_") else flat)
     if meant in names:
         return f"{text}: use {meant} (see docs/configuration.md)"
-    for role, kind in (("producer", ProducerConfig), ("consumer", ConsumerConfig)):
+    for role, kind in (
+        ("producer", ProducerConfig),
+        ("consumer", ConsumerConfig),
+        ("share consumer", ShareConsumerConfig),
+    ):
         if meant in {row.name for row in dataclasses.fields(kind)}:
             return f"{text} here: {meant} is an option of a {role}"
     near = difflib.get_close_matches(flat, names, 1)

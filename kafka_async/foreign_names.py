@@ -148,7 +148,7 @@ def check_construction(
         TypeError: There are other positional arguments than the bootstrap servers.
     """
     name, first = client.__name__, args[0]
-    reads = ', topics=["orders"]' if name == "Consumer" else ""
+    reads = ', topics=["orders"]' if name in ("Consumer", "ShareConsumer") else ""
     right = f'{name}("localhost:9092"{reads}, ...)'
     if isinstance(first, Mapping):
         raise InvalidConfigurationError(
@@ -157,5 +157,5 @@ def check_construction(
             f"{name}.from_properties(properties)"
         )
     if len(args) > 1 or (first is not None and "bootstrap_servers" in options):
-        what = "topics" if name == "Consumer" else "anything else"
+        what = "topics" if reads else "anything else"
         raise TypeError(f"{name} takes bootstrap servers first, and {what} by name: {right}")

@@ -40,6 +40,7 @@ PURE_MODULES = [
     ),
     *("producer/accumulator.py", "producer/idempotence.py"),
     *("consumer/subscription.py", "consumer/fetch_session.py", "consumer/completed_fetch.py"),
+    *("consumer/share/acquired_records.py", "consumer/share/share_requests.py"),
     "consumer/offsets.py",
     "consumer/missing_topics.py",
     "group/member_states.py",

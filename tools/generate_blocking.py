@@ -33,10 +33,20 @@ CLIENTS: Final = {
         "Writes records and offsets atomically",
     ),
     "Consumer": ("kafka_async.consumer.consumer", "ConsumerConfig", "Reads records"),
+    "ShareConsumer": (
+        "kafka_async.consumer.share.share_consumer",
+        "ShareConsumerConfig",
+        "Reads records of a share group",
+    ),
     "Admin": ("kafka_async.admin.admin", "ClientConfig", "Administers a cluster"),
 }
 """By class: its module, the class of its configuration, and what it does."""
-GENERIC: Final = {"Producer", "Transaction", "Consumer"}
+GENERIC: Final = {"Producer", "Transaction", "Consumer", "ShareConsumer"}
+ITERATION: Final = {
+    "Consumer": 'RecordIteration["Record[K, V]"]',
+    "ShareConsumer": 'RecordIteration["ShareRecord[K, V]"]',
+}
+"""Base classes of clients that can be iterated over."""
 ASYNCIO_ONLY: Final = {"partition_streams", "process"}
 """Methods without a blocking version: they call the application's `async def` functions."""
 OFFSETS: Final = ("HasOffsetSource", "Consumer[Any, Any]")
@@ -99,13 +109,16 @@ def make() -> str:
     for name, (module, config, purpose) in CLIENTS.items():
         client = getattr(import_module(module), name)
         imports.add(f"from {module} import {name} as Async{name}")
-        base = "RecordIteration" if name == "Consumer" else "BlockingClient"
+        base = ITERATION.get(name, "BlockingClient")
         generic = f"{name}[K, V]" if name in GENERIC else name
+        if name in ITERATION:
+            imports |= imports_of(base, module)
         bases = f"{base}, Generic[K, V]" if name in GENERIC else base
         classes.append(CLASS.format(name=name, parameters=generic, bases=bases, purpose=purpose))
         if config:
             classes.append(constructor(client, module, config, imports))
         classes += [method(row, imports) for row in methods(client)]
+        classes += [attribute(row, imports) for row in properties(client)]
     text = OPENING.format(imports=textwrap.indent("\n".join(sorted(imports)), " " * 4))
     return generated_page.formatted({PAGE: text + "\n".join(classes)})[PAGE]
 
@@ -119,6 +132,19 @@ def methods(client: type) -> Iterator[Method]:
             if inspect.isfunction(member) and public and name not in seen:
                 seen.add(name)
                 yield member
+
+
+def properties(client: type) -> Iterator[Method]:
+    """Yield the getters of a class's public properties."""
+    for name, member in vars(client).items():
+        if isinstance(member, property) and member.fget and not name.startswith("_"):
+            yield member.fget
+
+
+def attribute(getter: Method, imports: set[str]) -> str:
+    """Return a property with the value of the asyncio client's."""
+    body = f"return self._client.{getter.__name__}"
+    return definition(getter, imports, body, decorator="@property\n")
 
 
 def constructor(client: type, module: str, config: str, imports: set[str]) -> str:
@@ -184,7 +210,8 @@ def definition(member: Method, imports: set[str], body: str, *, decorator: str =
 def imports_of(annotation: str, module: str) -> set[str]:
     """Return the imports that an annotation of a module needs."""
     annotation = re.sub(r"'[^']*'", "", annotation.replace(*OFFSETS))
-    known = {*CLIENTS, *vars(builtins), "K", "V", "Any", "Never", "Self", "Awaitable"}
+    known = {*CLIENTS, *vars(builtins), "RecordIteration", "K", "V"}
+    known |= {"Any", "Never", "Self", "Awaitable"}
     imports: set[str] = set()
     for name in set(re.findall(r"[A-Za-z_][\w.]*", annotation)) - known:
         package, dot, _ = name.partition(".")

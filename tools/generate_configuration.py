@@ -12,7 +12,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from kafka_async.config import ClientConfig, ConsumerConfig, GroupMemberConfig, ProducerConfig
+from kafka_async.config import (
+    ClientConfig,
+    ConsumerConfig,
+    GroupMemberConfig,
+    ProducerConfig,
+    ShareConsumerConfig,
+)
 from tools import generated_page
 
 HEADER: Final = ("Option", "Default", "Values", "Description", "Java's client")
@@ -22,6 +28,7 @@ SECTIONS: Final[Sequence[tuple[str, type[ClientConfig], type[ClientConfig] | Non
     ("All clients", ClientConfig, None),
     ("Producer", ProducerConfig, ClientConfig),
     ("Consumer", ConsumerConfig, ClientConfig),
+    ("Share consumer", ShareConsumerConfig, ClientConfig),
     ("Group member", GroupMemberConfig, ClientConfig),
 )
 

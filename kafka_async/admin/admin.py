@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         GroupListing,
         NewTopic,
         OffsetTarget,
+        ShareGroupOffset,
         TopicDescription,
         TopicListing,
         TransactionDescription,
@@ -329,6 +330,37 @@ class Admin:
 
         return await cluster.describe_configs(Call(self.client, timeout), resources)
 
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Change some options of topics, brokers or groups; the others stay (KIP-339).
+
+        Args:
+            changes: Values by resource and option name, such as {"share.auto.offset.reset":
+                "earliest"}; None resets an option to its default.
+            validate_only: Whether only to check the changes.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            InvalidConfigurationError: A broker has no such option, or does not allow the value.
+            InvalidRequestError: An option cannot be changed.
+            UnknownTopicOrPartitionError: There is no such topic.
+            TopicAuthorizationError, GroupAuthorizationError, ClusterAuthorizationError: The
+                client's principal may not ALTER_CONFIGS.
+        """
+        if unknown:
+            raise unknown_keyword(self.alter_configs, unknown)
+        from kafka_async.admin import cluster
+
+        await cluster.alter_configs(
+            Call(self.client, timeout), changes, validate_only=validate_only
+        )
+
     # -- groups -----------------------------------------------------------------------------------
 
     async def list_groups(
@@ -343,7 +375,7 @@ class Admin:
 
         Args:
             states: Only groups in these states, such as "Stable".
-            types: Only groups of these types, such as "classic" and "consumer".
+            types: Only groups of these types, such as "classic", "consumer" and "share".
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
         if unknown:
@@ -355,7 +387,7 @@ class Admin:
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
     ) -> dict[str, GroupDescription]:
-        """Return groups with their states, members and assignments, for both group protocols.
+        """Return groups with their states, members and assignments, except share groups.
 
         Args:
             group_ids: Ids of the groups.
@@ -388,6 +420,101 @@ class Admin:
         from kafka_async.admin import groups
 
         await groups.delete(Call(self.client, timeout), group_ids)
+
+    # -- share groups -----------------------------------------------------------------------------
+
+    async def describe_share_groups(
+        self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+    ) -> dict[str, GroupDescription]:
+        """Return share groups with their states, members and assignments (KIP-932).
+
+        Args:
+            group_ids: Ids of the groups.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            GroupIdNotFoundError: There is no such share group.
+        """
+        if unknown:
+            raise unknown_keyword(self.describe_share_groups, unknown)
+        from kafka_async.admin import share_groups
+
+        return await share_groups.describe(Call(self.client, timeout), group_ids)
+
+    async def list_share_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[TopicPartition, ShareGroupOffset]:
+        """Return the start offsets of a share group; partitions without one are left out (KIP-932).
+
+        Args:
+            group_id: Id of the group.
+            partitions: Only these partitions (None: all).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            GroupIdNotFoundError: There is no such share group.
+        """
+        if unknown:
+            raise unknown_keyword(self.list_share_group_offsets, unknown)
+        from kafka_async.admin import share_groups
+
+        return await share_groups.list_offsets(Call(self.client, timeout), group_id, partitions)
+
+    async def alter_share_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Set the start offsets of a share group without members (KIP-932).
+
+        Args:
+            group_id: Id of the group; one that does not exist is created.
+            offsets: Offset of the first record to deliver, by partition.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            GroupNotEmptyError: The group has members.
+            UnknownTopicOrPartitionError: There is no such partition.
+        """
+        if unknown:
+            raise unknown_keyword(self.alter_share_group_offsets, unknown)
+        from kafka_async.admin import share_groups
+
+        await share_groups.alter_offsets(Call(self.client, timeout), group_id, offsets)
+
+    async def delete_share_group_offsets(
+        self,
+        group_id: str,
+        topics: Iterable[str],
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Delete the offsets of topics from a share group without members (KIP-932).
+
+        Args:
+            group_id: Id of the group.
+            topics: Names of the topics.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            GroupNotEmptyError: The group has members.
+            GroupIdNotFoundError: There is no such share group.
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
+        if unknown:
+            raise unknown_keyword(self.delete_share_group_offsets, unknown)
+        from kafka_async.admin import share_groups
+
+        await share_groups.delete_offsets(Call(self.client, timeout), group_id, topics)
 
     # -- offsets ----------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
-"""Describe the cluster, and the configuration of its topics, brokers and groups."""
+"""Describe the cluster; describe and alter the configuration of topics, brokers and groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kafka_async.admin.call import Results, item_error
@@ -13,7 +13,7 @@ from kafka_async.admin.values import (
     ConfigSource,
     ResourceType,
 )
-from kafka_async.arguments import instance_of, iterable, whole_number
+from kafka_async.arguments import instance_of, iterable, mapping, text, whole_number
 from kafka_async.cluster.request_router import AnyBroker, Broker
 from kafka_async.errors import KafkaError, raise_for
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -22,10 +22,18 @@ from kafka_async.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
 )
+from kafka_async.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kafka_async.types import Node
 
 if TYPE_CHECKING:
     from kafka_async.admin.call import Call
+
+_SET, _DELETE = 0, 1
+"""Operations of IncrementalAlterConfigs."""
 
 
 async def describe_cluster(call: Call) -> ClusterDescription:
@@ -59,18 +67,60 @@ async def describe_configs(
             response = await call.services.request(request, to=to, timeout=call.left)
             for row in response.results:
                 resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)
-                kind = resource.type.name.lower().replace("_", " ")
-                error = item_error(
-                    kind,
-                    resource.name,
-                    row.error_code,
-                    row.error_message,
-                    needs="DESCRIBE_CONFIGS",
-                )
+                error = _error(resource, row.error_code, row.error_message, "DESCRIBE_CONFIGS")
                 results[resource] = error or {entry.name: _entry(entry) for entry in row.configs}
         return results
 
     return await call.run(map(_checked, iterable(resources, "resources")), attempt)
+
+
+async def alter_configs(
+    call: Call,
+    changes: Mapping[ConfigResource, Mapping[str, str | None]],
+    *,
+    validate_only: bool,
+) -> None:
+    """Change options of resources; see `Admin.alter_configs`."""
+    wanted = {
+        _checked(resource): [
+            AlterableConfig(
+                name=text(name, "the name of an option"),
+                config_operation=_SET if value is not None else _DELETE,
+                value=None if value is None else instance_of(value, str, f"the value of {name}"),
+            )
+            for name, value in mapping(options, "each of changes").items()
+        ]
+        for resource, options in mapping(changes, "changes").items()
+    }
+
+    async def attempt(pending: list[ConfigResource]) -> Results[ConfigResource, None]:
+        results: dict[ConfigResource, KafkaError | None] = {}
+        for to, rows in _by_broker(pending).items():
+            request = IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=row.type, resource_name=row.name, configs=wanted[row]
+                    )
+                    for row in rows
+                ],
+                validate_only=validate_only,
+            )
+            response = await call.services.request(request, to=to, timeout=call.left)
+            for row in response.responses:
+                resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)
+                results[resource] = _error(
+                    resource, row.error_code, row.error_message, "ALTER_CONFIGS"
+                )
+        return results
+
+    await call.run(wanted, attempt)
+
+
+def _error(
+    resource: ConfigResource, code: int, message: str | None, needs: str
+) -> KafkaError | None:
+    kind = resource.type.name.lower().replace("_", " ")
+    return item_error(kind, resource.name, code, message, needs=needs)
 
 
 def _checked(value: object) -> ConfigResource:

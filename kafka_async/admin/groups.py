@@ -21,6 +21,7 @@ from kafka_async.errors import (
 )
 from kafka_async.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafka_async.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerGroup
+from kafka_async.protocol.messages.consumer_group_describe import Member as ConsumerMember
 from kafka_async.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from kafka_async.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafka_async.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from kafka_async.admin.call import Call
+    from kafka_async.protocol.messages.share_group_describe import DescribedGroup as ShareGroup
 
     V = TypeVar("V")
 
@@ -101,7 +103,7 @@ async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescr
             other = (GroupIdNotFoundError.code, UnsupportedVersionError.code)
             classic = [row.group_id for row in response.groups if row.error_code in other]
             for row in response.groups:
-                results[row.group_id] = _consumer_group(row, node_id)
+                results[row.group_id] = assigned_group(row, node_id, _CONSUMER)
         if classic:
             request = DescribeGroupsRequest(groups=classic)
             described = await call.services.request(request, to=Broker(node_id), timeout=call.left)
@@ -110,7 +112,7 @@ async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescr
         return results
 
     wanted = texts(group_ids, "group_ids")
-    return await call.run(wanted, lambda names: _query_coordinators(call, names, query))
+    return await call.run(wanted, lambda names: query_coordinators(call, names, query))
 
 
 async def delete(call: Call, group_ids: Iterable[str]) -> None:
@@ -127,7 +129,7 @@ async def delete(call: Call, group_ids: Iterable[str]) -> None:
         }
 
     wanted = texts(group_ids, "group_ids")
-    await call.run(wanted, lambda names: _query_coordinators(call, names, query))
+    await call.run(wanted, lambda names: query_coordinators(call, names, query))
 
 
 async def list_group_offsets(
@@ -153,7 +155,7 @@ async def list_group_offsets(
         )
         return {row.group_id: _committed(row) for row in response.groups}
 
-    found = await call.run([group_id], lambda names: _query_coordinators(call, names, query))
+    found = await call.run([group_id], lambda names: query_coordinators(call, names, query))
     return found[group_id]
 
 
@@ -186,13 +188,13 @@ async def alter_group_offsets(
         )
         return dict.fromkeys(names, next(errors, None))
 
-    await call.run([group_id], lambda names: _query_coordinators(call, names, commit))
+    await call.run([group_id], lambda names: query_coordinators(call, names, commit))
 
 
 # -- helpers --------------------------------------------------------------------------------------
 
 
-async def _query_coordinators(
+async def query_coordinators(
     call: Call,
     names: list[str],
     query: Callable[[int, list[str]], Awaitable[Results[str, V]]],
@@ -208,7 +210,10 @@ async def _query_coordinators(
     return results
 
 
-def _consumer_group(row: ConsumerGroup, node_id: int) -> GroupDescription | KafkaError:
+def assigned_group(
+    row: ConsumerGroup | ShareGroup, node_id: int, kind: str
+) -> GroupDescription | KafkaError:
+    """Return the description of a group whose coordinator assigns the partitions."""
     if error := item_error(
         "group", row.group_id, row.error_code, row.error_message, needs="DESCRIBE"
     ):
@@ -216,7 +221,7 @@ def _consumer_group(row: ConsumerGroup, node_id: int) -> GroupDescription | Kafk
     members = [
         MemberDescription(
             member.member_id,
-            member.instance_id,
+            member.instance_id if isinstance(member, ConsumerMember) else None,
             member.client_id,
             member.client_host,
             frozenset(
@@ -229,9 +234,9 @@ def _consumer_group(row: ConsumerGroup, node_id: int) -> GroupDescription | Kafk
     ]
     return GroupDescription(
         row.group_id,
-        _CONSUMER,
+        kind,
         row.group_state,
-        _CONSUMER,
+        kind,
         row.assignor_name,
         node_id,
         tuple(members),

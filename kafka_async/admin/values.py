@@ -94,7 +94,7 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group; `type` is "classic" or "consumer" (KIP-848), `protocol` the assignor's name."""
+    """A group; `type` is "classic", "consumer" or "share", and `protocol` the assignor's name."""
 
     group_id: str
     type: str
@@ -103,6 +103,18 @@ class GroupDescription(NamedTuple):
     protocol: str
     coordinator: int
     members: tuple[MemberDescription, ...]
+
+
+class ShareGroupOffset(NamedTuple):
+    """Start offset of a share group in a partition (KIP-932): records before it are done.
+
+    `lag` is the number of records from there on that the group has not done yet (KIP-1226); None if
+    it is not known, or brokers are too old to report it.
+    """
+
+    offset: int
+    leader_epoch: int
+    lag: int | None
 
 
 class TransactionListing(NamedTuple):

@@ -8,7 +8,14 @@ Every call is bounded, except iteration over a consumer and `poll(timeout=None)`
 in seconds, or without one by the option that its documentation names.
 """
 
-from kafka_async.blocking.clients import Admin, Client, Consumer, Producer, Transaction
+from kafka_async.blocking.clients import (
+    Admin,
+    Client,
+    Consumer,
+    Producer,
+    ShareConsumer,
+    Transaction,
+)
 from kafka_async.blocking.portal import run
 
-__all__ = ["Admin", "Client", "Consumer", "Producer", "Transaction", "run"]
+__all__ = ["Admin", "Client", "Consumer", "Producer", "ShareConsumer", "Transaction", "run"]

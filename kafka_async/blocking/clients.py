@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         GroupListing,
         NewTopic,
         OffsetTarget,
+        ShareGroupOffset,
         TopicDescription,
         TopicListing,
         TransactionDescription,
@@ -51,12 +52,18 @@ if TYPE_CHECKING:
         ConsumerOptions,
         ProducerConfig,
         ProducerOptions,
+        ShareConsumerConfig,
+        ShareConsumerOptions,
     )
     from kafka_async.consumer.consumer import Consumer as AsyncConsumer
     from kafka_async.consumer.consumer import Offsets, Partitions
     from kafka_async.consumer.partition_batch import PartitionBatch
     from kafka_async.consumer.rebalance_listener import Callback, RebalanceListener
+    from kafka_async.consumer.share.share_consumer import AcknowledgementCallback
+    from kafka_async.consumer.share.share_consumer import ShareConsumer as AsyncShareConsumer
+    from kafka_async.consumer.share.share_record import ShareRecord
     from kafka_async.consumer.statistics import ConsumerStatistics
+    from kafka_async.errors import KafkaError
     from kafka_async.group.explanation import AssignmentExplanation
     from kafka_async.hooks import Hooks
     from kafka_async.kernel import Delivery, Record
@@ -914,7 +921,7 @@ class Transaction(BlockingClient, Generic[K, V]):
         return call(self._client.enqueue_nowait, topic, value, key, partition, timestamp, headers)
 
 
-class Consumer(RecordIteration, Generic[K, V]):
+class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
     """Reads records with blocking calls.
 
     Options, arguments and errors are those of `kafka_async.Consumer`.
@@ -1284,9 +1291,8 @@ class Consumer(RecordIteration, Generic[K, V]):
         """Commit the positions, which include the records returned last.
 
         A commit that the coordinator rejects because of a rebalance is retried after the rebalance.
-        Offsets of deleted topics are dropped with a warning in the log. Left out are partitions
-        whose offset another member commits (`RedundantAssignor`), and those that are manually
-        assigned while the consumer subscribes to topics: they are not the group's.
+        Offsets of deleted topics are dropped with a warning in the log. Partitions whose offset
+        another member commits (`RedundantAssignor`) are left out.
 
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
@@ -1296,7 +1302,7 @@ class Consumer(RecordIteration, Generic[K, V]):
         Raises:
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
-            IllegalStateError: `what` names a partition that is left out otherwise.
+            IllegalStateError: `what` names a partition whose offset another member commits.
             RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
                 member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
@@ -1332,8 +1338,7 @@ class Consumer(RecordIteration, Generic[K, V]):
         """Seek to the committed offsets, as after an aborted transaction.
 
         A partition without a committed offset follows auto_offset_reset or, if it is new,
-        auto_offset_reset_new_partitions. Partitions that are manually assigned while the consumer
-        subscribes to topics stay where they are.
+        auto_offset_reset_new_partitions.
 
         Args:
             partitions: The partitions (default: all assigned).
@@ -1452,6 +1457,211 @@ class Consumer(RecordIteration, Generic[K, V]):
             IllegalStateError: The partition is not assigned to this consumer.
         """
         return call(self._client.last_stable_offset, partition, **unknown)
+
+
+class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
+    """Reads records of a share group with blocking calls.
+
+    Options, arguments and errors are those of `kafka_async.ShareConsumer`.
+    """
+
+    _client: AsyncShareConsumer[K, V]
+
+    @property
+    def asynchronous(self) -> AsyncShareConsumer[K, V]:
+        """Asyncio client behind this one; it belongs to the background event loop."""
+        return self._client
+
+    def __init__(
+        self,
+        servers: str | Sequence[str] | Client | None = None,
+        /,
+        *misplaced: Never,
+        topics: Iterable[str],
+        config: ShareConsumerConfig | None = None,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        dialer: Dialer | None = None,
+        **options: Unpack[ShareConsumerOptions],
+    ) -> None:
+        from kafka_async.config import hide_secrets
+        from kafka_async.consumer.share.share_consumer import ShareConsumer as AsyncShareConsumer
+
+        servers, options = hide_secrets(servers), hide_secrets(options)
+        super().__init__(
+            AsyncShareConsumer(
+                unwrap(servers),
+                *misplaced,
+                topics=topics,
+                config=config,
+                hooks=hooks,
+                clock=clock,
+                dialer=dialer,
+                **options,
+            )
+        )
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object], *, topics: Iterable[str]) -> Self:
+        """Return a share consumer with options under Java's names, as {"group.id": "workers"}.
+
+        Args:
+            properties: The options.
+            topics: Topics to subscribe to.
+
+        Raises:
+            InvalidConfigurationError: An option is unknown or its value is invalid.
+        """
+        from kafka_async.config import ShareConsumerConfig, hide_secrets
+
+        properties = hide_secrets(properties)
+        return cls(config=ShareConsumerConfig.from_properties(properties), topics=topics)
+
+    def health(self) -> Health:
+        """Return a snapshot of the consumer's condition; no request is sent.
+
+        It may be taken at any time. The brokers are those of its client, which may be shared. A
+        share consumer has no lag: `Admin.list_share_group_offsets` has that of the group.
+        """
+        return call(self._client.health)
+
+    def subscription(self) -> frozenset[str]:
+        """Return the subscribed topics."""
+        return call(self._client.subscription)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions assigned to this member, which other members may have too."""
+        return call(self._client.assignment)
+
+    def poll(
+        self,
+        *misplaced: Never,
+        timeout: float | None = 1.0,
+        max_records: int | None = None,
+        **unknown: Never,
+    ) -> list[ShareRecord[K, V]]:
+        """Return acquired records, once there are any; an empty list at the timeout.
+
+        Records are acquired only while a poll waits for them. A record whose lock has been renewed
+        is returned again before others (KIP-1222).
+
+        Args:
+            timeout: Maximum time in seconds (None: no limit).
+            max_records: Maximum number of records (default: max_poll_records). With
+                share_acquire_mode="batch_optimized" more may be acquired, for the next polls.
+
+        Raises:
+            IllegalStateError: With share_acknowledgement_mode="explicit", a record of the last poll
+                is not acknowledged; or another task polls.
+            CorruptRecordError: A record cannot be read, and was rejected; the next poll continues.
+            RecordDeserializationError: A record cannot be deserialized, and was released; the next
+                poll continues.
+            UnsupportedVersionError: The brokers have no share groups; each poll raises it.
+            GroupIdNotFoundError: The group has members of another protocol; each poll raises it.
+            GroupMaxSizeReachedError: The group is full; the next poll joins again.
+            GroupAuthorizationError: The principal may not READ the group.
+            TopicAuthorizationError: The principal may not DESCRIBE or READ a topic.
+            ClientClosedError: The consumer is not started, or is stopped.
+            AuthenticationError: The brokers reject the credentials.
+            KafkaError: A task of the consumer has died.
+            TypeError: A positional argument, or an argument of another type.
+            ValueError: `max_records` is less than 1, or `timeout` is negative.
+        """
+        return run(
+            self._client.poll, *misplaced, timeout=timeout, max_records=max_records, **unknown
+        )
+
+    def acknowledge(
+        self,
+        record: ShareRecord[Any, Any],
+        type: Literal["accept", "release", "reject", "renew"] = "accept",
+        **unknown: Never,
+    ) -> None:
+        """Acknowledge a record that the last poll returned; the next poll or `commit` sends it.
+
+        Until then another call replaces the acknowledgement.
+
+        Args:
+            record: The record.
+            type: "accept": it was processed; "release": deliver it again, to any member; "reject":
+                it cannot be processed, do not deliver it again; "renew": it is still being
+                processed, prolong its lock, and return it from a later poll (KIP-1222).
+
+        Raises:
+            IllegalStateError: The acknowledgement mode is "implicit", the last poll did not return
+                the record, or its acknowledgement was sent already.
+            ClientClosedError: The consumer is not started, or is stopped.
+            ValueError: `type` is none of these.
+        """
+        call(self._client.acknowledge, record, type, **unknown)
+
+    def commit(
+        self, *, timeout: float | None = None, **unknown: Never
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Send all acknowledgements that have no response, and wait for the responses.
+
+        With share_acknowledgement_mode="implicit" it accepts the records of the last poll first. An
+        error means that the broker has recorded no acknowledgement of that request: the records are
+        delivered again, up to the group's limit.
+
+        Args:
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            For each partition with acknowledgements None, or its first error:
+            InvalidRecordStateError if a lock has ended, NotLeaderOrFollowerError if the partition
+            has another leader, ShareSessionNotFoundError or KafkaConnectionError if the broker has
+            ended the session or the connection was lost, KafkaTimeoutError without a response in
+            time.
+
+        Raises:
+            ClientClosedError: The consumer is not started, or is stopped.
+            KafkaError: A task of the consumer has died.
+        """
+        return run(self._client.commit, timeout=timeout, **unknown)
+
+    def on_acknowledged(
+        self, callback: AcknowledgementCallback, **unknown: Never
+    ) -> AcknowledgementCallback:
+        """Add a callback for the outcome of acknowledgements, those of `commit` and all others.
+
+        Without one, failed acknowledgements are logged as warnings. An exception of the callback
+        goes to the event loop's exception handler.
+
+        Args:
+            callback: A plain function, called with the partition, a frozenset of offsets, and the
+                error: None if the broker has recorded the acknowledgements.
+
+        Returns:
+            The callback, so that this can be used as a decorator.
+        """
+        return call(self._client.on_acknowledged, callback, **unknown)
+
+    def start(self) -> None:
+        """Connect and begin to join the group; the first result waits until that is done.
+
+        Raises:
+            BootstrapError: No bootstrap server could be used.
+        """
+        run(self._client.start)
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Leave the group and close; calls that wait raise ClientClosedError.
+
+        It is completed even if the caller is cancelled. Safe to call again.
+
+        Args:
+            timeout: Maximum time in seconds (default: close_timeout_ms).
+        """
+        run(self._client.stop, timeout)
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """Time for which a broker locks a record for this member; None before the first response.
+
+        It is the group's share.record.lock.duration.ms. A renewal begins it anew.
+        """
+        return self._client.acquisition_lock_timeout_ms
 
 
 class Admin(BlockingClient):
@@ -1684,6 +1894,37 @@ class Admin(BlockingClient):
         """
         return run(self._client.describe_configs, resources, timeout=timeout, **unknown)
 
+    def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Change some options of topics, brokers or groups; the others stay (KIP-339).
+
+        Args:
+            changes: Values by resource and option name, such as {"share.auto.offset.reset":
+                "earliest"}; None resets an option to its default.
+            validate_only: Whether only to check the changes.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            InvalidConfigurationError: A broker has no such option, or does not allow the value.
+            InvalidRequestError: An option cannot be changed.
+            UnknownTopicOrPartitionError: There is no such topic.
+            TopicAuthorizationError, GroupAuthorizationError, ClusterAuthorizationError: The
+                client's principal may not ALTER_CONFIGS.
+        """
+        run(
+            self._client.alter_configs,
+            changes,
+            validate_only=validate_only,
+            timeout=timeout,
+            **unknown,
+        )
+
     def list_groups(
         self,
         *,
@@ -1696,7 +1937,7 @@ class Admin(BlockingClient):
 
         Args:
             states: Only groups in these states, such as "Stable".
-            types: Only groups of these types, such as "classic" and "consumer".
+            types: Only groups of these types, such as "classic", "consumer" and "share".
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
         return run(self._client.list_groups, states=states, types=types, timeout=timeout, **unknown)
@@ -1704,7 +1945,7 @@ class Admin(BlockingClient):
     def describe_groups(
         self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
     ) -> dict[str, GroupDescription]:
-        """Return groups with their states, members and assignments, for both group protocols.
+        """Return groups with their states, members and assignments, except share groups.
 
         Args:
             group_ids: Ids of the groups.
@@ -1729,6 +1970,85 @@ class Admin(BlockingClient):
             GroupIdNotFoundError: There is no such group.
         """
         run(self._client.delete_groups, group_ids, timeout=timeout, **unknown)
+
+    def describe_share_groups(
+        self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+    ) -> dict[str, GroupDescription]:
+        """Return share groups with their states, members and assignments (KIP-932).
+
+        Args:
+            group_ids: Ids of the groups.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            GroupIdNotFoundError: There is no such share group.
+        """
+        return run(self._client.describe_share_groups, group_ids, timeout=timeout, **unknown)
+
+    def list_share_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[TopicPartition, ShareGroupOffset]:
+        """Return the start offsets of a share group; partitions without one are left out (KIP-932).
+
+        Args:
+            group_id: Id of the group.
+            partitions: Only these partitions (None: all).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            GroupIdNotFoundError: There is no such share group.
+        """
+        return run(
+            self._client.list_share_group_offsets, group_id, partitions, timeout=timeout, **unknown
+        )
+
+    def alter_share_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Set the start offsets of a share group without members (KIP-932).
+
+        Args:
+            group_id: Id of the group; one that does not exist is created.
+            offsets: Offset of the first record to deliver, by partition.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            GroupNotEmptyError: The group has members.
+            UnknownTopicOrPartitionError: There is no such partition.
+        """
+        run(self._client.alter_share_group_offsets, group_id, offsets, timeout=timeout, **unknown)
+
+    def delete_share_group_offsets(
+        self,
+        group_id: str,
+        topics: Iterable[str],
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Delete the offsets of topics from a share group without members (KIP-932).
+
+        Args:
+            group_id: Id of the group.
+            topics: Names of the topics.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            GroupNotEmptyError: The group has members.
+            GroupIdNotFoundError: There is no such share group.
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
+        run(self._client.delete_share_group_offsets, group_id, topics, timeout=timeout, **unknown)
 
     def list_offsets(
         self,

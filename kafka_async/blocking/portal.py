@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-K = TypeVar("K", default=bytes)
-V = TypeVar("V", default=bytes)
+RecordT = TypeVar("RecordT", default="Record")
 
 
 class _LoopThread:
@@ -105,10 +104,10 @@ class BlockingClient:
         run(self._client.__aexit__, *exc_info)
 
 
-class RecordIteration(BlockingClient, Generic[K, V]):
+class RecordIteration(BlockingClient, Generic[RecordT]):
     """Iterates over the records of a consumer."""
 
-    def __iter__(self) -> Iterator[Record[K, V]]:
+    def __iter__(self) -> Iterator[RecordT]:
         """Yield records without end; requesting a record marks those before it as done.
 
         Waits for the next record without a limit; `poll` waits for a bounded time.

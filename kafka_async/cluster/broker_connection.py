@@ -67,7 +67,8 @@ logger = logging.getLogger("kafka_async.cluster")
 MIB: Final = 1024 * 1024
 GROUP_WAIT_APIS: Final = frozenset({11, 14})
 """APIs whose requests a broker holds back for other group members: JoinGroup and SyncGroup."""
-FETCH_API: Final = 1
+FETCH_APIS: Final = frozenset({1, 78})
+"""APIs whose requests wait for records: Fetch and ShareFetch."""
 MAX_FRAME_SIZES: Final[dict[ConnectionKind, int]] = {
     ConnectionKind.GENERAL: 16 * MIB,
     ConnectionKind.SLOW: 16 * MIB,
@@ -225,7 +226,7 @@ class BrokerConnection:
             return None
         if request.api_key in GROUP_WAIT_APIS:
             return None
-        max_wait = self._fetch_max_wait if request.api_key == FETCH_API else 0.0
+        max_wait = self._fetch_max_wait if request.api_key in FETCH_APIS else 0.0
         return request.sent_at if now - request.sent_at >= UNANSWERED_AFTER + max_wait else None
 
     @property

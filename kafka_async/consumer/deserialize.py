@@ -11,12 +11,12 @@ from kafka_async.kernel import Record
 from kafka_async.serde.functions import deserializer
 
 if TYPE_CHECKING:
-    from kafka_async.config import ConsumerConfig
+    from kafka_async.config import ReaderConfig
 
 Convert = Callable[[AnyRecord], Record[Any, Any]]
 
 
-def converter_of(config: ConsumerConfig) -> Convert | None:
+def converter_of(config: ReaderConfig) -> Convert | None:
     """Return the function that applies a consumer's deserializers; None without deserializers.
 
     The function raises RecordDeserializationError, which carries the raw record. A deserializer

@@ -69,6 +69,11 @@ class FetchSession:
         self._epoch: int = FULL
         self._sent: dict[TopicPartition, PartitionFetch] = {}
 
+    @property
+    def epoch(self) -> int:
+        """Epoch of the next request: 0 opens a session."""
+        return self._epoch
+
     def next_request(self, wanted: Mapping[TopicPartition, PartitionFetch]) -> SessionRequest:
         """Return the request that makes the broker fetch exactly `wanted`."""
         if self._epoch == FULL:

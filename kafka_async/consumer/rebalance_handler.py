@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_async.cluster.metadata import ClusterMetadata
+    from kafka_async.cluster.metadata_updater import MetadataUpdater
     from kafka_async.cluster.services import ClientServices
     from kafka_async.config import ConsumerConfig
     from kafka_async.consumer.delivery_gate import DeliveryGate
@@ -132,6 +133,30 @@ def _assignor_error(assignor: Assignor, cause: Exception) -> AssignorError:
     )
     error.__cause__ = cause
     return error
+
+
+async def topic_names_by_id(
+    updater: MetadataUpdater, ids: Collection[UUID], topics: Collection[str] | None, timeout: float
+) -> dict[UUID, str]:
+    """Return the names of assigned topics, without those that are not known yet.
+
+    If one is missing, the metadata of `topics`, or of all topics, is fetched first.
+    """
+
+    def known() -> dict[UUID, str]:
+        metadata = updater.snapshot
+        return {id_: name for id_ in ids if (name := metadata.topic_name(id_)) is not None}
+
+    if len(found := known()) == len(ids):
+        return found
+    try:
+        if topics is None:
+            await updater.refresh(all_topics=True, timeout=timeout)
+        else:
+            await updater.refresh(topics=topics, timeout=timeout)
+    except RetriableError as error:  # The membership looks the names up again.
+        logger.debug("looking for the names of assigned topics: %s", error)
+    return known()
 
 
 class ConsumerRebalanceHandler:
@@ -277,22 +302,9 @@ class ConsumerRebalanceHandler:
 
     async def topic_names(self, ids: Collection[UUID]) -> Mapping[UUID, str]:
         """Return the names of assigned topics, which metadata is fetched for if needed."""
-        found = self._known_names(ids)
-        if len(found) == len(ids):
-            return found
-        topics = self._subscription.topics
-        try:
-            if self._subscription.broker_pattern:
-                await self._services.metadata.refresh(all_topics=True, timeout=self._timeout)
-            else:
-                await self._services.metadata.refresh(topics=topics, timeout=self._timeout)
-        except RetriableError as error:  # The membership looks the names up again.
-            logger.debug("looking for the names of assigned topics: %s", error)
-        return self._known_names(ids)
-
-    def _known_names(self, ids: Collection[UUID]) -> dict[UUID, str]:
-        metadata = self._services.metadata.snapshot
-        return {id_: name for id_ in ids if (name := metadata.topic_name(id_)) is not None}
+        matched = bool(self._subscription.broker_pattern)
+        topics = None if matched else self._subscription.topics
+        return await topic_names_by_id(self._services.metadata, ids, topics, self._timeout)
 
     async def on_assignment(self, assigned: frozenset[TopicPartition], epoch: int) -> None:
         """Revoke and add partitions as assigned, if anything has changed."""

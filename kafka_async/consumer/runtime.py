@@ -33,6 +33,7 @@ from kafka_async.consumer.rebalance_handler import ConsumerRebalanceHandler
 from kafka_async.consumer.transaction_offsets import TransactionOffsets
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError
 from kafka_async.group.consumer_group_heartbeat import ConsumerGroupMembership
+from kafka_async.group.consumer_group_requests import ConsumerHeartbeatRequests
 from kafka_async.group.member import GroupSettings
 from kafka_async.group.membership import GroupMembership
 from kafka_async.group.protocol_choice import group_protocol_of
@@ -142,8 +143,9 @@ class ConsumerRuntime:
                 settings,
                 handler,
                 on_error,
-                self._config.group_remote_assignor,
-                self._config.client_rack or None,
+                ConsumerHeartbeatRequests(
+                    self._config.group_remote_assignor, self._config.client_rack or None
+                ),
             )
         return GroupMembership(services, supervisor, settings, handler, on_error)
 

@@ -1,10 +1,11 @@
-"""Group membership in the consumer protocol: the coordinator computes the assignment (KIP-848).
+"""Membership in a group whose coordinator computes the assignment: KIP-848, and KIP-932.
 
 A heartbeat does everything: it joins, states what the member subscribes to and owns, and brings its
 next assignment. The states are those of the classic protocol (`member_states.py`), with two
 differences: nothing is revoked before the coordinator asks for it, and no other member is waited
 for. The member reports the partitions that it has taken over, or revoked, at once; the coordinator
-then moves its epoch on.
+then moves its epoch on. In a share group nothing is revoked or taken over: members may share the
+partitions.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ import asyncio
 import base64
 import logging
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from anyio import move_on_after
 
 from kafka_async.backoff import Backoff
 from kafka_async.errors import KafkaError
-from kafka_async.group import consumer_group_requests
-from kafka_async.group.consumer_group_requests import HeartbeatRequests, TopicIdPartition
 from kafka_async.group.coordinator_connection import CoordinatorConnection
 from kafka_async.group.member import PollTimeoutError
 from kafka_async.group.member_states import (
@@ -33,15 +32,22 @@ from kafka_async.group.member_states import (
     membership_error_action,
 )
 from kafka_async.group.membership import GroupMembership
-from kafka_async.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafka_async.cluster.services import ClientServices
-    from kafka_async.group.consumer_group_requests import HeartbeatResult
-    from kafka_async.group.member import ConsumerProtocolHandler, GroupSettings
+    from kafka_async.group.consumer_group_requests import (
+        HeartbeatRequests,
+        HeartbeatResult,
+        TopicIdPartition,
+    )
+    from kafka_async.group.member import (
+        ConsumerProtocolHandler,
+        GroupSettings,
+        RebalanceHandler,
+    )
     from kafka_async.supervisor import Supervisor
 
 logger = logging.getLogger("kafka_async.group")
@@ -51,11 +57,10 @@ UNKNOWN_TOPIC_DELAY = 0.5
 
 
 class ConsumerGroupMembership(GroupMembership):
-    """Keeps a consumer in a group of the consumer protocol.
+    """Keeps a consumer in a group of the consumer protocol, or in a share group.
 
     Args:
-        assignor: Name of the coordinator's assignor that this member prefers; None: its default.
-        rack: Rack of this member.
+        requests: Builds the heartbeats of the protocol.
     """
 
     _heartbeat_errors = CONSUMER_HEARTBEAT_ERRORS
@@ -67,18 +72,16 @@ class ConsumerGroupMembership(GroupMembership):
         settings: GroupSettings,
         handler: ConsumerProtocolHandler,
         on_error: Callable[[], None],
-        assignor: str | None,
-        rack: str | None,
+        requests: HeartbeatRequests,
     ) -> None:
-        super().__init__(services, supervisor, settings, handler, on_error)
+        # The methods that only the classic protocol has are not called here.
+        classic = cast("RebalanceHandler", handler)
+        super().__init__(services, supervisor, settings, classic, on_error)
         self._coordinator = CoordinatorConnection(
-            services,
-            settings,
-            consumer_group_requests.leave,
-            ConsumerGroupHeartbeatRequest.API_KEY,
+            services, settings, requests.leave, requests.api_key
         )
         self._assignments = handler
-        self._requests = HeartbeatRequests(assignor, rack)
+        self._requests = requests
         self._interval = settings.heartbeat_interval
         self._heartbeat_due = asyncio.Event()
         self._target: frozenset[TopicIdPartition] = frozenset()

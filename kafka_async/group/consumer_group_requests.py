@@ -1,4 +1,4 @@
-"""Heartbeats of a member in the consumer group protocol, as generators (KIP-848). Pure.
+"""Heartbeats of a member whose coordinator assigns (KIP-848, KIP-932), as generators. Pure.
 
 Each generator yields requests, is sent the responses, and returns the result or raises the broker's
 error. The action for an error is a row in `member_states.py`.
@@ -14,19 +14,24 @@ from kafka_async.errors import error_for
 from kafka_async.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
-    ConsumerGroupHeartbeatResponse,
 )
+from kafka_async.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from kafka_async.errors import KafkaError
     from kafka_async.group.member import GroupSubscription, LocalMember
+    from kafka_async.protocol.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatResponse,
+    )
+    from kafka_async.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
+
+    HeartbeatResponse: TypeAlias = ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse
 
 TopicIdPartition: TypeAlias = tuple[UUID, int]
-Procedure: TypeAlias = (
-    "Generator[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, HeartbeatResult]"
-)
+HeartbeatRequest: TypeAlias = ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest
+Procedure: TypeAlias = "Generator[HeartbeatRequest, HeartbeatResponse, HeartbeatResult]"
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -62,11 +67,11 @@ class HeartbeatRequests:
     After a failed heartbeat the next one states everything: the coordinator may have handled it.
     """
 
-    def __init__(self, assignor: str | None, rack: str | None) -> None:
-        self._assignor = assignor
+    api_key: int
+
+    def __init__(self, rack: str | None) -> None:
         self._rack = rack
         self._known: _Statement | None = None
-        self._has_sent_pattern = False
 
     def forget(self) -> None:
         """State everything in the next heartbeat."""
@@ -85,6 +90,14 @@ class HeartbeatRequests:
     ) -> Procedure:
         """Stay in the group; `owned` are the partitions that the member has taken over."""
         return self._send(member, member.generation, _Statement(subscription, owned))
+
+    def leave(
+        self, member: LocalMember, version: int, reason: str
+    ) -> Generator[HeartbeatRequest, HeartbeatResponse, None]:
+        """Leave the group."""
+        response = yield self._leave_request(member)
+        if response.error_code:
+            raise _error(response, member)
 
     def _send(self, member: LocalMember, epoch: int, stated: _Statement) -> Procedure:
         known, self._known = self._known, None
@@ -105,6 +118,25 @@ class HeartbeatRequests:
                 for index in row.partitions
             ),
         )
+
+    def _request(
+        self, member: LocalMember, epoch: int, stated: _Statement, known: _Statement | None
+    ) -> HeartbeatRequest:
+        raise NotImplementedError
+
+    def _leave_request(self, member: LocalMember) -> HeartbeatRequest:
+        raise NotImplementedError
+
+
+class ConsumerHeartbeatRequests(HeartbeatRequests):
+    """Builds heartbeats of a member in the consumer protocol (KIP-848)."""
+
+    api_key = ConsumerGroupHeartbeatRequest.API_KEY
+
+    def __init__(self, assignor: str | None, rack: str | None) -> None:
+        super().__init__(rack)
+        self._assignor = assignor
+        self._has_sent_pattern = False
 
     def _request(
         self, member: LocalMember, epoch: int, stated: _Statement, known: _Statement | None
@@ -132,23 +164,48 @@ class HeartbeatRequests:
             request.topic_partitions = _by_topic(stated.owned)
         return request
 
-
-def leave(
-    member: LocalMember, version: int, reason: str
-) -> Generator[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, None]:
-    """Leave the group; a static member leaves for a while, and keeps its partitions (KIP-345)."""
-    instance_id = member.settings.group_instance_id
-    response = yield ConsumerGroupHeartbeatRequest(
-        group_id=member.settings.group_id,
-        member_id=member.member_id,
-        member_epoch=LEAVE_EPOCH if instance_id is None else STATIC_LEAVE_EPOCH,
-        instance_id=instance_id,
-    )
-    if response.error_code:
-        raise _error(response, member)
+    def _leave_request(self, member: LocalMember) -> ConsumerGroupHeartbeatRequest:
+        """Return the request; a static member leaves for a while, and keeps its partitions."""
+        instance_id = member.settings.group_instance_id  # KIP-345
+        return ConsumerGroupHeartbeatRequest(
+            group_id=member.settings.group_id,
+            member_id=member.member_id,
+            member_epoch=LEAVE_EPOCH if instance_id is None else STATIC_LEAVE_EPOCH,
+            instance_id=instance_id,
+        )
 
 
-def _error(response: ConsumerGroupHeartbeatResponse, member: LocalMember) -> KafkaError:
+class ShareHeartbeatRequests(HeartbeatRequests):
+    """Builds heartbeats of a member of a share group (KIP-932).
+
+    They do not tell which partitions the member owns: other members may have the same ones.
+    """
+
+    api_key = ShareGroupHeartbeatRequest.API_KEY
+
+    def _request(
+        self, member: LocalMember, epoch: int, stated: _Statement, known: _Statement | None
+    ) -> ShareGroupHeartbeatRequest:
+        topics = stated.subscription.topics
+        return ShareGroupHeartbeatRequest(
+            group_id=member.settings.group_id,
+            member_id=member.member_id,
+            member_epoch=epoch,
+            rack_id=self._rack if known is None else None,
+            subscribed_topic_names=sorted(topics)
+            if known is None or topics != known.subscription.topics
+            else None,
+        )
+
+    def _leave_request(self, member: LocalMember) -> ShareGroupHeartbeatRequest:
+        return ShareGroupHeartbeatRequest(
+            group_id=member.settings.group_id,
+            member_id=member.member_id,
+            member_epoch=LEAVE_EPOCH,
+        )
+
+
+def _error(response: HeartbeatResponse, member: LocalMember) -> KafkaError:
     message, group_id = response.error_message, member.settings.group_id
     return error_for(response.error_code, message, needs="READ", name=group_id)
 

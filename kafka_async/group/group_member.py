@@ -13,27 +13,24 @@ has ended without a response, since the coordinator may have removed the member.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
-import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from kafka_async.arguments import check_timeout, function, instance_of, text
-from kafka_async.cluster.client import connect_with, services_of
+from kafka_async.arguments import function, instance_of, text
+from kafka_async.cluster.client import connect_with
 from kafka_async.config import GroupMemberConfig, hide_secrets, seconds
-from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError
+from kafka_async.errors import IllegalStateError
 from kafka_async.foreign_names import check_construction
+from kafka_async.group.group_client import GroupClient
 from kafka_async.group.member import NO_GENERATION, GroupSettings, Member
 from kafka_async.group.member_states import MemberState
 from kafka_async.group.membership import GroupMembership
-from kafka_async.supervisor import Supervisor, wait_shielded
 from kafka_async.types import GroupMetadata
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Never, Self
 
     from typing_extensions import Unpack
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
     from kafka_async.cluster.services import ClientServices
     from kafka_async.config import GroupMemberOptions
     from kafka_async.hooks import Hooks
-    from kafka_async.types import Health
 
 __all__ = ["AssignFunction", "GroupMember", "Member", "MemberAssignment", "MemberMetadata"]
 
@@ -54,9 +50,6 @@ AssignFunction: TypeAlias = Callable[[Sequence[Member]], Assignments | Awaitable
 """Returns each member's assignment by member id, or is a coroutine function that does."""
 MemberMetadata: TypeAlias = bytes | Callable[[str], bytes]
 """The member's state, or a function that returns it for a protocol's name at each join."""
-
-CLOSE_RESERVE: Final = 0.5
-"""Maximum seconds of a stop's timeout that are reserved for disconnecting; at most a quarter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +163,7 @@ class _MemberHandler:
         return self._now()  # Iterating is no sign of life: heartbeats are.
 
 
-class GroupMember:
+class GroupMember(GroupClient):
     """Takes part in a group that is not a consumer group, by the classic group protocol.
 
         def assign(members):
@@ -239,129 +232,32 @@ class GroupMember:
         self._metadata: MemberMetadata = (
             state if callable(state) else instance_of(state, bytes, "state")
         )
-        self.config, self.client, self._owns_client = connect_with(
+        self.config, client, owns_client = connect_with(
             servers, GroupMemberConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
         )
-        self._supervisor = Supervisor(f"GroupMember {group_id}", self.client.hooks)
+        super().__init__(f"GroupMember {group_id}", client, self.config, owns=owns_client)
         self._queue = _AssignmentQueue()
-        self._membership: GroupMembership | None = None
         self._iterating = False
-        self._stopped = False
-        self._close_timeout = seconds(self.config.close_timeout_ms)
-        self._closing: asyncio.Task[None] | None = None
 
-    # -- starting and closing ---------------------------------------------------------------------
+    def _begin(self, services: ClientServices) -> GroupMembership:
+        handler = _MemberHandler(
+            self._protocol_type,
+            self._protocols,
+            self._metadata,
+            self._queue,
+            lambda: self.group_metadata().member_id,
+        )
+        settings = GroupSettings.of_member(self.config, self._group_id)
+        membership = GroupMembership(
+            services, self._supervisor, settings, handler, self._queue.wake
+        )
+        membership.start()
+        self._supervisor.spawn(self._watch_session, membership, name="session")
+        membership.join("the member has started")
+        return membership
 
-    async def start(self) -> None:
-        """Connect and begin to join the group; an iteration waits until that is done.
-
-        Raises:
-            BootstrapError: No bootstrap server could be used.
-        """
-        if self._owns_client:
-            await self.client.start()
-        try:
-            await self._supervisor.start()
-            services = services_of(self.client)
-            handler = _MemberHandler(
-                self._protocol_type,
-                self._protocols,
-                self._metadata,
-                self._queue,
-                lambda: self.group_metadata().member_id,
-            )
-            settings = GroupSettings.of_member(self.config, self._group_id)
-            self._membership = membership = GroupMembership(
-                services, self._supervisor, settings, handler, self._queue.wake
-            )
-            self._supervisor.on_failure(lambda _: self._queue.wake())
-            self._supervisor.spawn(self._fail_with_client, services, name="client")
-            membership.start()
-            self._supervisor.spawn(self._watch_session, membership, name="session")
-            membership.join("the member has started")
-        except BaseException:
-            await self._await_closing(self._tear_down(None))
-            raise
-
-    async def _fail_with_client(self, services: ClientServices) -> None:
-        """Raise the reason why the client has stopped or died, once it has."""
-        await services.lifetime.wait(asyncio.get_running_loop().create_future())
-
-    async def stop(self, timeout: float | None = None) -> None:
-        """Leave the group and close; an iteration raises ClientClosedError.
-
-        It is completed even if the caller is cancelled. Safe to call again.
-
-        Args:
-            timeout: Maximum time in seconds (default: close_timeout_ms).
-        """
-        check_timeout(timeout)
-        if self._membership is None:
-            return
-        limit = self._close_timeout if timeout is None else timeout
-        deadline = asyncio.get_running_loop().time() + limit
-        await self._await_closing(self._stop(self._membership, deadline, limit))
-
-    async def _stop(self, membership: GroupMembership, deadline: float, limit: float) -> None:
-        self._stopped = True
+    def _wake(self) -> None:
         self._queue.wake()
-        try:
-            if self._supervisor.failure is None:
-                leave_by = deadline - min(CLOSE_RESERVE, limit / 4)
-                async with asyncio.timeout_at(leave_by):
-                    await membership.close(leave_by)
-        except (KafkaError, TimeoutError):
-            logger.warning(
-                "group %s: the member was closed, but did not leave in order: it was %s",
-                self._group_id,
-                membership.state.value,
-            )
-        finally:
-            await self._tear_down(deadline)
-
-    async def _tear_down(self, deadline: float | None) -> None:
-        self._stopped = True
-        try:
-            await self._supervisor.stop()
-        finally:
-            if self._owns_client:
-                now = asyncio.get_running_loop().time()
-                await self.client.stop(None if deadline is None else max(0.0, deadline - now))
-
-    async def _await_closing(self, closing: Any) -> None:
-        """Close in a separate task, once, which no cancellation of the caller ends."""
-        if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(
-                closing, name=f"{self._supervisor.name} closing", context=contextvars.Context()
-            )
-        else:
-            closing.close()
-        cancelled = await wait_shielded(self._closing)
-        self._closing.result()
-        if cancelled is not None:
-            raise cancelled
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
-
-    def __del__(self) -> None:
-        if getattr(self, "_membership", None) is not None and not self._stopped:
-            warnings.warn(
-                f"{self._supervisor.name} was started and never stopped: use `async with`, "
-                "or await stop()",
-                ResourceWarning,
-                stacklevel=1,
-                source=self,
-            )
 
     # -- assignments ------------------------------------------------------------------------------
 
@@ -427,38 +323,6 @@ class GroupMember:
         joined yet.
         """
         return None if self._membership is None else self._membership.session_ends_at
-
-    def health(self) -> Health:
-        """Return a snapshot of the member's condition; no request is sent.
-
-        It may be taken at any time. The brokers are those of its client, which may be shared.
-        """
-        health = self.client.health()
-        membership, failure = self._membership, self._supervisor.failure
-        if membership is None:
-            return replace(health, state="closed" if self._stopped else "new")
-        state, heartbeat_at = health.state, membership.heartbeat_at
-        if self._stopped:
-            state = "stopping" if self._supervisor.hosting else "closed"
-        elif failure is not None or membership.failed_permanently:
-            state = "failed"
-        error = failure or membership.error
-        return replace(
-            health,
-            state=state,
-            in_flight=membership.in_flight,
-            last_heartbeat_s=None
-            if heartbeat_at is None
-            else max(0.0, self._supervisor.loop.time() - heartbeat_at),
-            last_error=health.last_error if error is None else f"{type(error).__name__}: {error}",
-        )
-
-    def _running(self) -> GroupMembership:
-        if self._stopped:
-            raise ClientClosedError(f"{self._supervisor.name} is closed")
-        self._supervisor.check()
-        assert self._membership is not None
-        return self._membership
 
     async def _watch_session(self, membership: GroupMembership) -> None:
         """Report the assignment as lost when the session has ended without a response."""

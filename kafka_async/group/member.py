@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from uuid import UUID
 
-    from kafka_async.config import ConsumerConfig, GroupMemberConfig
+    from kafka_async.config import ConsumerConfig, GroupMemberConfig, ShareConsumerConfig
     from kafka_async.errors import AssignorError
     from kafka_async.types import TopicPartition
 
@@ -68,6 +68,19 @@ class GroupSettings:
         """Return the group options of a consumer."""
         assert config.group_id is not None
         return cls._of(config, config.group_id, config.max_poll_interval_ms)
+
+    @classmethod
+    def of_share(cls, config: ShareConsumerConfig) -> GroupSettings:
+        """Return the group options of a share consumer; the group has the others."""
+        assert config.group_id is not None
+        return cls(
+            config.group_id,
+            rebalance_timeout=seconds(config.max_poll_interval_ms),
+            request_timeout=seconds(config.request_timeout_ms),
+            retry_backoff=seconds(config.retry_backoff_ms),
+            retry_backoff_max=seconds(config.retry_backoff_max_ms),
+            loop_watchdog=config.loop_watchdog,
+        )
 
     @classmethod
     def of_member(cls, config: GroupMemberConfig, group_id: str) -> GroupSettings:
@@ -146,11 +159,27 @@ class GroupSubscription(NamedTuple):
     pattern: str = ""
 
 
-class RebalanceHandler(Protocol):
-    """Encodes subscriptions, computes assignments and applies them.
+class AssignmentHandler(Protocol):
+    """Applies the end of a membership, whichever the protocol.
 
     The membership task calls these methods one after another; heartbeats continue meanwhile.
     """
+
+    async def on_partitions_lost(self) -> None:
+        """Drop all partitions at the next poll: other members may own them already."""
+        ...
+
+    async def on_leave_prepare(self) -> None:
+        """Revoke all partitions before leaving the group."""
+        ...
+
+    def last_poll_time(self) -> float:
+        """Return the time of the application's last poll, in seconds of the event loop's clock."""
+        ...
+
+
+class RebalanceHandler(AssignmentHandler, Protocol):
+    """Encodes subscriptions, computes assignments and applies them, in the classic protocol."""
 
     @property
     def protocol_type(self) -> str:
@@ -176,21 +205,9 @@ class RebalanceHandler(Protocol):
         """Apply an assignment; True if another rebalance follows. May raise PollTimeoutError."""
         ...
 
-    async def on_partitions_lost(self) -> None:
-        """Drop all partitions at the next poll: other members may own them already."""
-        ...
 
-    async def on_leave_prepare(self) -> None:
-        """Revoke all partitions before leaving the group."""
-        ...
-
-    def last_poll_time(self) -> float:
-        """Return the time of the application's last poll, in seconds of the event loop's clock."""
-        ...
-
-
-class ConsumerProtocolHandler(RebalanceHandler, Protocol):
-    """Applies the assignments of a coordinator in the consumer protocol (KIP-848)."""
+class ConsumerProtocolHandler(AssignmentHandler, Protocol):
+    """Applies the assignments of a coordinator (KIP-848, KIP-932)."""
 
     def subscription(self) -> GroupSubscription:
         """Return what the member subscribes to."""

@@ -1,0 +1,179 @@
+"""Describe share groups; list, alter and delete their offsets (KIP-932)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from kafka_async.admin.call import Results, item_error, topic_error
+from kafka_async.admin.groups import assigned_group, query_coordinators
+from kafka_async.admin.values import GroupDescription, ShareGroupOffset
+from kafka_async.arguments import (
+    by_partition,
+    text,
+    texts,
+    topic_partitions,
+    whole_number,
+)
+from kafka_async.cluster.request_router import Broker
+from kafka_async.errors import KafkaError, error_for
+from kafka_async.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from kafka_async.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
+from kafka_async.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponseGroup,
+)
+from kafka_async.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kafka_async.admin.call import Call
+
+_SHARE = "share"
+
+
+async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+    """Describe share groups and their members; see `Admin.describe_share_groups`."""
+
+    async def query(node_id: int, names: list[str]) -> Results[str, GroupDescription]:
+        request = ShareGroupDescribeRequest(group_ids=names)
+        response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        return {row.group_id: assigned_group(row, node_id, _SHARE) for row in response.groups}
+
+    wanted = texts(group_ids, "group_ids")
+    return await call.run(wanted, lambda names: query_coordinators(call, names, query))
+
+
+async def list_offsets(
+    call: Call, group_id: str, partitions: Iterable[TopicPartition] | None
+) -> dict[TopicPartition, ShareGroupOffset]:
+    """Return the start offsets of a share group; see `Admin.list_share_group_offsets`."""
+    text(group_id, "group_id")
+    topics = None
+    if partitions is not None:
+        topics = [
+            DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
+            for name, numbers in _by_topic(topic_partitions(partitions)).items()
+        ]
+
+    async def query(
+        node_id: int, names: list[str]
+    ) -> Results[str, dict[TopicPartition, ShareGroupOffset]]:
+        groups = [
+            DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=topics) for name in names
+        ]
+        request = DescribeShareGroupOffsetsRequest(groups=groups)
+        response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        return {row.group_id: _offsets(row) for row in response.groups}
+
+    found = await call.run([group_id], lambda names: query_coordinators(call, names, query))
+    return found[group_id]
+
+
+async def alter_offsets(call: Call, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Set start offsets of a share group; see `Admin.alter_share_group_offsets`."""
+    text(group_id, "group_id")
+    wanted = by_partition(offsets, "offsets", lambda value, name: whole_number(value, name, low=0))
+    topics = [
+        AlterShareGroupOffsetsRequestTopic(
+            topic_name=name,
+            partitions=[
+                AlterShareGroupOffsetsRequestPartition(
+                    partition_index=number, start_offset=wanted[TopicPartition(name, number)]
+                )
+                for number in numbers
+            ],
+        )
+        for name, numbers in _by_topic(wanted).items()
+    ]
+
+    async def alter(node_id: int, names: list[str]) -> Results[str, None]:
+        request = AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
+        response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        errors = (
+            error_for(
+                row.error_code,
+                row.error_message,
+                topic=topic.topic_name,
+                partition=row.partition_index,
+                needs="READ",
+            )
+            for topic in response.responses
+            for row in topic.partitions
+            if row.error_code
+        )
+        group_error = item_error(
+            "group", group_id, response.error_code, response.error_message, needs="READ"
+        )
+        return dict.fromkeys(names, group_error or next(errors, None))
+
+    await call.run([group_id], lambda names: query_coordinators(call, names, alter))
+
+
+async def delete_offsets(call: Call, group_id: str, topics: Iterable[str]) -> None:
+    """Delete the offsets of topics; see `Admin.delete_share_group_offsets`."""
+    text(group_id, "group_id")
+    rows = [
+        DeleteShareGroupOffsetsRequestTopic(topic_name=each) for each in texts(topics, "topics")
+    ]
+
+    async def delete(node_id: int, names: list[str]) -> Results[str, None]:
+        request = DeleteShareGroupOffsetsRequest(group_id=group_id, topics=rows)
+        response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        errors = (
+            topic_error(row.topic_name, row.error_code, row.error_message, needs="READ")
+            for row in response.responses
+        )
+        group_error = item_error(
+            "group", group_id, response.error_code, response.error_message, needs="DELETE"
+        )
+        return dict.fromkeys(names, group_error or next(filter(None, errors), None))
+
+    await call.run([group_id], lambda names: query_coordinators(call, names, delete))
+
+
+# -- helpers --------------------------------------------------------------------------------------
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: defaultdict[str, list[int]] = defaultdict(list)
+    for partition in sorted(partitions):
+        topics[partition.topic].append(partition.partition)
+    return dict(topics)
+
+
+def _offsets(
+    group: DescribeShareGroupOffsetsResponseGroup,
+) -> dict[TopicPartition, ShareGroupOffset] | KafkaError:
+    if error := item_error(
+        "group", group.group_id, group.error_code, group.error_message, needs="DESCRIBE"
+    ):
+        return error
+    found: dict[TopicPartition, ShareGroupOffset] = {}
+    for topic in group.topics:
+        for row in topic.partitions:
+            partition = TopicPartition(topic.topic_name, row.partition_index)
+            if row.error_code:
+                return error_for(
+                    row.error_code,
+                    row.error_message,
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    needs="DESCRIBE",
+                )
+            if row.start_offset >= 0:
+                found[partition] = ShareGroupOffset(
+                    row.start_offset, row.leader_epoch, None if row.lag < 0 else row.lag
+                )
+    return found

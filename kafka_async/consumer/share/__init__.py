@@ -1,0 +1,1 @@
+"""The consumer of a share group: acquires records and acknowledges each one (KIP-932)."""

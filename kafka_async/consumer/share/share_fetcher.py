@@ -1,0 +1,560 @@
+"""Acquires records from the leaders of the assigned partitions, and sends acknowledgements.
+
+Each broker has a `BrokerShareFetcher` with one request at a time in a share session. It sends a
+ShareFetch only when a poll waits for records, so that no record is locked before it is wanted; the
+request carries the acknowledgements that are due. Without a fetch, ShareAcknowledge sends them: at
+once for a commit or a release, otherwise after ACKNOWLEDGE_DELAY.
+
+With share_acquire_mode="record_limit" one broker at a time fetches, since several could acquire
+more records together than a poll returns (KIP-1206).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from anyio import move_on_after
+
+from kafka_async.cluster.broker_connection import ConnectionKind
+from kafka_async.cluster.metadata import LeaderHint
+from kafka_async.config import seconds
+from kafka_async.consumer.fetch_errors import FetchErrorAction, fetch_error_action
+from kafka_async.consumer.fetch_session import FetchSession, PartitionFetch
+from kafka_async.consumer.fetcher import LARGEST_BATCH
+from kafka_async.consumer.offsets import UNKNOWN
+from kafka_async.consumer.share.acquired_records import (
+    AcknowledgeType,
+    AcquiredRecord,
+    AcquiredRecords,
+    RecordState,
+    by_partition,
+)
+from kafka_async.consumer.share.share_requests import (
+    SESSION_ID,
+    AcquiredPartition,
+    ShareMember,
+    acknowledge_request,
+    fetch_request,
+    named_partitions,
+)
+from kafka_async.errors import (
+    InvalidMetadataError,
+    InvalidShareSessionEpochError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NotLeaderOrFollowerError,
+    ProtocolError,
+    RetriableError,
+    ShareSessionLimitReachedError,
+    ShareSessionNotFoundError,
+    UnknownServerError,
+    error_for,
+)
+from kafka_async.fairness import MAX_SCAN_SECONDS
+from kafka_async.protocol.wire import ZERO_UUID
+from kafka_async.types import Node, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from uuid import UUID
+
+    from kafka_async.cluster.services import ClientServices
+    from kafka_async.config import ShareConsumerConfig
+    from kafka_async.consumer.deserialize import Convert
+    from kafka_async.protocol.message import Request
+    from kafka_async.protocol.messages import share_acknowledge, share_fetch
+    from kafka_async.supervisor import Supervisor
+
+ShareResponseT = TypeVar(
+    "ShareResponseT",
+    "share_fetch.ShareFetchResponse",
+    "share_acknowledge.ShareAcknowledgeResponse",
+)
+
+logger = logging.getLogger("kafka_async.consumer")
+
+ACKNOWLEDGE_DELAY: Final = 0.5
+"""Maximum seconds for which acknowledgements wait for a ShareFetch that carries them."""
+_CLOSE_TIMEOUT: Final = 1.0
+_SESSION_ERRORS: Final = (
+    InvalidShareSessionEpochError,
+    ShareSessionLimitReachedError,
+    ShareSessionNotFoundError,
+)
+
+
+class FetchDemand(NamedTuple):
+    """Holds the request of a poll; brokers may wait until `deadline`, an event loop time."""
+
+    max_records: int
+    deadline: float | None
+
+
+class AcknowledgementCollector:
+    """Collects the outcome of the acknowledgements that a commit sends, by partition."""
+
+    def __init__(self, rows: Iterable[AcquiredRecord]) -> None:
+        self.pending = set(rows)
+        self.outcome: dict[TopicPartition, KafkaError | None] = dict.fromkeys(
+            sorted({each.partition for each in self.pending})
+        )
+
+    def on_completed(
+        self, partition: TopicPartition, rows: Iterable[AcquiredRecord], error: KafkaError | None
+    ) -> None:
+        """Note the outcome of some records of a partition; its first error counts."""
+        completed = self.pending.intersection(rows)
+        self.pending -= completed
+        if completed and self.outcome[partition] is None:
+            self.outcome[partition] = error
+
+
+class ShareFetcher:
+    """Fetches the assigned partitions and acknowledges records, for one share consumer.
+
+    Attributes:
+        records: The acquired records.
+        errors: Errors that the next polls raise, after the records before them.
+        lock_timeout_ms: Time for which brokers lock an acquired record; None before the first
+            response.
+        abandoned: True after a cancelled poll: records that arrive are released at once.
+    """
+
+    def __init__(
+        self,
+        services: ClientServices,
+        supervisor: Supervisor,
+        config: ShareConsumerConfig,
+        member_id: Callable[[], str],
+        convert: Convert | None,
+        on_acknowledged: Callable[[TopicPartition, frozenset[int], KafkaError | None], None],
+    ) -> None:
+        self.records = AcquiredRecords()
+        self.errors: list[KafkaError] = []
+        self.lock_timeout_ms: int | None = None
+        self.abandoned = False
+        self.closing = False
+        self._services = services
+        self._supervisor = supervisor
+        self.config = config
+        self._member_id = member_id
+        self.convert = convert
+        self._on_acknowledged = on_acknowledged
+        self._loop = asyncio.get_running_loop()
+        self._assignment: frozenset[TopicPartition] = frozenset()
+        self._brokers: dict[int, BrokerShareFetcher] = {}
+        self._last_node = -1
+        self._retry_at: dict[TopicPartition, float] = {}
+        self._changed = asyncio.Event()
+        self._collectors: list[AcknowledgementCollector] = []
+
+    @property
+    def member(self) -> ShareMember:
+        """The identity in requests."""
+        assert self.config.group_id is not None
+        return ShareMember(self.config.group_id, self._member_id())
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The assigned partitions."""
+        return self._assignment
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without a response."""
+        return sum(broker.in_flight for broker in self._brokers.values())
+
+    # -- for polls and commits --------------------------------------------------------------------
+
+    def assign(self, partitions: frozenset[TopicPartition]) -> None:
+        """Fetch these partitions from now on; acquired records of others remain acquired."""
+        self._assignment = partitions
+        self.notify()
+
+    def notify(self) -> None:
+        """Make waiting polls and commits check again."""
+        self._changed.set()
+
+    async def wait(self, deadline: float | None) -> bool:
+        """Wait for `notify`, or until an event loop time; False if that has passed."""
+        with move_on_after(None if deadline is None else max(0.0, deadline - self._loop.time())):
+            await self._changed.wait()
+            self._changed.clear()
+            return True
+        return False
+
+    def request_records(self, demand: FetchDemand) -> None:
+        """Let brokers fetch for a poll, except those that do already."""
+        nodes = self._nodes_by_leader()
+        if self.config.share_acquire_mode == "record_limit" and nodes:
+            if any(broker.fetches for broker in self._brokers.values()):
+                return
+            later = [node_id for node_id in sorted(nodes) if node_id > self._last_node]
+            self._last_node = later[0] if later else min(nodes)
+            nodes = [self._last_node]
+        for node_id in nodes:
+            broker = self._brokers.get(node_id) or self._start_broker(node_id)
+            broker.request_records(demand)
+
+    def release_unreturned(self) -> None:
+        """Release the records that no poll has returned, those that arrive later too.
+
+        Renewed records are released only when the consumer closes: the application has them.
+        """
+        self.abandoned = True
+        self.records.release_unreturned(renewed=self.closing)
+        self.flush()
+
+    def flush(self, *, delay: float = 0.0) -> None:
+        """Send the pending acknowledgements after at most this many seconds."""
+        now = self._loop.time()
+        for node_id in self.records.pending_nodes:
+            if (broker := self._brokers.get(node_id)) is not None:  # None while closing
+                broker.flush_by(now + delay)
+
+    async def commit(self, deadline: float) -> dict[TopicPartition, KafkaError | None]:
+        """Send all acknowledgements and return the outcome by partition."""
+        states = RecordState.ACKNOWLEDGED, RecordState.IN_FLIGHT
+        collector = AcknowledgementCollector(each for s in states for each in self.records[s])
+        self._collectors.append(collector)
+        self.flush()
+        try:
+            while collector.pending:
+                self._supervisor.check()
+                if not await self.wait(deadline):
+                    error = KafkaTimeoutError("no broker has responded to the acknowledgement")
+                    for partition, rows in by_partition(collector.pending).items():
+                        collector.on_completed(partition, rows, error)
+        finally:
+            self._collectors.remove(collector)
+        return collector.outcome
+
+    async def close(self, deadline: float) -> None:
+        """Release records, send acknowledgements and end sessions, until an event loop time."""
+        self.closing = True
+        self.release_unreturned()
+        for broker in self._brokers.values():
+            broker.wakeup.set()
+        while self._brokers and await self.wait(deadline):
+            pass
+
+    # -- brokers ----------------------------------------------------------------------------------
+
+    def partitions_to_fetch(self, node_id: int) -> dict[TopicPartition, PartitionFetch]:
+        """Return the assigned partitions that a broker leads, as far as they are fetched now."""
+        metadata, now = self._services.metadata.snapshot, self._loop.time()
+        found: dict[TopicPartition, PartitionFetch] = {}
+        for partition in sorted(self._assignment):
+            leader, topic_id = metadata.leader(partition), metadata.topic_id(partition.topic)
+            if leader is None or topic_id == ZERO_UUID:
+                self._services.metadata.request_update()
+            elif leader.leader_id == node_id and self._retry_at.get(partition, 0.0) <= now:
+                found[partition] = PartitionFetch(topic_id, 0, UNKNOWN, 0)
+        return found
+
+    def _nodes_by_leader(self) -> list[int]:
+        metadata = self._services.metadata.snapshot
+        leaders = {metadata.leader(partition) for partition in self._assignment}
+        return sorted(leader.leader_id for leader in leaders if leader is not None)
+
+    def _start_broker(self, node_id: int) -> BrokerShareFetcher:
+        broker = self._brokers[node_id] = BrokerShareFetcher(self._services, node_id, self)
+        self._supervisor.spawn(broker.run, name=f"share fetches from broker {node_id}")
+        return broker
+
+    def remove(self, broker: BrokerShareFetcher) -> None:
+        """Remove a broker whose task has ended."""
+        if self._brokers.get(broker.node_id) is broker:
+            del self._brokers[broker.node_id]
+        self.notify()
+
+    # -- responses --------------------------------------------------------------------------------
+
+    def complete(self, rows: Sequence[AcquiredRecord], error: KafkaError | None) -> None:
+        """End the acknowledgements of records, and report the outcome by partition."""
+        lock = 0.0 if self.lock_timeout_ms is None else seconds(self.lock_timeout_ms)
+        self.records.complete(rows, self._loop.time() + lock, accepted=error is None)
+        for partition, each in by_partition(rows).items():
+            for collector in self._collectors:
+                collector.on_completed(partition, each, error)
+            self._on_acknowledged(partition, frozenset(row.offset for row in each), error)
+        self.notify()
+
+    async def add(self, acquired: AcquiredPartition) -> None:
+        """Read the acquired records of a partition; lets other tasks run."""
+        until = self._loop.time() + MAX_SCAN_SECONDS
+        try:
+            for _ in acquired.read():
+                if self._loop.time() >= until:
+                    await asyncio.sleep(0)
+                    until = self._loop.time() + MAX_SCAN_SECONDS
+        except ProtocolError as error:
+            self.errors.append(error)
+            return
+        self.records.add(acquired.rows)
+        for row, kind in acquired.acknowledged:
+            self.records.acknowledge_row(row, kind)
+        if acquired.error is not None:
+            self.errors.append(acquired.error)
+        if self.abandoned or self.closing:
+            self.release_unreturned()
+
+    def on_partition_error(
+        self,
+        partition: TopicPartition,
+        error: KafkaError,
+        leader: share_fetch.LeaderIdAndEpoch,
+        endpoints: Mapping[int, Node],
+    ) -> None:
+        """Handle a partition's error in a ShareFetch response."""
+        action = fetch_error_action(error)
+        self._retry_at[partition] = self._loop.time() + seconds(self.config.retry_backoff_ms)
+        if action not in (FetchErrorAction.REFRESH_METADATA, FetchErrorAction.RETRY):
+            self.errors.append(error)
+        self.learn_leader(partition, error, leader, endpoints)
+
+    def learn_leader(
+        self,
+        partition: TopicPartition,
+        error: KafkaError | None,
+        leader: share_fetch.LeaderIdAndEpoch | share_acknowledge.LeaderIdAndEpoch,
+        endpoints: Mapping[int, Node],
+    ) -> None:
+        """Apply the leader that a response names with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+        if not isinstance(error, InvalidMetadataError):
+            return
+        node_id, epoch = leader.leader_id, leader.leader_epoch
+        if node_id >= 0 and isinstance(error, NotLeaderOrFollowerError):
+            hint = LeaderHint(partition, node_id, epoch, endpoints.get(node_id))
+            self._services.metadata.update_leaders([hint])
+        self._services.metadata.request_update()
+
+
+class BrokerShareFetcher:
+    """Fetches from one broker and sends it acknowledgements, one request at a time."""
+
+    def __init__(self, services: ClientServices, node_id: int, fetcher: ShareFetcher) -> None:
+        self.node_id = node_id
+        self.wakeup = asyncio.Event()
+        self._services = services
+        self._fetcher = fetcher
+        self._config = config = fetcher.config
+        self._session = FetchSession()
+        self._topic_ids: dict[TopicPartition, UUID] = {}
+        self._connection = services.brokers.connection(
+            node_id,
+            ConnectionKind.FETCH,
+            self,
+            max_frame_size=config.fetch_max_bytes + LARGEST_BATCH,
+            fetch_max_wait=seconds(config.fetch_max_wait_ms),
+        )
+        self._loop = asyncio.get_running_loop()
+        self._backoff = services.retry_backoff()
+        self._demand: FetchDemand | None = None
+        self._flush_by: float | None = None
+        self._fetching = False
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without a response."""
+        return self._connection.in_flight
+
+    @property
+    def fetches(self) -> bool:
+        """True while a poll's request for records has no response."""
+        return self._fetching or self._demand is not None
+
+    def request_records(self, demand: FetchDemand) -> None:
+        """Fetch for a poll, unless a fetch is in flight."""
+        if not self._fetching:
+            self._demand = demand
+            self.wakeup.set()
+
+    def flush_by(self, time: float) -> None:
+        """Send the pending acknowledgements at this event loop time at the latest."""
+        self._flush_by = time if self._flush_by is None else min(time, self._flush_by)
+        self.wakeup.set()
+
+    async def run(self) -> None:
+        """Send requests in a loop, until the consumer closes."""
+        fetcher = self._fetcher
+        try:
+            while not fetcher.closing:
+                self.wakeup.clear()
+                now = self._loop.time()
+                if self._demand is not None:
+                    await self._fetch(self._demand)
+                elif self._flush_by is not None and self._flush_by <= now:
+                    await self._acknowledge()
+                else:
+                    left = None if self._flush_by is None else self._flush_by - now
+                    with move_on_after(left):
+                        await self.wakeup.wait()
+            if self._session.epoch:
+                await self._acknowledge(closing=True)
+        finally:
+            fetcher.complete(self._take_pending(), KafkaConnectionError("the consumer is closed"))
+            fetcher.remove(self)
+            with move_on_after(_CLOSE_TIMEOUT, shield=True):
+                await self._connection.close()
+
+    # -- ShareFetch -------------------------------------------------------------------------------
+
+    async def _fetch(self, demand: FetchDemand) -> None:
+        self._demand, self._fetching = None, True
+        fetcher = self._fetcher
+        sent: list[AcquiredRecord] = []
+        try:
+            wanted = fetcher.partitions_to_fetch(self.node_id)
+            if not wanted:
+                await asyncio.sleep(self._backoff.next())
+                return
+            self._topic_ids |= {partition: each.topic_id for partition, each in wanted.items()}
+            if self._session.epoch:
+                pending = fetcher.records.pending(self.node_id)
+                # A request that renews fetches nothing, so ShareAcknowledge carries renewals.
+                sent = [
+                    each
+                    for each in pending
+                    if each.partition in wanted and each.type is not AcknowledgeType.RENEW
+                ]
+                fetcher.records.mark_sent(sent)
+            wait = seconds(self._config.fetch_max_wait_ms)
+            if demand.deadline is not None:
+                wait = min(wait, max(0.0, demand.deadline - self._loop.time()))
+            request = fetch_request(
+                self._config,
+                fetcher.member,
+                self._session.next_request(wanted),
+                by_partition(sent),
+                self._topic_ids,
+                max_records=demand.max_records,
+                max_wait=wait,
+            )
+            timeout = seconds(self._config.request_timeout_ms) + wait
+            response = await self._exchange(request, timeout, sent)
+            if response is not None:
+                await self._on_fetched(response, sent)
+        finally:
+            self._fetching = False
+            fetcher.notify()
+
+    async def _on_fetched(
+        self, response: share_fetch.ShareFetchResponse, sent: Sequence[AcquiredRecord]
+    ) -> None:
+        fetcher = self._fetcher
+        endpoints = _endpoints(response.node_endpoints)
+        locked_until = self._loop.time() + seconds(response.acquisition_lock_timeout_ms)
+        pending = by_partition(sent)
+        for partition, row in named_partitions(response.responses, self._topic_ids):
+            if (acknowledged := pending.pop(partition, None)) is not None:
+                error = _error(row.acknowledge_error_code, row.acknowledge_error_message, partition)
+                fetcher.complete(acknowledged, error)
+            if row.error_code:
+                error = _error(row.error_code, row.error_message, partition)
+                assert error is not None
+                fetcher.on_partition_error(partition, error, row.current_leader, endpoints)
+            elif row.acquired_records:
+                await fetcher.add(
+                    AcquiredPartition(partition, row, self.node_id, locked_until, fetcher.convert)
+                )
+        self._complete_rest(pending)
+        fetcher.flush(delay=ACKNOWLEDGE_DELAY)
+
+    # -- ShareAcknowledge -------------------------------------------------------------------------
+
+    async def _acknowledge(self, *, closing: bool = False) -> None:
+        fetcher, sent = self._fetcher, self._take_pending()
+        if not self._session.epoch:
+            error = ShareSessionNotFoundError(
+                "the broker that had locked the records has ended the session, so that they are "
+                "delivered again"
+            )
+            fetcher.complete(sent, error)
+            return
+        if not sent and not closing:
+            return
+        epoch = self._session.epoch
+        if closing:
+            ended = self._session.closing_request()
+            assert ended is not None
+            epoch = ended.epoch
+        request = acknowledge_request(fetcher.member, epoch, sent, self._topic_ids)
+        timeout = seconds(self._config.request_timeout_ms)
+        response = await self._exchange(request, timeout, sent)
+        if response is None:
+            return
+        endpoints = _endpoints(response.node_endpoints)
+        pending = by_partition(sent)
+        for partition, row in named_partitions(response.responses, self._topic_ids):
+            error = _error(row.error_code, row.error_message, partition)
+            fetcher.learn_leader(partition, error, row.current_leader, endpoints)
+            if (acknowledged := pending.pop(partition, None)) is not None:
+                fetcher.complete(acknowledged, error)
+        self._complete_rest(pending)
+
+    def _take_pending(self) -> list[AcquiredRecord]:
+        self._flush_by = None
+        pending = self._fetcher.records.pending(self.node_id)
+        self._fetcher.records.mark_sent(pending)
+        return pending
+
+    def _complete_rest(self, pending: Mapping[TopicPartition, Sequence[AcquiredRecord]]) -> None:
+        """Fail the acknowledgements of partitions that a response does not name."""
+        for rows in pending.values():
+            error = UnknownServerError("the broker's response does not name the partition")
+            self._fetcher.complete(rows, error)
+
+    # -- both -------------------------------------------------------------------------------------
+
+    async def _exchange(
+        self,
+        request: Request[ShareResponseT],
+        timeout: float,
+        sent: Sequence[AcquiredRecord],
+    ) -> ShareResponseT | None:
+        """Send a request of the session; None if it failed, with its acknowledgements."""
+        try:
+            response = await self._connection.send(request, timeout=timeout)
+            if response.error_code:
+                raise error_for(
+                    response.error_code,
+                    response.error_message,
+                    needs="READ",
+                    name=self._config.group_id,
+                )
+        except KafkaError as error:
+            await self._on_failed(error, sent)
+            return None
+        self._backoff.reset()
+        self._session.on_response(SESSION_ID)
+        if response.acquisition_lock_timeout_ms > 0:
+            self._fetcher.lock_timeout_ms = response.acquisition_lock_timeout_ms
+        return response
+
+    async def _on_failed(self, error: KafkaError, sent: Sequence[AcquiredRecord]) -> None:
+        logger.debug("share session with broker %d: %s", self.node_id, error)
+        fetcher = self._fetcher
+        self._session.on_session_lost()
+        if not isinstance(error, RetriableError):
+            fetcher.errors.append(error)
+        if not isinstance(error, _SESSION_ERRORS):
+            self._services.metadata.request_update()
+        fetcher.complete(sent, error)
+        await asyncio.sleep(self._backoff.next())
+
+
+def _error(code: int, message: str | None, partition: TopicPartition) -> KafkaError | None:
+    if not code:
+        return None
+    topic, number = partition
+    return error_for(code, message, topic=topic, partition=number, needs="READ")
+
+
+def _endpoints(
+    rows: Iterable[share_fetch.NodeEndpoint | share_acknowledge.NodeEndpoint],
+) -> dict[int, Node]:
+    return {row.node_id: Node(row.node_id, row.host, row.port, row.rack) for row in rows}

@@ -1,0 +1,208 @@
+"""Starting and closing of a client that is one member of a group, and its health."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_async.arguments import check_timeout
+from kafka_async.cluster.client import services_of
+from kafka_async.config import seconds
+from kafka_async.errors import ClientClosedError, KafkaError
+from kafka_async.supervisor import Supervisor, wait_shielded
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from kafka_async.cluster.client import Client
+    from kafka_async.cluster.services import ClientServices
+    from kafka_async.config import ClientConfig
+    from kafka_async.group.membership import GroupMembership
+    from kafka_async.types import Health
+
+logger = logging.getLogger("kafka_async.group")
+
+CLOSE_RESERVE: Final = 0.5
+"""Maximum seconds of a stop's timeout that are reserved for disconnecting; at most a quarter."""
+
+
+class GroupClient:
+    """Starts and closes a client with one membership in a group.
+
+    Args:
+        name: Name of the client in logs.
+        client: Client whose connections are used.
+        owns_client: Whether to start and close it.
+        config: The options.
+    """
+
+    def __init__(self, name: str, client: Client, config: ClientConfig, *, owns: bool) -> None:
+        self.client = client
+        self._owns_client = owns
+        self._supervisor = Supervisor(name, client.hooks)
+        self._membership: GroupMembership | None = None
+        self._stopped = False
+        self._close_timeout = seconds(config.close_timeout_ms)
+        self._closing: asyncio.Task[None] | None = None
+
+    # -- for derived classes ----------------------------------------------------------------------
+
+    def _begin(self, services: ClientServices) -> GroupMembership:
+        """Start the tasks, begin to join the group, and return the membership."""
+        raise NotImplementedError
+
+    def _wake(self) -> None:
+        """Wake the calls that wait: the client stops, or has failed."""
+        raise NotImplementedError
+
+    async def _before_leaving(self, deadline: float, *, finished: bool) -> None:
+        """Do what has to be done while the client is still a member, until an event loop time.
+
+        `finished`: the body of an `async with` has ended without an exception.
+        """
+
+    def _running(self) -> GroupMembership:
+        """Return the membership; raise if the client was closed or has failed."""
+        if self._stopped:
+            raise ClientClosedError(f"{self._supervisor.name} is closed")
+        self._supervisor.check()
+        assert self._membership is not None
+        return self._membership
+
+    # -- starting and closing ---------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect and begin to join the group; the first result waits until that is done.
+
+        Raises:
+            BootstrapError: No bootstrap server could be used.
+        """
+        if self._owns_client:
+            await self.client.start()
+        try:
+            await self._supervisor.start()
+            services = services_of(self.client)
+            self._supervisor.on_failure(lambda _: self._wake())
+            self._supervisor.spawn(self._fail_with_client, services, name="client")
+            self._membership = self._begin(services)
+        except BaseException:
+            await self._await_closing(self._tear_down(None))
+            raise
+
+    async def _fail_with_client(self, services: ClientServices) -> None:
+        """Raise the reason why the client has stopped or died, once it has."""
+        await services.lifetime.wait(asyncio.get_running_loop().create_future())
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Leave the group and close; calls that wait raise ClientClosedError.
+
+        It is completed even if the caller is cancelled. Safe to call again.
+
+        Args:
+            timeout: Maximum time in seconds (default: close_timeout_ms).
+        """
+        check_timeout(timeout)
+        await self._stop(timeout, finished=False)
+
+    async def _stop(self, timeout: float | None, *, finished: bool) -> None:
+        if self._membership is None:
+            return
+        limit = self._close_timeout if timeout is None else timeout
+        deadline = asyncio.get_running_loop().time() + limit
+        await self._await_closing(
+            self._leave_and_close(self._membership, deadline, limit, finished=finished)
+        )
+
+    async def _leave_and_close(
+        self, membership: GroupMembership, deadline: float, limit: float, *, finished: bool
+    ) -> None:
+        self._stopped = True
+        self._wake()
+        leave_by = deadline - min(CLOSE_RESERVE, limit / 4)
+        try:
+            if self._supervisor.failure is None:
+                await self._before_leaving(leave_by - limit / 4, finished=finished)
+                async with asyncio.timeout_at(leave_by):
+                    await membership.close(leave_by)
+        except (KafkaError, TimeoutError):
+            logger.warning(
+                "%s was closed, but did not leave its group in order: it was %s",
+                self._supervisor.name,
+                membership.state.value,
+            )
+        finally:
+            await self._tear_down(deadline)
+
+    async def _tear_down(self, deadline: float | None) -> None:
+        self._stopped = True
+        try:
+            await self._supervisor.stop()
+        finally:
+            if self._owns_client:
+                now = asyncio.get_running_loop().time()
+                await self.client.stop(None if deadline is None else max(0.0, deadline - now))
+
+    async def _await_closing(self, closing: Any) -> None:
+        """Close in a separate task, once, which no cancellation of the caller ends."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(
+                closing, name=f"{self._supervisor.name} closing", context=contextvars.Context()
+            )
+        else:
+            closing.close()
+        cancelled = await wait_shielded(self._closing)
+        self._closing.result()
+        if cancelled is not None:
+            raise cancelled
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stop(None, finished=error is None)
+
+    def __del__(self) -> None:
+        if getattr(self, "_membership", None) is not None and not self._stopped:
+            warnings.warn(
+                f"{self._supervisor.name} was started and never stopped: use `async with`, "
+                "or await stop()",
+                ResourceWarning,
+                stacklevel=1,
+                source=self,
+            )
+
+    def health(self) -> Health:
+        """Return a snapshot of the member's condition; no request is sent.
+
+        It may be taken at any time. The brokers are those of its client, which may be shared.
+        """
+        health = self.client.health()
+        membership, failure = self._membership, self._supervisor.failure
+        if membership is None:
+            return replace(health, state="closed" if self._stopped else "new")
+        state, heartbeat_at = health.state, membership.heartbeat_at
+        if self._stopped:
+            state = "stopping" if self._supervisor.hosting else "closed"
+        elif failure is not None or membership.failed_permanently:
+            state = "failed"
+        error = failure or membership.error
+        return replace(
+            health,
+            state=state,
+            in_flight=membership.in_flight,
+            last_heartbeat_s=None
+            if heartbeat_at is None
+            else max(0.0, self._supervisor.loop.time() - heartbeat_at),
+            last_error=health.last_error if error is None else f"{type(error).__name__}: {error}",
+        )
