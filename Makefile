@@ -9,7 +9,7 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_async/kernel/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-spark bench-wire reliability-orchestrator reliability-restarts reliability-spark clean spark dev kernel kcat kdc kerberos
+.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-spark bench-wire reliability-orchestrator reliability-restarts reliability-spark reliability-transactions clean spark dev kernel kcat kdc kerberos
 
 # A heading of this file, or a target with the text after its ##.
 help:
@@ -165,6 +165,10 @@ reliability-restarts: $(VENV)/.installed-dev ## ten rolling restarts of three br
 # RELIABILITY_ARGS='--seconds 120 --seed 7 --backend embedded'. A seed determines the faults and their order.
 reliability-spark: $(VENV)/.installed-dev $(VENV)/.installed-spark ## 15 minutes of kills around the exactly-once sink, rows compared
 	@$(BIN)/python -m tests.reliability $(RELIABILITY_ARGS)
+
+# RELIABILITY_ARGS='--runs 2 --records 10000 --seed 7', or --resume after an interruption.
+reliability-transactions: $(VENV)/.installed-dev ## ten transactional copies while workers and brokers are killed and stopped
+	@$(BIN)/python -m tests.reliability.transactions $(RELIABILITY_ARGS)
 
 # --- Measure --------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from kafka_async.arguments import check_timeout
 from kafka_async.cluster.client import services_of
 from kafka_async.config import seconds
 from kafka_async.errors import (
-    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    RefreshRetriableError,
     RetriableError,
     error_for,
 )
@@ -123,7 +123,10 @@ class Call:
         brokers: Mapping[K, int],
         query: Callable[[int, list[K]], Awaitable[Results[K, V]]],
     ) -> dict[K, V | KafkaError]:
-        """Query the broker of each item once; a lost connection is the error of its items."""
+        """Query the broker of each item once.
+
+        If its connection is lost, or it has left the cluster, that is the error of its items.
+        """
         by_broker: dict[int, list[K]] = {}
         for item, node_id in brokers.items():
             by_broker.setdefault(node_id, []).append(item)
@@ -131,7 +134,7 @@ class Call:
         for node_id, items in by_broker.items():
             try:
                 results.update(await query(node_id, items))
-            except KafkaConnectionError as error:
+            except RefreshRetriableError as error:
                 results.update(dict.fromkeys(items, error))
         return results
 

@@ -11,7 +11,7 @@ from kafka_async.admin.call import Results, item_error
 from kafka_async.admin.values import GroupDescription, GroupListing, MemberDescription
 from kafka_async.arguments import text, texts, topic_partitions
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
-from kafka_async.cluster.request_router import Broker
+from kafka_async.cluster.request_router import FoundBroker
 from kafka_async.errors import (
     GroupIdNotFoundError,
     KafkaError,
@@ -65,7 +65,7 @@ async def list_all(
         request = ListGroupsRequest(states_filter=states, types_filter=types)
         requests = [
             asyncio.ensure_future(
-                call.services.request(request, to=Broker(node_id), timeout=call.left)
+                call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
             )
             for node_id in node_ids
         ]
@@ -95,7 +95,9 @@ async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescr
         results: dict[str, GroupDescription | KafkaError] = {}
         try:
             response = await call.services.request(
-                ConsumerGroupDescribeRequest(group_ids=names), to=Broker(node_id), timeout=call.left
+                ConsumerGroupDescribeRequest(group_ids=names),
+                to=FoundBroker(node_id),
+                timeout=call.left,
             )
         except UnsupportedVersionError:
             pass  # a broker without KIP-848 has only classic groups
@@ -106,7 +108,9 @@ async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescr
                 results[row.group_id] = assigned_group(row, node_id, _CONSUMER)
         if classic:
             request = DescribeGroupsRequest(groups=classic)
-            described = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+            described = await call.services.request(
+                request, to=FoundBroker(node_id), timeout=call.left
+            )
             for row in described.groups:
                 results[row.group_id] = _classic_group(row, node_id)
         return results
@@ -120,7 +124,7 @@ async def delete(call: Call, group_ids: Iterable[str]) -> None:
 
     async def query(node_id: int, names: list[str]) -> Results[str, None]:
         request = DeleteGroupsRequest(groups_names=names)
-        response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        response = await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
         return {
             row.group_id: item_error(
                 "group", row.group_id, row.error_code, row.error_message, needs="DELETE"
@@ -151,7 +155,7 @@ async def list_group_offsets(
             require_stable=require_stable,
         )
         response = await call.services.request(
-            request, to=Broker(node_id), timeout=call.left, max_version=_TOPIC_NAME_MAX_VERSION
+            request, to=FoundBroker(node_id), timeout=call.left, max_version=_TOPIC_NAME_MAX_VERSION
         )
         return {row.group_id: _committed(row) for row in response.groups}
 
@@ -178,7 +182,7 @@ async def alter_group_offsets(
     async def commit(node_id: int, names: list[str]) -> Results[str, None]:
         request = OffsetCommitRequest(group_id=group_id, topics=topics)
         response = await call.services.request(
-            request, to=Broker(node_id), timeout=call.left, max_version=_TOPIC_NAME_MAX_VERSION
+            request, to=FoundBroker(node_id), timeout=call.left, max_version=_TOPIC_NAME_MAX_VERSION
         )
         errors = (
             error_for(row.error_code, topic=topic.name, partition=row.partition_index)

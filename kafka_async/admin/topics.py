@@ -18,7 +18,7 @@ from kafka_async.arguments import (
     texts,
     whole_number,
 )
-from kafka_async.cluster.request_router import AnyBroker, Broker, Controller
+from kafka_async.cluster.request_router import AnyBroker, Controller, FoundBroker
 from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -164,7 +164,7 @@ async def list_offsets(
         node_id: int, rows: list[TopicPartition]
     ) -> Results[TopicPartition, OffsetAndTimestamp]:
         request = _list_offsets({row: partitions[row] for row in rows}, read_committed)
-        response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        response = await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
         return {
             TopicPartition(topic.name, row.partition_index): _listed(topic.name, row)
             for topic in response.topics

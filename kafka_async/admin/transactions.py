@@ -11,7 +11,7 @@ from kafka_async.admin.call import Results, item_error
 from kafka_async.admin.values import TransactionDescription, TransactionListing
 from kafka_async.arguments import instance_of, text, texts
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
-from kafka_async.cluster.request_router import Broker, CoordinatorOfTransactionalId
+from kafka_async.cluster.request_router import CoordinatorOfTransactionalId, FoundBroker
 from kafka_async.errors import (
     KafkaError,
     RefreshRetriableError,
@@ -77,7 +77,7 @@ async def _list(
     """Send ListTransactions; without the pattern if the broker does not support it (KIP-1152)."""
     request = ListTransactionsRequest(state_filters=list(states), transactional_id_pattern=pattern)
     try:
-        return await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        return await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
     except UnsupportedVersionError:
         if pattern is None:
             raise
@@ -91,7 +91,7 @@ async def describe(
 
     async def query(node_id: int, names: list[str]) -> Results[str, TransactionDescription]:
         request = DescribeTransactionsRequest(transactional_ids=names)
-        response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        response = await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
         return {
             row.transactional_id: item_error(
                 _KIND, row.transactional_id, row.error_code, needs="DESCRIBE"

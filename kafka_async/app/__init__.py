@@ -1,4 +1,4 @@
-"""Services on groups: shared work, a lead, the only writer, and exactly-once processing."""
+"""Exactly-once processing, work divided among processes, and the lead of a group."""
 
 from kafka_async.app.leader_election import LeaderElection
 from kafka_async.app.single_writer import SingleWriter

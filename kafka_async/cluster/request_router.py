@@ -15,6 +15,7 @@ from kafka_async.errors import (
     LeaderNotAvailableError,
     NotControllerError,
     NotCoordinatorError,
+    RefreshRetriableError,
     for_code,
 )
 
@@ -38,6 +39,19 @@ class AnyBroker(NamedTuple):
 
 class Broker(NamedTuple):
     """The broker with this id."""
+
+    node_id: int
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id}"
+
+
+class FoundBroker(NamedTuple):
+    """The broker with this id, which the cluster has named as a leader or a coordinator.
+
+    If it has left the cluster since, the request fails with a RefreshRetriableError: look up again
+    where it must go.
+    """
 
     node_id: int
 
@@ -80,7 +94,13 @@ class Controller(NamedTuple):
 
 
 Destination: TypeAlias = (
-    AnyBroker | Broker | Leader | CoordinatorOfGroup | CoordinatorOfTransactionalId | Controller
+    AnyBroker
+    | Broker
+    | FoundBroker
+    | Leader
+    | CoordinatorOfGroup
+    | CoordinatorOfTransactionalId
+    | Controller
 )
 
 SLOW_APIS: Final = frozenset({19, 20, 21, 30, 31, 37, 38, 39, 40, 42, 43, 45, 51, 57})
@@ -96,6 +116,7 @@ _COORDINATOR_ERRORS: Final = (
 REROUTE_ERRORS: Final[dict[type[Destination], tuple[type[KafkaError], ...]]] = {
     AnyBroker: (),
     Broker: (),
+    FoundBroker: (),
     Leader: (),
     CoordinatorOfGroup: _COORDINATOR_ERRORS,
     CoordinatorOfTransactionalId: _COORDINATOR_ERRORS,
@@ -158,6 +179,11 @@ class RequestRouter:
                 node_id = await self._controller(deadline)
             case Broker():
                 node_id = await self._broker(to.node_id, deadline)
+            case FoundBroker():
+                try:
+                    node_id = await self._broker(to.node_id, deadline)
+                except BrokerNotAvailableError as error:
+                    raise RefreshRetriableError(str(error.message)) from error
             case Leader(partition):
                 node_id = await self._leader(partition, deadline)
             case CoordinatorOfGroup(key):

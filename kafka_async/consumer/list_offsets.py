@@ -9,7 +9,7 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kafka_async.cluster.request_router import Broker
+from kafka_async.cluster.request_router import FoundBroker
 from kafka_async.config import seconds
 from kafka_async.consumer.offsets import UNKNOWN, is_read_committed
 from kafka_async.errors import (
@@ -143,7 +143,7 @@ class OffsetLookup:
         }
 
     async def _send(self, request: Request[ResponseT], node_id: int, timeout: float) -> ResponseT:
-        to = Broker(node_id)
+        to = FoundBroker(node_id)
         return await self._services.request(request, to=to, timeout=timeout, retry=False)
 
     def result_for(

@@ -2,12 +2,22 @@
 
 The fixture `kafka_cluster` comes with the `testing` extra (`pip install '.[testing]'` in a
 checkout) and needs no import. This package offers clusters and virtual time without the fixture,
-and `check_assignor`, which checks assignors of partitions.
+`check_assignor`, which checks assignors of partitions, and `check_history`, which finds lost,
+duplicated and reordered records.
 """
 
 from __future__ import annotations
 
 from kafka_async.testing.assignor_check import check_assignor
 from kafka_async.testing.clock import VirtualClockEventLoop, VirtualTimeError, run_virtual
+from kafka_async.testing.history import History, Verdict, check_history
 
-__all__ = ["VirtualClockEventLoop", "VirtualTimeError", "check_assignor", "run_virtual"]
+__all__ = [
+    "History",
+    "Verdict",
+    "VirtualClockEventLoop",
+    "VirtualTimeError",
+    "check_assignor",
+    "check_history",
+    "run_virtual",
+]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from kafka_async.admin.call import Call, Results, item_error, raise_first
+from kafka_async.cluster.request_router import FoundBroker
 from kafka_async.errors import (
     GroupNotEmptyError,
     KafkaConnectionError,
     KafkaTimeoutError,
+    RefreshRetriableError,
     UnknownTopicOrPartitionError,
 )
+from kafka_async.protocol.messages.list_groups import ListGroupsRequest
 from tests.embedded_client import InMemory
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -27,6 +30,23 @@ async def test_lost_connection_is_the_error_of_the_items_of_that_broker() -> Non
     assert (results["a"], results["c"]) == ("A", "C")
     assert isinstance(results["b"], KafkaConnectionError)
     assert results["d"] is results["b"]
+
+
+async def test_broker_that_left_the_cluster_is_the_error_of_its_items() -> None:
+    """A coordinator is killed between its lookup and the request to it; the call looks again."""
+
+    async with InMemory() as memory, memory.client() as client:
+        call = Call(client, None)
+
+        async def query(node_id: int, items: list[str]) -> Results[str, str]:
+            request = ListGroupsRequest()
+            await call.services.request(request, to=FoundBroker(node_id), timeout=5)
+            return {item: item.upper() for item in items}
+
+        results = await call.query_brokers({"a": 1, "b": 9}, query)
+    assert results["a"] == "A"
+    assert isinstance(results["b"], RefreshRetriableError)
+    assert str(results["b"]) == "the cluster has no broker 9 now; it has 1"
 
 
 async def test_time_out_of_a_later_attempt_does_not_hide_the_error_before_it() -> None:

@@ -12,7 +12,7 @@ from kafka_async.consumer.list_offsets import EpochEndOffset, OffsetLookup
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafka_async.consumer.consumer import Consumer
     from kafka_async.types import TopicPartition
@@ -136,3 +136,29 @@ async def test_broker_fetcher_stops_when_broker_is_removed(start_stage: StartSta
         while consumer.statistics().records_consumed_total < 6:
             assert await consumer.poll(timeout=30)
         await stage.cluster.start_broker(2)
+
+
+@pytest.mark.parametrize("call", ["poll", "end_offsets"])
+async def test_leader_that_left_the_cluster_is_looked_up_again(
+    start_stage: StartStage, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The leader is killed between the lookup and the request to it."""
+    stage = await start_stage(3)
+    group_by_leader = OffsetLookup.group_by_leader
+    gone: list[int] = []
+
+    def group_once_by_leader_that_left(
+        self: OffsetLookup, partitions: Iterable[TopicPartition]
+    ) -> dict[int, list[TopicPartition]]:
+        if not gone:
+            gone.append(9)
+            return {9: list(partitions)}
+        return group_by_leader(self, partitions)
+
+    monkeypatch.setattr(OffsetLookup, "group_by_leader", group_once_by_leader_that_left)
+    async with stage.reader(records=3) as (consumer, partition):
+        if call == "poll":
+            assert await offsets(consumer) == [0, 1, 2]
+        else:
+            assert await consumer.end_offsets([partition]) == {partition: 3}
+    assert gone == [9]
