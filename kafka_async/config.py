@@ -217,7 +217,7 @@ class ConsumerOptions(ReaderOptions, total=False):
     group_instance_id: str | None
     group_protocol: Literal["classic", "consumer", "auto"]
     group_remote_assignor: str | None
-    auto_offset_reset: Literal["earliest", "latest", "none"]
+    auto_offset_reset: str
     auto_offset_reset_new_partitions: Literal["earliest", "latest"]
     enable_auto_commit: bool
     auto_commit_interval_ms: float
@@ -745,8 +745,8 @@ class ConsumerConfig(ReaderConfig):
     auto_offset_reset: str = option(
         "latest",
         "Position to start from without a committed offset, and after one that is out of range; "
-        '"none" raises.',
-        choices=("earliest", "latest", "none"),
+        '"none" raises, and "by_duration:PT1H" starts at the records of the last hour (KIP-1106).',
+        choices=("earliest", "latest", "none", "by_duration:PnDTnHnMn.nS"),
     )
     auto_offset_reset_new_partitions: str = option(
         "earliest",
@@ -1201,6 +1201,16 @@ _KINDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
 """By annotation of an option: the check of its type, and the name of the type in messages."""
 
 
+BY_DURATION: Final = "by_duration:"
+_DURATION: Final = re.compile(
+    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?\d+)D)?"
+    r"(?P<time>T(?:(?P<hours>[-+]?\d+)H)?(?:(?P<minutes>[-+]?\d+)M)?"
+    r"(?:(?P<seconds>[-+]?\d+(?:[.,]\d{0,9})?)S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_DURATION_UNITS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
+
+
 def _check(row: dataclasses.Field[Any], value: object) -> None:
     kind = str(row.type)
     if value is None and kind.endswith(" | None"):
@@ -1208,6 +1218,9 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
     if isinstance(value, Secret):
         _check_secret(row, value)
     choices, low, high = row.metadata["choices"], row.metadata["low"], row.metadata["high"]
+    is_policy = row.name == "auto_offset_reset" and isinstance(value, str)
+    if is_policy and reset_duration(str(value)) is not None:
+        return
     if choices is not None and (type(value), value) not in [(type(one), one) for one in choices]:
         allowed = ", ".join(map(repr, choices))
         raise InvalidConfigurationError(
@@ -1231,6 +1244,34 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
     if (low is not None and number < low) or (high is not None and number > high):
         bounds = f"at least {low}" if high is None else f"from {low} to {high}"
         raise InvalidConfigurationError(f"{row.name}={value!r} must be {bounds}")
+
+
+def reset_duration(policy: str) -> float | None:
+    """Return the seconds of a reset policy such as "by_duration:P1DT2H" (KIP-1106).
+
+    None for another policy. Raises InvalidConfigurationError for a duration that Java's
+    `Duration.parse` does not accept, or that is negative.
+    """
+    if not policy.startswith(BY_DURATION):
+        return None
+    found = _DURATION.fullmatch(policy.removeprefix(BY_DURATION))
+    if found is None or found["time"] == "T" or not any(found.group(*_DURATION_UNITS)):
+        raise InvalidConfigurationError(
+            f"auto_offset_reset={policy!r:.100} has no duration of the form PnDTnHnMn.nS, as in "
+            "by_duration:PT1H or by_duration:P1DT12H"
+        )
+    total = sum(
+        float((found[unit] or "0").replace(",", ".")) * length
+        for unit, length in _DURATION_UNITS.items()
+    )
+    if found["sign"] == "-":
+        total = -total
+    if total < 0:
+        raise InvalidConfigurationError(
+            f"auto_offset_reset={policy!r:.100} has a negative duration, and records of the future "
+            "cannot be read"
+        )
+    return total
 
 
 def _may_be_key(name: str, value: object) -> bool:

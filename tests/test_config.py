@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kafka_async import Admin, Client, Consumer, Producer, blocking, config
-from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
+from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig, reset_duration
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.group.assignors import RangeAssignor
 from kafka_async.hooks import Hooks
@@ -101,6 +101,8 @@ def test_splits_text_of_list_options_at_commas(make: Callable[..., Any]) -> None
         (ProducerConfig, {"enable_idempotence": 1}, "must be True or False, not int"),
         (ProducerConfig, {"acks": True}, "acks=True is not one of"),
         (ProducerConfig, {"acks": "2"}, "acks='2' is not one of"),
+        (ConsumerConfig, {"auto_offset_reset": "Latest"}, "is not one of .*did you mean latest?"),
+        (ConsumerConfig, {"auto_offset_reset": "by_duration"}, "is not one of .*by_duration:PnDT"),
         (ProducerConfig, {"compression_type": "zip"}, "compression_type='zip' is .*'zstd'"),
         (ProducerConfig, {"batch_size": 1.5}, "batch_size=1.5 must be a whole number"),
         (ProducerConfig, {"batch_size": "large"}, "batch_size='large' must be .*, not str"),
@@ -751,3 +753,35 @@ def test_options_of_both_group_protocols_exclude_each_other_in_auto() -> None:
             heartbeat_interval_ms=3_000,
             group_remote_assignor="range",
         )
+
+
+@pytest.mark.parametrize(
+    ("duration", "wanted"),
+    [
+        ("PT1H", 3600),
+        ("pt1h", 3600),
+        ("P1D", 86_400),
+        ("P+1D", 86_400),
+        ("-PT-1M", 60),
+        ("P1DT2H3M4.5S", 93_784.5),
+        ("PT1H2S", 3602),
+        ("PT0.001S", 0.001),
+        ("PT0S", 0),
+    ],
+)
+def test_durations_of_the_reset_policy_are_those_of_java(duration: str, wanted: float) -> None:
+    policy = f"by_duration:{duration}"
+    config = ConsumerConfig.from_properties(
+        {"bootstrap.servers": "h:1", "auto.offset.reset": policy}
+    )
+    assert config.auto_offset_reset == policy
+    assert reset_duration(policy) == wanted
+
+
+@pytest.mark.parametrize(
+    "duration",
+    ["", "x", "P", "PT", "P1DT", "P1Y", "P1W", "PT1H:", "PnDTnHnMn.nS", "-PT1H", "PT-1H", " PT1H"],
+)
+def test_invalid_durations_of_the_reset_policy_are_refused_as_by_java(duration: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match="duration"):
+        ConsumerConfig("h:1", auto_offset_reset=f"by_duration:{duration}")

@@ -1291,8 +1291,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         """Commit the positions, which include the records returned last.
 
         A commit that the coordinator rejects because of a rebalance is retried after the rebalance.
-        Offsets of deleted topics are dropped with a warning in the log. Partitions whose offset
-        another member commits (`RedundantAssignor`) are left out.
+        Offsets of deleted topics are dropped with a warning in the log. Left out are partitions
+        whose offset another member commits (`RedundantAssignor`), and those that are manually
+        assigned while the consumer subscribes to topics: they are not the group's.
 
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
@@ -1302,7 +1303,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Raises:
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
-            IllegalStateError: `what` names a partition whose offset another member commits.
+            IllegalStateError: `what` names a partition that is left out otherwise.
             RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
                 member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
@@ -1338,7 +1339,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         """Seek to the committed offsets, as after an aborted transaction.
 
         A partition without a committed offset follows auto_offset_reset or, if it is new,
-        auto_offset_reset_new_partitions.
+        auto_offset_reset_new_partitions. Partitions that are manually assigned while the consumer
+        subscribes to topics stay where they are.
 
         Args:
             partitions: The partitions (default: all assigned).

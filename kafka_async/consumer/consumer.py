@@ -827,8 +827,9 @@ class Consumer(Generic[K, V]):
         """Commit the positions, which include the records returned last.
 
         A commit that the coordinator rejects because of a rebalance is retried after the rebalance.
-        Offsets of deleted topics are dropped with a warning in the log. Partitions whose offset
-        another member commits (`RedundantAssignor`) are left out.
+        Offsets of deleted topics are dropped with a warning in the log. Left out are partitions
+        whose offset another member commits (`RedundantAssignor`), and those that are manually
+        assigned while the consumer subscribes to topics: they are not the group's.
 
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
@@ -838,7 +839,7 @@ class Consumer(Generic[K, V]):
         Raises:
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
-            IllegalStateError: `what` names a partition whose offset another member commits.
+            IllegalStateError: `what` names a partition that is left out otherwise.
             RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
                 member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
@@ -870,8 +871,13 @@ class Consumer(Generic[K, V]):
         return {partition: offset for partition, offset in due.items() if partition.topic == what}
 
     def _check_commits(self, partitions: Iterable[TopicPartition]) -> None:
-        others = [p for p in partitions if p in self._subscription.owned]
-        others = [p for p in others if not self._subscription.commits(p)]
+        assigned = [p for p in partitions if p in self._subscription.states]
+        others = [p for p in assigned if not self._subscription.commits(p)]
+        if others and self._subscription.is_outside_group(others[0]):
+            raise IllegalStateError(
+                f"{others[0]} is manually assigned and not part of the subscription, so the group "
+                "has no offset for it; commit() without arguments leaves such partitions out"
+            )
         if others:
             raise IllegalStateError(
                 f"{others[0]} is assigned to several members, and another one commits its offset; "
@@ -914,7 +920,8 @@ class Consumer(Generic[K, V]):
         """Seek to the committed offsets, as after an aborted transaction.
 
         A partition without a committed offset follows auto_offset_reset or, if it is new,
-        auto_offset_reset_new_partitions.
+        auto_offset_reset_new_partitions. Partitions that are manually assigned while the consumer
+        subscribes to topics stay where they are.
 
         Args:
             partitions: The partitions (default: all assigned).
@@ -931,6 +938,7 @@ class Consumer(Generic[K, V]):
         versions = {
             state.partition: state.version
             for state in self._subscription.select(topic_partitions(partitions))
+            if not self._subscription.is_outside_group(state.partition)
         }
         found = await runtime.offset_committer.fetch_committed(versions, self._limit(timeout))
         newer = await runtime.position_finder.partitions_newer_than_group(found)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from math import floor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from anyio import move_on_after
@@ -20,7 +21,7 @@ from kafka_async import hooks
 from kafka_async.cluster.broker_connection import ConnectionKind, is_permanent
 from kafka_async.cluster.framing import FrameSizeError
 from kafka_async.cluster.metadata import LeaderHint
-from kafka_async.config import seconds
+from kafka_async.config import reset_duration, seconds
 from kafka_async.consumer.completed_fetch import AbortedRange, CompletedFetch
 from kafka_async.consumer.fetch_errors import FetchErrorAction, fetch_error_action
 from kafka_async.consumer.fetch_session import (
@@ -315,11 +316,11 @@ class Fetcher:
     @property
     def may_reset(self) -> bool:
         """True if auto_offset_reset allows a position to be reset."""
-        return self._config.auto_offset_reset in RESET_TIMESTAMPS
+        return self._config.auto_offset_reset != "none"
 
     def reset_position(self, state: PartitionState, cause: KafkaError | None) -> None:
         """Reset a position that is out of range or not committed, by auto_offset_reset."""
-        timestamp = RESET_TIMESTAMPS.get(self._config.auto_offset_reset)
+        timestamp = self._reset_timestamp()
         if timestamp is not None:
             state.request_reset(
                 timestamp, out_of_range=None if cause is None else state.fetch_offset
@@ -333,6 +334,15 @@ class Fetcher:
                 partition=state.partition.partition,
             )
         self.fail_partition(state, cause)
+
+    def _reset_timestamp(self) -> int | None:
+        """Return the timestamp to look a position up by; None if positions are not reset."""
+        policy = self._config.auto_offset_reset
+        duration = reset_duration(policy)
+        if duration is None:
+            return RESET_TIMESTAMPS.get(policy)
+        # Lower timestamps stand for the ends of a log.
+        return max(0, floor((self._services.clock.wall() - duration) * 1000))
 
     def fail_partition(self, state: PartitionState, error: KafkaError) -> None:
         """Raise an error when a poll reaches the partition."""

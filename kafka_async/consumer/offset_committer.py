@@ -1,6 +1,7 @@
 """Commits offsets (OffsetCommit) and fetches committed offsets (OffsetFetch).
 
-One commit is in flight at a time, so that a retried commit cannot overwrite a later one. The action
+One commit is in flight at a time, and a commit that is retried leaves out the partitions that a
+later one has committed meanwhile, so that it cannot overwrite a later offset. The action
 for each partition's error is a row of `COMMIT_ERRORS` in `commit_errors.py`. The requests do
 not use the membership's connection, where a JoinGroup may delay them.
 """
@@ -8,6 +9,7 @@ not use the membership's connection, where a JoinGroup may delay them.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -98,6 +100,8 @@ class OffsetCommitter:
         self._request_timeout = seconds(min(config.request_timeout_ms, config.session_timeout_ms))
         self._now = asyncio.get_running_loop().time
         self._commit_lock = asyncio.Lock()
+        self._numbers = itertools.count()
+        self._newest: dict[TopicPartition, int] = {}  # number of the last commit that succeeded
         self._warned: set[str] = set()  # deleted topics that a warning was logged for
 
     # -- committing -------------------------------------------------------------------------------
@@ -115,12 +119,12 @@ class OffsetCommitter:
         After a rebalance in progress it commits what is still owned, unless it must not wait.
         Offsets of deleted topics are dropped with a warning, unless the application `named` them.
         """
-        pending = dict(offsets)
+        pending, number = dict(offsets), next(self._numbers)
         owned = self._subscription.assignment.intersection(offsets)
         deadline = self._now() + timeout
         backoff = self._services.retry_backoff()
         while pending:
-            action, error = await self._commit_once(pending, deadline)
+            action, error = await self._commit_once(pending, number, deadline)
             if action is CommitErrorAction.CHECK_TOPIC:
                 await self._drop_deleted(pending, deadline, named=named)
             if not pending or error is None:
@@ -140,7 +144,7 @@ class OffsetCommitter:
             await asyncio.sleep(delay)
 
     async def _commit_once(
-        self, pending: dict[TopicPartition, OffsetAndMetadata], deadline: float
+        self, pending: dict[TopicPartition, OffsetAndMetadata], number: int, deadline: float
     ) -> tuple[CommitErrorAction, KafkaError | None]:
         """Send one request; remove what was committed from `pending`, return why the rest was not.
 
@@ -151,7 +155,7 @@ class OffsetCommitter:
         sent = {p: offset for p, offset in pending.items() if p.topic not in unknown}
         failure: tuple[CommitErrorAction, KafkaError | None] = (CommitErrorAction.RETRY, None)
         if sent:
-            failure = await self._commit_known(sent, pending, deadline)
+            failure = await self._commit_known(sent, pending, number, deadline)
         if unknown and failure[1] is None:
             topic = min(unknown)
             error = metadata.error(topic) or UnknownTopicOrPartitionError(topic=topic)
@@ -159,9 +163,18 @@ class OffsetCommitter:
         return failure
 
     async def _commit_known(
-        self, sent: Offsets, pending: dict[TopicPartition, OffsetAndMetadata], deadline: float
+        self,
+        sent: Offsets,
+        pending: dict[TopicPartition, OffsetAndMetadata],
+        number: int,
+        deadline: float,
     ) -> tuple[CommitErrorAction, KafkaError | None]:
         async with self._commit_lock:
+            for partition in [p for p in sent if self._newest.get(p, number) > number]:
+                del pending[partition]
+            sent = {p: offset for p, offset in sent.items() if p in pending}
+            if not sent:
+                return CommitErrorAction.RETRY, None
             names = self._topic_names(sent)
             try:
                 response = await self._send(self._commit_request(sent), deadline)
@@ -175,6 +188,7 @@ class OffsetCommitter:
                         committed[partition] = pending.pop(partition)
                     continue
                 failure = self._commit_error(partition, code)
+            self._newest |= dict.fromkeys(committed, number)
         if committed:
             self.commit_count += 1
             self._warned.difference_update(partition.topic for partition in committed)

@@ -81,12 +81,14 @@ class PositionFinder:
         now = asyncio.get_running_loop().time()
         idle = [s for s in self._subscription if not s.lookup_pending and s.retry_at <= now]
         new = [s for s in idle if s.fetch_state is FetchState.INITIALIZING]
-        if new and self._offset_committer is None:
+        in_group = [s for s in new if self._has_committed_offset(s.partition)]
+        if len(in_group) < len(new):
             for state in new:
-                self.start_at(state, None, newer=self._may_be_newer(state.partition))
+                if state not in in_group:
+                    self.start_at(state, None, newer=self._may_be_newer(state.partition))
             self._wakeup.set()
-        elif new:
-            self._start_lookup(new, self._look_up_committed, "looks up committed offsets")
+        if in_group:
+            self._start_lookup(in_group, self._look_up_committed, "looks up committed offsets")
         self._start_by_leader(idle, FetchState.AWAIT_RESET, self._look_up_reset)
         self._start_by_leader(idle, FetchState.AWAIT_VALIDATION, self._look_up_epoch_ends)
 
@@ -151,6 +153,12 @@ class PositionFinder:
                 continue
             state.end_lookup()
             self.start_at(state, offsets[state.partition], newer=state.partition in newer)
+
+    def _has_committed_offset(self, partition: TopicPartition) -> bool:
+        """Return whether the group may have an offset for the partition to start at."""
+        if self._offset_committer is None:
+            return False
+        return not self._subscription.is_outside_group(partition)
 
     def _may_be_newer(self, partition: TopicPartition) -> bool:
         return self._earliest_if_newer and self._subscription.is_new_partition(partition)

@@ -402,8 +402,12 @@ class Subscription:
     @property
     def reads_anything(self) -> bool:
         """True if there is a subscription, a pattern or a partition."""
-        subscribed = self.topics or self.broker_pattern or self.pattern is not None
-        return bool(subscribed or self.states)
+        return bool(self.subscribes or self.states)
+
+    @property
+    def subscribes(self) -> bool:
+        """True if there is a subscription or a pattern."""
+        return bool(self.topics or self.broker_pattern or self.pattern is not None)
 
     def subscribe(
         self,
@@ -501,10 +505,11 @@ class Subscription:
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
         """Set the manually assigned partitions."""
-        before, self.manual = self.manual, frozenset(partitions)
-        for partition in self.manual - before:
+        wanted = frozenset(partitions)
+        self._remove(self.manual - wanted - self.owned)
+        for partition in wanted - self.manual:
             self.states.setdefault(partition, PartitionState(partition))
-        self._remove(before - self.manual - self.owned)
+        self.manual = wanted
 
     def _remove(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
@@ -520,8 +525,17 @@ class Subscription:
         self._commits = commits
 
     def commits(self, partition: TopicPartition) -> bool:
-        """Return False if another member of the group commits the partition's offset."""
-        return self._commits is None or partition in self.manual or self._commits(partition)
+        """Return False if the offset is another member's to commit, or not the group's."""
+        if self.is_outside_group(partition):
+            return False
+        return self._commits is None or self._commits(partition)
+
+    def is_outside_group(self, partition: TopicPartition) -> bool:
+        """Return whether a manually assigned partition has no offset in the group.
+
+        A consumer that subscribes to nothing uses the offsets of its group for such partitions.
+        """
+        return self.subscribes and partition in self.manual and partition not in self.owned
 
     def to_commit(self, *, include_unprocessed: bool) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit; see `PartitionState.to_commit`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_async.clock import LoopClock
 from kafka_async.cluster import broker_connection
 from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.cluster.client import services_of
@@ -339,6 +340,31 @@ async def test_starts_by_auto_offset_reset_without_committed_offset(
     async with stage.reader(records=3, auto_offset_reset=policy) as (consumer, partition):
         assert offsets(await consumer.poll(timeout=2)) == seen
         assert await consumer.position(partition) == 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "seen"),
+    [
+        ("by_duration:PT1H", [2, 3, 4]),
+        ("by_duration:PT10M", [4]),
+        ("by_duration:P1D", [0, 1, 2, 3, 4]),
+        ("by_duration:P999999D", [0, 1, 2, 3, 4]),  # from before 1970
+        ("by_duration:PT0S", []),
+    ],
+)
+async def test_reset_by_duration_starts_at_the_first_record_since_then(
+    stage: Stage, policy: str, seen: list[int]
+) -> None:
+    (partition,) = await stage.topic("t")
+    now = LoopClock(asyncio.get_running_loop()).wall()
+    for minutes_ago in (120, 61, 59, 11, 9):
+        record = ProducerRecord("", b"value")
+        timestamp = round((now - 60 * minutes_ago) * 1000)
+        stage.append(partition, RecordBatch.build([record], timestamp=timestamp).frame())
+    async with stage.consumer(partitions=[partition], auto_offset_reset=policy) as consumer:
+        assert offsets(await consumer.poll(timeout=2)) == seen
+        consumer.seek(partition, 99)  # out of range: the policy applies again
+        assert offsets(await consumer.poll(timeout=2)) == seen
 
 
 async def test_raises_without_committed_offset_and_reset_policy(stage: Stage) -> None:

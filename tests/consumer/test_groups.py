@@ -601,10 +601,9 @@ async def test_retries_commit_after_retriable_errors(stage: Stage, error: str) -
 
 async def test_commit_waits_only_for_the_first_of_two_consecutive_rebalances(stage: Stage) -> None:
     await stage.topic("t", 2)
-    (manual,) = await stage.topic("manual", 1)
-    options: dict[str, Any] = {"client_id": "first", "partitions": [manual], **COOPERATIVE}
-    async with stage.consumer("t", **options) as first:
-        await poll_until(lambda: len(first.assignment()) == 3, first)
+    (other,) = await stage.topic("other", 1)
+    async with stage.consumer("t", client_id="first", **COOPERATIVE) as first:
+        await poll_until(lambda: len(first.assignment()) == 2, first)
         commits = stage.cluster.faults.add(api="OffsetCommit", error="REBALANCE_IN_PROGRESS")
         joins, second_join = (
             stage.cluster.faults.add(
@@ -615,7 +614,7 @@ async def test_commit_waits_only_for_the_first_of_two_consecutive_rebalances(sta
         async with stage.consumer("t", **COOPERATIVE) as second:
             polling = asyncio.ensure_future(second.poll(timeout=60))
             await joins.wait()
-            committing = asyncio.ensure_future(first.commit({manual: 0}))
+            committing = asyncio.ensure_future(first.commit({other: 0}))
             await commits.wait()
             joins.release()
             await second_join.wait()
@@ -623,6 +622,17 @@ async def test_commit_waits_only_for_the_first_of_two_consecutive_rebalances(sta
                 await committing
             second_join.release()
             await polling
+
+
+async def test_retried_commit_does_not_overwrite_a_later_one(stage: Stage) -> None:
+    async with stage.member(records=5) as (consumer, partition):
+        await consumer.poll(max_records=5, timeout=10)
+        fault = stage.cluster.faults.add(api="OffsetCommit", error="COORDINATOR_LOAD_IN_PROGRESS")
+        earlier = asyncio.ensure_future(consumer.commit({partition: 1}))
+        await fault.wait()
+        await consumer.commit({partition: 5})
+        await earlier
+        assert await committed(consumer, partition) == [5]
 
 
 @pytest.mark.parametrize("error", ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"])
