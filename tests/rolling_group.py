@@ -45,8 +45,8 @@ class RollingGroup:
         sent: Number of records sent to each partition.
         owned_twice: Partitions that a member got while another one had them.
         lost: Partitions that the coordinator took from a member.
-        most_rebalances_without_owner: Largest number of generations for which a partition had no
-            owner.
+        most_rebalances_without_owner: Largest number of rebalances, each of which ended with
+            assignments, after which a partition that had no owner has got one.
     """
 
     def __init__(self, consumer: Callable[..., Consumer], partitions: int) -> None:
@@ -62,6 +62,7 @@ class RollingGroup:
         self._owners: dict[int, str] = {}
         self._revoked_in: dict[int, int] = {}
         self._generations: dict[str, int] = {}
+        self._completed: set[int] = set()
 
     async def start(self, name: str, **options: Any) -> None:
         """Start a member."""
@@ -81,10 +82,22 @@ class RollingGroup:
         del self.members[name]
 
     async def restart(self, name: str, **options: Any) -> None:
-        """Stop a member and start it with other options; wait for the balanced group before it."""
+        """Stop a member and start it with other options, after the others have its partitions."""
         await self.wait_until_balanced()
         await self.stop(name)
+        await self.wait_until_balanced()
         await self.start(name, **options)
+
+    async def upgrade_strategy(self, count: int) -> None:
+        """Start members with range; restart them with both assignors, then with the new one."""
+        names = [f"member-{number}" for number in range(count)]
+        old, new = "range", "cooperative-sticky"
+        for name in names:
+            await self.start(name, partition_assignment_strategy=[old])
+        for strategy in ([old, new], [new]):
+            for name in names:
+                await self.restart(name, partition_assignment_strategy=strategy)
+        await self.wait_until_balanced()
 
     async def close(self) -> None:
         """Stop all members."""
@@ -96,14 +109,14 @@ class RollingGroup:
         self, producer: Producer, topic: str, *, interval: float
     ) -> AsyncGenerator[None]:
         """Send a record to each partition again and again; at the end wait until all are read."""
+        ended = asyncio.Event()
         async with producer:
-            task = asyncio.create_task(self._produce(producer, topic, interval))
+            task = asyncio.create_task(self._produce(producer, topic, interval, ended))
             try:
                 yield
             finally:
-                task.cancel()
-                await asyncio.wait({task})
-        assert task.cancelled()
+                ended.set()
+                await task
         await self._wait_until(lambda: len(self.seen) >= self.sent * self._partitions)
 
     async def wait_until_balanced(self) -> None:
@@ -136,14 +149,14 @@ class RollingGroup:
     def note_assigned(self, name: str, partitions: Collection[TopicPartition]) -> None:
         """Note the partitions that a member has got."""
         generation = self._generation(name)
+        self._completed.add(generation)
         for _, index in partitions:
             if index in self._owners:
                 self.owned_twice.append(index)
             self._owners[index] = name
             since = self._revoked_in.pop(index, generation)
-            without = generation - since
-            if without > self.most_rebalances_without_owner:
-                self.most_rebalances_without_owner = without
+            rebalances = sum(since < each <= generation for each in self._completed)
+            self.most_rebalances_without_owner = max(self.most_rebalances_without_owner, rebalances)
 
     def note_revoked(self, name: str, partitions: Collection[TopicPartition]) -> None:
         """Note the partitions that a member gives up."""
@@ -168,17 +181,29 @@ class RollingGroup:
             records = await member.poll(timeout=0.2)
             self.seen += [(record.partition, record.offset) for record in records]
 
-    async def _produce(self, producer: Producer, topic: str, interval: float) -> None:
-        while True:
+    async def _produce(
+        self, producer: Producer, topic: str, interval: float, ended: asyncio.Event
+    ) -> None:
+        while not ended.is_set():
             self.sent += 1
             for partition in range(self._partitions):
                 await producer.enqueue(topic, b"value", partition=partition)
             await asyncio.sleep(interval)
 
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
-            while not condition():
-                for task in self._tasks.values():
-                    if task.done():
-                        task.result()
-                await asyncio.sleep(0.05)
+        try:
+            async with asyncio.timeout(60):
+                while not condition():
+                    for task in self._tasks.values():
+                        if task.done():
+                            task.result()
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"this lasts too long: {self}") from None
+
+    def __repr__(self) -> str:
+        members = {
+            name: (self._generation(name), sorted(it.partition for it in member.assignment()))
+            for name, member in self.members.items()
+        }
+        return f"{len(self.seen)} records of {self.sent} x {self._partitions}, {members}"

@@ -23,10 +23,14 @@ from kafka_async.consumer.commit_errors import CommitErrorAction, commit_error_a
 from kafka_async.consumer.deleted_topics import deleted_topics
 from kafka_async.errors import (
     CommitFailedError,
+    FencedMemberEpochError,
+    IllegalGenerationError,
     KafkaError,
     KafkaTimeoutError,
     RebalanceInProgressError,
     RetriableError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
     UnknownServerError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
@@ -72,10 +76,12 @@ _REVOKING_STATES = frozenset(
     }
 )
 """States in which the membership task itself may commit; it cannot wait for itself."""
+_JOINING_STATES = frozenset({MemberState.JOINING, MemberState.SYNCING})
 _RETRIED = frozenset(
     {CommitErrorAction.RETRY, CommitErrorAction.FIND_COORDINATOR, CommitErrorAction.CHECK_TOPIC}
 )
 """Actions that send the request for offsets again; for any other the error is raised."""
+_OUTDATED_MEMBER = (FencedMemberEpochError, StaleMemberEpochError, UnknownMemberIdError)
 
 
 class OffsetCommitter:
@@ -176,6 +182,7 @@ class OffsetCommitter:
             if not sent:
                 return CommitErrorAction.RETRY, None
             names = self._topic_names(sent)
+            generation = self._membership.metadata.generation_id
             try:
                 response = await self._send(self._commit_request(sent), deadline)
             except RetriableError as error:
@@ -187,7 +194,7 @@ class OffsetCommitter:
                     if partition in pending:
                         committed[partition] = pending.pop(partition)
                     continue
-                failure = self._commit_error(partition, code)
+                failure = self._commit_error(partition, code, generation)
             self._newest |= dict.fromkeys(committed, number)
         if committed:
             self.commit_count += 1
@@ -224,7 +231,7 @@ class OffsetCommitter:
             )
 
     def _commit_error(
-        self, partition: TopicPartition, code: int
+        self, partition: TopicPartition, code: int, generation: int
     ) -> tuple[CommitErrorAction, KafkaError]:
         error = error_for(
             code,
@@ -236,6 +243,8 @@ class OffsetCommitter:
         action = commit_error_action(error)
         if action is CommitErrorAction.RAISE:
             raise error
+        if isinstance(error, IllegalGenerationError) and self._joins_after(generation):
+            return CommitErrorAction.WAIT_FOR_REBALANCE, error
         if action is CommitErrorAction.RAISE_COMMIT_FAILED:
             raise CommitFailedError(
                 f"the group has moved on ({error.name}), and the partition may belong to "
@@ -245,6 +254,16 @@ class OffsetCommitter:
                 partition=partition.partition,
             ) from error
         return action, error
+
+    def _joins_after(self, generation: int) -> bool:
+        """Return True if the member joins the generation after one, or has joined it.
+
+        A member keeps its partitions meanwhile, unless it is eager or they are assigned to another
+        member; then they are not owned after the rebalance.
+        """
+        state = self._membership.state
+        later = self._membership.metadata.generation_id > generation
+        return state in _JOINING_STATES or (state is MemberState.STABLE and later)
 
     async def _wait_for_rebalance(
         self, error: KafkaError, deadline: float, *, wait_for_rebalance: bool
@@ -392,6 +411,9 @@ class OffsetCommitter:
             for topic, indexes in topics.items()
         ]
         group = OffsetFetchRequestGroup(group_id=self._group_id, topics=rows)
+        member = self._membership.metadata
+        if self._membership.has_epochs and member.generation_id > 0:
+            group.member_id, group.member_epoch = member.member_id, member.generation_id
         request = OffsetFetchRequest(groups=[group], require_stable=True)
         try:
             return await self._send(request, deadline)
@@ -444,7 +466,9 @@ class OffsetCommitter:
         return error
 
     def _retriable_or_raise(self, error: KafkaError) -> KafkaError:
-        if commit_error_action(error) in _RETRIED:
+        # A member with an epoch may have another one, or has joined again, by the next attempt.
+        outdated = self._membership.has_epochs and isinstance(error, _OUTDATED_MEMBER)
+        if outdated or commit_error_action(error) in _RETRIED:
             return error
         raise error
 

@@ -63,6 +63,7 @@ class ConsumerGroupMembership(GroupMembership):
         requests: Builds the heartbeats of the protocol.
     """
 
+    has_epochs = True
     _heartbeat_errors = CONSUMER_HEARTBEAT_ERRORS
 
     def __init__(

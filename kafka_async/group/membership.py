@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from anyio import CancelScope, move_on_after
 
@@ -89,6 +89,8 @@ class GroupMembership:
         rebalances: Number of completed rebalances.
     """
 
+    has_epochs: ClassVar[bool] = False
+    """True in the consumer protocol: the generation is the epoch of this member alone."""
     _heartbeat_errors: MembershipErrorTable = HEARTBEAT_ERRORS
 
     def __init__(

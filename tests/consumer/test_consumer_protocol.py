@@ -18,6 +18,7 @@ from kafka_async.errors import (
 )
 from kafka_async.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_async.protocol.messages.offset_commit import OffsetCommitRequest
+from kafka_async.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafka_async.types import TopicPartition
 from tests.consumer.conftest import poll_until
 from tests.recording_listener import RecordingListener
@@ -195,6 +196,40 @@ async def test_commit_with_a_stale_epoch_is_retried_with_the_present_one(stage: 
         assert [it.generation_id_or_member_epoch for it in commits] == [2, 2]
         committed = await consumer.committed(partition)
         assert committed is not None
+
+
+async def test_offsets_are_fetched_with_the_present_epoch_of_the_member(stage: Stage) -> None:
+    await stage.topic("t", 2)
+    async with stage.consumer("t", **PROTOCOL) as first:
+        await poll_until(lambda: first.assignment(), first)
+        async with stage.consumer("t", **PROTOCOL) as second:
+            await poll_until_split(2, first, second)
+            await first.committed(first.assignment())
+            identity = first.group_metadata()
+        rows = [it.groups[0] for it in stage.requests(OffsetFetchRequest)]
+        assert {it.member_epoch for it in rows} == {2, 3}
+        assert (rows[-1].member_id, rows[-1].member_epoch) == (identity.member_id, 3)
+
+
+async def test_members_of_the_classic_protocol_fetch_offsets_without_an_epoch(stage: Stage) -> None:
+    await stage.topic("t", 1)
+    async with stage.consumer("t") as consumer:
+        await poll_until(lambda: consumer.assignment(), consumer)
+        await consumer.committed(consumer.assignment())
+    rows = [it.groups[0] for it in stage.requests(OffsetFetchRequest)]
+    assert {(it.member_id, it.member_epoch) for it in rows} == {(None, -1)}
+
+
+@pytest.mark.parametrize(
+    "error", ["STALE_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"]
+)
+async def test_fetch_of_offsets_with_an_outdated_epoch_is_retried(stage: Stage, error: Any) -> None:
+    (partition,) = await stage.topic("t", 1, records=1)
+    stage.cluster.faults.add(api="OffsetFetch", error=error, count=3)
+    async with stage.consumer("t", **PROTOCOL) as consumer:
+        await poll_until(lambda: consumer.statistics().records_consumed_total, consumer)
+        assert await consumer.committed(partition) == {partition: None}
+        assert len(stage.requests(OffsetFetchRequest)) == 5
 
 
 async def test_commit_of_an_unknown_member_fails(stage: Stage) -> None:

@@ -30,6 +30,7 @@ from kafka_async.hooks import (
     RebalanceEnded,
 )
 from kafka_async.protocol.messages.join_group import JoinGroupRequest
+from kafka_async.protocol.messages.offset_commit import OffsetCommitRequest
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import OffsetAndMetadata, ProducerRecord, TopicPartition
 from tests.compacted_batch import end_later
@@ -633,6 +634,36 @@ async def test_retried_commit_does_not_overwrite_a_later_one(stage: Stage) -> No
         await consumer.commit({partition: 5})
         await earlier
         assert await committed(consumer, partition) == [5]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_commit_that_a_rebalance_overtakes_is_repeated_for_partitions_still_owned(
+    stage: Stage, lost: bool
+) -> None:
+    """The coordinator refuses the former generation as soon as all members have joined the next."""
+    kept, moved = await stage.topic("t", 2, records=1)
+    async with stage.consumer("t", client_id="first", **COOPERATIVE) as first:
+        await poll_until(lambda: len(first.assignment()) == 2, first)
+        joins = stage.cluster.faults.add(
+            api="JoinGroup", when=lambda context, _: context.client_id == "first", hang=True
+        )
+        commits = stage.cluster.faults.add(api="OffsetCommit", error="ILLEGAL_GENERATION")
+        async with stage.consumer("t", **COOPERATIVE) as second:
+            polling = asyncio.ensure_future(second.poll(timeout=60))
+            await joins.wait()
+            committing = asyncio.ensure_future(first.commit({moved if lost else kept: 1}))
+            await commits.wait()
+            joins.release()
+            await poll_until(lambda: len(first.assignment()) == 1, first)
+            assert first.assignment() == {kept}
+            if lost:
+                with pytest.raises(CommitFailedError, match="another member"):
+                    await committing
+            else:
+                await committing
+            await polling
+    generations = [it.generation_id_or_member_epoch for it in stage.requests(OffsetCommitRequest)]
+    assert generations == ([1] if lost else [1, 2])
 
 
 @pytest.mark.parametrize("error", ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"])

@@ -11,6 +11,7 @@ from tests.recording_listener import RecordingListener
 from tests.rolling_group import RollingGroup
 
 if TYPE_CHECKING:
+    from kafka_async.consumer.consumer import Consumer
     from tests.consumer.conftest import StartStage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -40,9 +41,11 @@ async def test_members_move_to_the_consumer_protocol_and_back_one_by_one(
 ) -> None:
     stage = await start_stage(group_consumer_heartbeat_interval_ms=500)
     await stage.topic("t", PARTITIONS)
-    group = RollingGroup(
-        lambda **options: stage.consumer("t", enable_auto_commit=True, **options), PARTITIONS
-    )
+
+    def member(**options: Any) -> Consumer:
+        return stage.consumer("t", enable_auto_commit=True, **options)
+
+    group = RollingGroup(member, PARTITIONS)
     names = [f"m{number}" for number in range(MEMBERS)]
     kinds: list[tuple[str, bool]] = []
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,12 +17,14 @@ from kafka_async.cluster.client import Client, services_of
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import (
     AssignorError,
+    IllegalGenerationError,
     KafkaError,
+    UnknownMemberIdError,
     UnreleasedInstanceIdError,
     UnsupportedAssignorError,
 )
 from kafka_async.producer.producer import Producer
-from kafka_async.types import TopicPartition
+from kafka_async.types import GroupMetadata, TopicPartition
 from tests.failing_assignor import FailingAssignor
 from tests.integration.helpers import create_topic, poll_until
 from tests.recording_listener import RecordingListener
@@ -275,6 +278,61 @@ async def test_members_move_to_the_consumer_protocol_and_back_while_records_flow
     await group.close()
     group.check()
     assert types == ["consumer", "consumer", "consumer", "classic"]
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+async def test_transaction_commits_offsets_of_the_present_member_only(
+    kafka_cluster: ClusterHandle, kind: dict[str, Any]
+) -> None:
+    servers, group_id = kafka_cluster.bootstrap_servers, kafka_cluster.group()
+    place = TopicPartition(await create_topic(kafka_cluster), 0)
+    options: dict[str, Any] = {"topics": [place.topic], "group_instance_id": "i", **kind}
+    transactional_id = kafka_cluster.transactional_id()
+
+    async def commit(offset: int, identity: GroupMetadata) -> None:
+        async with (
+            Producer(servers, transactional_id=transactional_id) as producer,
+            producer.transaction() as txn,
+        ):
+            await txn.commit_offsets({place: offset}, identity)
+
+    async with Consumer(servers, group_id=group_id, **options) as consumer:
+        await poll_until(consumer.assignment, consumer)
+        member = consumer.group_metadata()
+        await commit(5, member)
+        for wrong, error in (
+            # Versions of the request that our producer sends have this error for epochs too.
+            (replace(member, generation_id=member.generation_id + 1), IllegalGenerationError),
+            (replace(member, member_id="stranger", group_instance_id=None), UnknownMemberIdError),
+        ):
+            with pytest.raises(KafkaError) as raised:
+                await commit(9, wrong)
+            assert error in (type(raised.value), type(raised.value.__cause__))
+        committed = (await consumer.committed(place))[place]
+        assert committed is not None
+        assert committed.offset == 5
+
+
+@pytest.mark.slow
+async def test_strategy_is_upgraded_member_by_member_while_records_flow(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    servers, topic = (
+        kafka_cluster.bootstrap_servers,
+        await create_topic(kafka_cluster, partitions=6),
+    )
+    group_id = kafka_cluster.group()
+
+    def member(**options: Any) -> Consumer:
+        given: dict[str, Any] = {"group_id": group_id, "auto_offset_reset": "earliest", **options}
+        return Consumer(servers, topics=[topic], heartbeat_interval_ms=100, **given)
+
+    group = RollingGroup(member, partitions=6)
+    async with group.producing(Producer(servers), topic, interval=0.05):
+        await group.upgrade_strategy(6)
+    await group.close()
+    group.check()
+    assert group.most_rebalances_without_owner == 1
 
 
 @pytest.mark.any_broker
