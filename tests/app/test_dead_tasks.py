@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async import Consumer, GroupMember
+from kafka_async import Consumer, GroupMember, ShareConsumer
 from kafka_async.app import LeaderElection, SingleWriter, WorkerPool
 from kafka_async.errors import LeadershipLostError, TaskDiedError
 from kafka_async.group.coordinator_connection import CoordinatorConnection
@@ -67,6 +67,24 @@ async def test_polls_and_commits_of_a_consumer_raise(
     with pytest.raises(TaskDiedError, match="a bug"):
         async for _ in consumer:
             pass
+    await consumer.stop()
+
+
+async def test_polls_of_a_share_consumer_raise(
+    memory: InMemory, client: Client, break_heartbeats: Callable[[], None]
+) -> None:
+    await memory.cluster.create_topic("t", 1)
+    consumer = ShareConsumer(client, topics=["t"], group_id="g")
+    await consumer.start()
+    while not consumer.health().assignment:
+        await consumer.poll(timeout=0.1)
+    assert (consumer.health().state, consumer.health().last_error) == ("running", None)
+    break_heartbeats()
+    for _ in range(2):
+        with pytest.raises(TaskDiedError, match="a bug"):
+            async with asyncio.timeout(INTERVAL):
+                await consumer.poll(timeout=100)
+    check_failed(consumer.health())
     await consumer.stop()
 
 

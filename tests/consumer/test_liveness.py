@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kafka_async import GroupMember
+from kafka_async import GroupMember, ShareConsumer
 from kafka_async.cluster.client import services_of
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.hooks import ClientEvent, Disconnected, Hooks, RebalanceBegun
 from kafka_async.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
+from kafka_async.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.consumer.conftest import poll_until
 from tests.recording_listener import RecordingListener
 
@@ -126,6 +127,20 @@ async def test_blocked_loop_shorter_than_session_keeps_member_of_any_group(stage
         assert not waiting.done()
         assert member.group_metadata().generation_id == assignment.generation
         waiting.cancel()
+
+
+async def test_blocked_loop_shorter_than_session_keeps_member_of_a_share_group(
+    stage: Stage,
+) -> None:
+    await stage.topic("t", 2)
+    async with ShareConsumer(stage.shared_client, topics=["t"], group_id="g") as consumer:
+        for _ in range(5):
+            await consumer.poll(timeout=4.9)
+            block_loop(SESSION - 2 * HEARTBEAT["consumer"] - 0.01)
+        await consumer.poll(timeout=50)
+        assert len(consumer.assignment()) == 2
+    beats = stage.requests(ShareGroupHeartbeatRequest)
+    assert [row.member_epoch for row in beats].count(0) == 1  # it has joined once
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from kafka_async import GroupMember
+from kafka_async import GroupMember, ShareConsumer
 from kafka_async.group import loop_watchdog
 from kafka_async.group.loop_watchdog import LoopAction, LoopCheck, LoopWatchdog
 from tests.embedded_client import InMemory
@@ -176,11 +176,11 @@ async def memory() -> AsyncIterator[InMemory]:
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
 @pytest.mark.may_block
-@pytest.mark.parametrize("kind", ["classic", "consumer", "member"])
+@pytest.mark.parametrize("kind", ["classic", "consumer", "share", "member"])
 async def test_members_are_watched_for_half_of_their_session(
     memory: InMemory, kind: str, process_watchdog: None, warnings_logged: Warnings
 ) -> None:
-    limits = {"classic": "3.0", "consumer": "22.5", "member": "2.0"}
+    limits = {"classic": "3.0", "consumer": "22.5", "share": "22.5", "member": "2.0"}
     member: Any
     if kind == "member":
         member = GroupMember(
@@ -190,6 +190,14 @@ async def test_members_are_watched_for_half_of_their_session(
             protocols={"p": lambda members: {each.member_id: b"" for each in members}},
             dialer=memory.network,
             session_timeout_ms=4_000,
+            loop_watchdog=True,
+        )
+    elif kind == "share":
+        member = ShareConsumer(
+            memory.cluster.bootstrap_servers,
+            topics=["t"],
+            group_id="g",
+            dialer=memory.network,
             loop_watchdog=True,
         )
     elif kind == "consumer":
