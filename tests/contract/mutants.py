@@ -204,6 +204,37 @@ MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
     "test_permissions.py::test_hides_consumer_groups_with_a_denied_topic": (
         "handlers/consumer_groups.py::_hide_denied_topics::ErrorCode.TOPIC_AUTHORIZATION_FAILED",
     ),
+    "test_permissions.py::test_error_codes_depend_on_acls[share_group_heartbeat]": (
+        "handlers/share_groups.py::share_group_heartbeat::ErrorCode.TOPIC_AUTHORIZATION_FAILED",
+    ),
+    "test_permissions.py::test_hides_share_groups_with_a_denied_topic": (
+        "handlers/share_groups.py::_hide_denied_topics::ErrorCode.TOPIC_AUTHORIZATION_FAILED",
+    ),
+    "test_share_group_apis.py::test_acknowledgement_fails_after_offsets_were_deleted": (
+        "groups/share_states.py::ShareStates.write::raise UnknownTopicOrPartitionError",
+    ),
+    "test_share_group_apis.py::test_altered_offsets_fence_a_leader_with_the_former_state": (
+        "groups/share_states.py::ShareStates.write::raise NotLeaderOrFollowerError",
+    ),
+    "test_share_group_apis.py::test_broker_limits_its_sessions": (
+        "state/share_sessions.py::"
+        "ShareSessionCache.session_for::raise ShareSessionLimitReachedError",
+    ),
+    "test_share_group_apis.py::test_limits_the_number_of_members": (
+        "groups/share_group.py::ShareGroup.heartbeat::raise GroupMaxSizeReachedError",
+    ),
+    "test_share_group_apis.py::test_loads_members_when_the_coordinator_moves": (
+        "groups/share_group.py::ShareGroup._require_loaded::raise CoordinatorLoadInProgressError",
+        "groups/share_group.py::ShareGroup.delete::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
+        "handlers/share_groups.py::_describe_group::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
+    ),
+    "test_share_group_apis.py::test_share_version_zero_has_no_share_groups": (
+        "handlers/share_fetch.py::_require_member::raise UnsupportedVersionError",
+        "handlers/share_groups.py::share_group_describe::ErrorCode.UNSUPPORTED_VERSION",
+        "handlers/share_groups.py::share_group_heartbeat::ErrorCode.UNSUPPORTED_VERSION",
+        "handlers/share_offsets.py::_check::ErrorCode.UNSUPPORTED_VERSION",
+        "handlers/share_offsets.py::describe::ErrorCode.UNSUPPORTED_VERSION",
+    ),
     "test_group_apis.py::test_new_coordinator_responds_load_in_progress": (
         "handlers/groups.py::list_groups::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
     ),

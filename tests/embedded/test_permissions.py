@@ -12,6 +12,8 @@ from kafka_async.embedded.requests.context import ANONYMOUS
 from kafka_async.embedded.state.acls import Acl, Operation, PatternType, Permission, ResourceType
 from kafka_async.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafka_async.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafka_async.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from kafka_async.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.embedded_client import InMemory
 from tests.integration.permission_cases import CASES, Case, Names, offset_commit
 from tests.raw_connection import RawConnection
@@ -90,6 +92,31 @@ async def test_hides_consumer_groups_with_a_denied_topic() -> None:
         assert (await connection.call(joins, 1)).error_code == ErrorCode.NONE
         for expected in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
             describes = ConsumerGroupDescribeRequest(group_ids=["g"])
+            [found] = (await connection.call(describes, 1)).groups
+            assert (found.error_code, len(found.members)) == (expected, not expected)
+            authorizer.remove(everything[:1])
+        await connection.close()
+
+
+async def test_hides_share_groups_with_a_denied_topic() -> None:
+    authorizer = AclAuthorizer()
+    async with InMemory(authorizer=authorizer) as memory:
+        await memory.cluster.create_topic("t", 1)
+        connection = await RawConnection.open(memory.cluster, memory.network)
+        everything = [
+            Acl(kind, "*", PatternType.LITERAL, ANONYMOUS, "*", Operation.ALL, Permission.ALLOW)
+            for kind in (ResourceType.TOPIC, ResourceType.GROUP)
+        ]
+        for acl in everything:
+            authorizer.add(acl)
+        joins = ShareGroupHeartbeatRequest(
+            group_id="g", member_id="m", subscribed_topic_names=["t"]
+        )
+        assert (await connection.call(joins, 1)).error_code == ErrorCode.NONE
+        stays = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2)
+        assert (await connection.call(stays, 1)).assignment is not None
+        for expected in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+            describes = ShareGroupDescribeRequest(group_ids=["g"])
             [found] = (await connection.call(describes, 1)).groups
             assert (found.error_code, len(found.members)) == (expected, not expected)
             authorizer.remove(everything[:1])

@@ -146,6 +146,22 @@ async def test_new_leader_reads_the_state_and_ends_sessions_and_locks() -> None:
         )
 
 
+async def test_leader_that_returns_reads_the_state_again() -> None:
+    async with running_session(3) as it:
+        await begin(it)
+        assert await acquired(it, fetch(1)) == [(0, 2, 1)]
+        former = it.broker
+        it.broker = await it.embedded.move_leader(PARTITION)
+        assert await acquired(it, fetch(1)) == [(0, 2, 1)]
+        assert await it.code(acknowledge(1, 1, (0, 0, [ACCEPT]))) is ErrorCode.NONE
+        it.broker = await it.embedded.move_leader(PARTITION, former)
+        # The session of the former leader has not ended, but it has no locks.
+        assert await it.code(acknowledge(1, 1, (0, 2, [ACCEPT]))) is (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        assert await acquired(it, fetch(1, 2)) == [(1, 2, 1)]
+
+
 async def test_states_outlive_brokers() -> None:
     async with running_session(2) as it:
         await begin(it)

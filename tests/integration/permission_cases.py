@@ -728,6 +728,124 @@ GROUP_CASES: Final = [
 ]
 
 
+SHARE_TOPICS: Final = [
+    {"topic_id": id_, "partitions": [{"partition_index": 0}]}
+    for id_ in ("<topic_id>", "<other_id>")
+]
+SHARE_GROUP_CASES: Final = [
+    case(
+        "share_group_heartbeat",
+        1,
+        request(
+            "ShareGroupHeartbeat",
+            group_id="<missing>",
+            member_id="m",
+            member_epoch=0,
+            subscribed_topic_names=["<topic>"],
+        ),
+        [30],
+        then([29], allow(Op.READ, "<missing>", GROUP_TYPE)),
+        then([0], allow(Op.DESCRIBE)),
+    ),
+    case(
+        "share_group_describe",
+        1,
+        request("ShareGroupDescribe", group_ids=["<group>"], include_authorized_operations=True),
+        [30],
+        then([69], group(Op.DESCRIBE)),
+    ),
+    case(
+        "share_fetch",
+        1,
+        request(
+            "ShareFetch",
+            group_id="<missing>",
+            member_id="m",
+            share_session_epoch=0,
+            max_bytes=1 << 20,
+            max_records=1,
+            topics=SHARE_TOPICS,
+        ),
+        [30],
+        then([0, 29, 29], allow(Op.READ, "<missing>", GROUP_TYPE)),
+        then([0, -1, 29], allow(Op.READ)),
+    ),
+    case(
+        "share_acknowledge",
+        1,
+        request(
+            "ShareAcknowledge",
+            group_id="<missing>",
+            member_id="m",
+            share_session_epoch=1,
+            topics=SHARE_TOPICS,
+        ),
+        [30],
+        then([122], allow(Op.READ, "<missing>", GROUP_TYPE)),
+    ),
+    case(
+        "describe_share_group_offsets",
+        1,
+        request(
+            "DescribeShareGroupOffsets",
+            groups=[
+                {
+                    "group_id": "<missing>",
+                    "topics": [{"topic_name": name, "partitions": [0]} for name in BOTH],
+                }
+            ],
+        ),
+        [30],
+        then([0, 29, 29], allow(Op.DESCRIBE, "<missing>", GROUP_TYPE)),
+        then([0, 0, 29], allow(Op.DESCRIBE)),
+    ),
+    case(
+        "alter_share_group_offsets",
+        0,
+        request(
+            "AlterShareGroupOffsets",
+            group_id="<missing>",
+            topics=[{"topic_name": name, "partitions": [{"start_offset": 0}]} for name in BOTH],
+        ),
+        [30],
+        then([0, 29, 29], allow(Op.READ, "<missing>", GROUP_TYPE)),
+        then([0, 0, 29], allow(Op.READ)),
+    ),
+    case(
+        "delete_share_group_offsets",
+        0,
+        request(
+            "DeleteShareGroupOffsets", group_id="<missing>", topics=[{"topic_name": "<topic>"}]
+        ),
+        [30],
+        then([69], allow(Op.DELETE, "<missing>", GROUP_TYPE)),
+    ),
+    case(
+        "alter_configurations_of_a_group",
+        1,
+        request(
+            "IncrementalAlterConfigs",
+            resources=[
+                {
+                    "resource_type": 32,
+                    "resource_name": "<missing>",
+                    "configs": [{"name": "share.auto.offset.reset", "value": "earliest"}],
+                }
+            ],
+        ),
+        [30],
+        then([0], allow(Op.ALTER_CONFIGS, "<missing>", GROUP_TYPE)),
+    ),
+    case(
+        "describe_configurations_of_a_group",
+        4,
+        request("DescribeConfigs", resources=[{"resource_type": 32, "resource_name": "<missing>"}]),
+        [30],
+        then([0], allow(Op.DESCRIBE_CONFIGS, "<missing>", GROUP_TYPE)),
+    ),
+]
+
+
 TRANSACTION_CASES: Final = [
     case(
         "init_producer_id_with_idempotent_write",
@@ -1001,6 +1119,7 @@ CASES: Final = [
     *TOPIC_CASES,
     *METADATA_CASES,
     *GROUP_CASES,
+    *SHARE_GROUP_CASES,
     *TRANSACTION_CASES,
     *ADMIN_CASES,
     *ACL_CASES,

@@ -86,6 +86,30 @@ def test_verifiable_producer_and_consumer_and_groups(
     assert "was successful" in groups("--group", group, "--delete")
 
 
+def test_console_share_consumer_and_share_groups(
+    tools: Tools, kafka_cluster: ClusterHandle
+) -> None:
+    topic, group = create_filled_topic(kafka_cluster, 20, "shared"), kafka_cluster.group()
+    entity = "--entity-type", "groups", "--entity-name", group
+    reset = "--alter", "--add-config", "share.auto.offset.reset=earliest"
+    tools.run(kafka_cluster, "kafka.admin.ConfigCommand", *entity, *reset)
+    words = "--topic", topic, "--group", group, "--max-messages", "20", "--timeout-ms", "60000"
+    values = tools.run(kafka_cluster, "consumer.ConsoleShareConsumer", *words)
+    assert values.split("\n")[:20] == [f"value {index}" for index in range(20)]
+
+    def groups(*more: str) -> str:
+        return tools.run(kafka_cluster, "consumer.group.ShareGroupCommand", *more)
+
+    [row] = [line for line in groups("--describe", "--group", group).splitlines() if topic in line]
+    *place, _, lag = row.split()[:5]
+    assert [*place, lag] == [group, topic, "0", "0"]
+    earliest = "--reset-offsets", "--to-earliest", "--topic", topic, "--execute"
+    assert [group, topic, "0", "0"] in [
+        line.split() for line in groups("--group", group, *earliest).splitlines()
+    ]
+    assert "successful" in groups("--group", group, "--delete")
+
+
 def test_delete_records_and_get_offsets(
     tools: Tools, kafka_cluster: ClusterHandle, tmp_path: Path
 ) -> None:

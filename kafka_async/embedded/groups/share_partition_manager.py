@@ -8,7 +8,7 @@ broker has ended with its connection: its locks end then, and its state is read 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_async.embedded.groups.group_configs import EARLIEST
 from kafka_async.embedded.groups.share_partition import SharePartition
@@ -43,6 +43,14 @@ FENCING_ERRORS: Final = (
 """Errors of the share coordinator after which a share partition is dropped."""
 
 
+class _Loaded(NamedTuple):
+    """Holds a share partition that was loaded in a leader epoch of its partition."""
+
+    partition: Partition
+    leader_epoch: int
+    share: SharePartition
+
+
 class SharePartitionManager:
     """Manages the share partitions and share sessions of one broker."""
 
@@ -62,7 +70,7 @@ class SharePartitionManager:
         self._topics = topics
         self._states = states
         self._configs = configs
-        self._loaded: dict[ShareKey, tuple[Partition, SharePartition]] = {}
+        self._loaded: dict[ShareKey, _Loaded] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
@@ -78,15 +86,13 @@ class SharePartitionManager:
         found = self.find(key)
         if found is not None:
             return found
-        leader_epoch = partition.leader_epoch
-        state = self._states.read(key, leader_epoch)
+        state = self._states.read(key, partition.leader_epoch)
         start = state.start_offset
         if start == UNINITIALIZED:
             start = self._initial_offset(key.group_id, partition)
 
         def write(start_offset: int, done: int, batches: Sequence[StateBatch]) -> None:
-            epochs = loaded.state_epoch, leader_epoch
-            self._states.write(key, epochs, start_offset, done, batches)
+            self._states.write(key, loaded.state_epoch, start_offset, done, batches)
 
         loaded = SharePartition(
             start,
@@ -95,18 +101,19 @@ class SharePartitionManager:
             lambda: self._configs.share_partition(key.group_id),
             write,
         )
-        self._loaded[key] = partition, loaded
+        self._loaded[key] = _Loaded(partition, partition.leader_epoch, loaded)
         return loaded
 
     def find(self, key: ShareKey) -> SharePartition | None:
-        """Return a loaded share partition, unless its partition has another leader now."""
-        partition, found = self._loaded.get(key, (None, None))
-        if partition is None:
+        """Return a loaded share partition, unless its partition has had another leader since."""
+        loaded = self._loaded.get(key)
+        if loaded is None:
             return None
-        if partition.leader != self._broker_id or self._topics.by_id(key.topic_id) is None:
+        moved = loaded.partition.leader_epoch != loaded.leader_epoch
+        if moved or self._topics.by_id(key.topic_id) is None:
             del self._loaded[key]
             return None
-        return found
+        return loaded.share
 
     def acknowledge(
         self, key: ShareKey, member_id: str, batches: Sequence[AcknowledgementBatch]
@@ -127,9 +134,9 @@ class SharePartitionManager:
     def on_changed(self, key: ShareKey) -> None:
         """Set the timer and wake waiting fetches after a change of a share partition."""
         self.set_timer()
-        partition, _ = self._loaded.get(key, (None, None))
-        if partition is not None:
-            partition.notify_listeners()
+        loaded = self._loaded.get(key)
+        if loaded is not None:
+            loaded.partition.notify_listeners()
 
     # -- sessions ---------------------------------------------------------------------------------
 
@@ -146,8 +153,7 @@ class SharePartitionManager:
             self._release(session)
         if group_id is not None and not self.sessions.has_group(group_id):
             for key in [key for key in self._loaded if key.group_id == group_id]:
-                partition, _ = self._loaded.pop(key)
-                partition.notify_listeners()
+                self._loaded.pop(key).partition.notify_listeners()
             self.set_timer()
 
     def _release(self, session: ShareSession) -> None:
@@ -169,7 +175,7 @@ class SharePartitionManager:
         """Wait for the next lock that expires; called after each change."""
         if self._timer is not None:
             self._timer.cancel()
-        deadline = min((it.deadline for _, it in self._loaded.values()), default=math.inf)
+        deadline = min((it.share.deadline for it in self._loaded.values()), default=math.inf)
         if deadline < math.inf:
             delay = max(deadline - self._scheduler.now(), 0.0)
             self._timer = self._scheduler.call_later(delay, self._expire, deadline)

@@ -38,6 +38,7 @@ class ShareState:
     """Holds the stored state of a share partition.
 
     Attributes:
+        leader_epoch: Leader epoch of the last reader.
         records: State and delivery count by offset.
         done_count: Records from the start offset on that are done with.
     """
@@ -79,38 +80,31 @@ class ShareStates:
         self._states[key] = ShareState(start_offset, state_epoch, leader_epoch, done)
 
     def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
-        """Return the state for a new leader of the partition.
-
-        Raises:
-            UnknownServerError: The state was not initialized.
-            NotLeaderOrFollowerError: A newer leader has read the state.
-        """
+        """Return the state for a new leader; raises UnknownServerError without a state."""
         state = self._states.get(key)
         if state is None:
             raise UnknownServerError("The share partition has no state.")
-        if leader_epoch < state.leader_epoch:
-            raise NotLeaderOrFollowerError("The leader epoch is older than that of the state.")
         state.leader_epoch = leader_epoch
         return state
 
     def write(
         self,
         key: ShareKey,
-        epochs: tuple[int, int],
+        state_epoch: int,
         start_offset: int,
         done_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Store changed states; `epochs` are the state's and the leader's.
+        """Store changed states.
 
         Raises:
             UnknownTopicOrPartitionError: The state was deleted.
-            NotLeaderOrFollowerError: One of the epochs is older than the stored one.
+            NotLeaderOrFollowerError: The state has begun anew, in a newer epoch.
         """
         state = self._states.get(key)
         if state is None:
             raise UnknownTopicOrPartitionError("The share partition has no state.")
-        if epochs[0] < state.state_epoch or epochs[1] < state.leader_epoch:
+        if state_epoch < state.state_epoch:
             raise NotLeaderOrFollowerError("The state has a newer epoch.")
         for first, last, record_state, count in batches:
             for offset in range(first, last + 1):

@@ -73,8 +73,6 @@ Outcome: TypeAlias = tuple[int, str | None]
 
 MAX_MEMBER_ID_LENGTH: Final = 36
 RENEW_MIN_VERSION: Final = 2
-ERRORS_WITH_LEADER_HINT: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
-"""Errors whose response has the current leader (KIP-951)."""
 
 
 class ShareParts(NamedTuple):
@@ -382,7 +380,7 @@ def _fetch_response(
         row.acknowledge_error_code, row.acknowledge_error_message = code, message
     leaders: set[int] = set()
     for it, row in rows.items():
-        if row.error_code in ERRORS_WITH_LEADER_HINT:
+        if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:  # KIP-951
             leader_id, leader_epoch = parts.leader_hint(it)
             row.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
             leaders.add(leader_id)
@@ -439,7 +437,7 @@ def _acknowledge_response(
         row = rows[it] = ack_messages.PartitionData(
             partition_index=it[1], error_code=code, error_message=message
         )
-        if code in ERRORS_WITH_LEADER_HINT:
+        if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             leader_id, leader_epoch = parts.leader_hint(it)
             row.current_leader = ack_messages.LeaderIdAndEpoch(
                 leader_id=leader_id, leader_epoch=leader_epoch

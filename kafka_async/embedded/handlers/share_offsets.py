@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafka_async.embedded.error_codes import ErrorCode, error_code_of
 from kafka_async.embedded.groups.share_states import UNINITIALIZED, ShareKey
 from kafka_async.embedded.state.acls import Operation, ResourceType
-from kafka_async.errors import KafkaError
+from kafka_async.errors import KafkaError, for_code
 from kafka_async.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -42,12 +42,10 @@ if TYPE_CHECKING:
     from kafka_async.embedded.state.partition import Topic
     from kafka_async.embedded.state.topics import TopicTable
 
-_MESSAGES = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
-    ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
-    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
-}
+
+def _message(code: ErrorCode) -> str | None:
+    """Return the message of an error code; None without an error."""
+    return for_code(code).message if code else None
 
 
 async def describe(
@@ -75,7 +73,7 @@ async def describe(
         result = DescribeShareGroupOffsetsResponseGroup(
             group_id=group_id,
             error_code=code,
-            error_message=_MESSAGES.get(code, "The request failed.") if code else None,
+            error_message=_message(code),
         )
         if not code:
             result.topics = _describe_topics(context, group, groups, states, topics, authorization)
@@ -110,7 +108,7 @@ def _describe_topics(
                             DescribeShareGroupOffsetsResponsePartition(
                                 partition_index=index,
                                 error_code=code,
-                                error_message=_MESSAGES[code],
+                                error_message=_message(code),
                             )
                             for index in indexes
                         ],
@@ -174,7 +172,7 @@ async def alter(
     """Set start offsets; the group is created if needed, and must have no members."""
     code = _check(context, request.group_id, groups, settings)
     if code is not ErrorCode.NONE:
-        return AlterShareGroupOffsetsResponse(error_code=code, error_message=_MESSAGES.get(code))
+        return AlterShareGroupOffsetsResponse(error_code=code, error_message=_message(code))
     rows: list[AlterShareGroupOffsetsResponseTopic] = []
     offsets: dict[TopicIdPartition, int] = {}
     for requested in request.topics:
@@ -194,7 +192,7 @@ async def alter(
                 offsets[topic.id, index] = partition.start_offset
             partitions.append(
                 AlterShareGroupOffsetsResponsePartition(
-                    partition_index=index, error_code=code, error_message=_MESSAGES.get(code)
+                    partition_index=index, error_code=code, error_message=_message(code)
                 )
             )
         row.partitions = partitions
@@ -219,7 +217,7 @@ async def delete(
     """Delete the share states of topics; the group must have no members."""
     code = _check(context, request.group_id, groups, settings)
     if code is not ErrorCode.NONE:
-        return DeleteShareGroupOffsetsResponse(error_code=code, error_message=_MESSAGES.get(code))
+        return DeleteShareGroupOffsetsResponse(error_code=code, error_message=_message(code))
     known: dict[UUID, str] = {}
     failed: dict[str, ErrorCode] = {}
     for requested in request.topics:
@@ -256,7 +254,7 @@ def _deleted_topics(
 def _failed_topics(failed: Mapping[str, ErrorCode]) -> list[DeleteShareGroupOffsetsResponseTopic]:
     return [
         DeleteShareGroupOffsetsResponseTopic(
-            topic_name=name, error_code=code, error_message=_MESSAGES[code]
+            topic_name=name, error_code=code, error_message=_message(code)
         )
         for name, code in failed.items()
     ]
