@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from kafka_async.spark.orchestrator import JobContext
 
+MAX_SECONDS = 300.0
+"""Maximum time to wait for records and to run the job."""
+
 
 def count_values(context: JobContext) -> int:
     """Run a Spark job that counts the distinct values in a range of offsets."""
@@ -55,7 +58,9 @@ async def main(bootstrap: str, topic: str) -> None:
     builder = builder.config("spark.sql.shuffle.partitions", "2")  # 200 is for large clusters
     spark = await asyncio.to_thread(builder.getOrCreate)
     try:
-        await drive(spark, bootstrap, topic, batch=1, jobs=1)
+        # A driver waits for brokers and records as long as it runs; this one is to run one job.
+        async with asyncio.timeout(MAX_SECONDS):
+            await drive(spark, bootstrap, topic, batch=1, jobs=1)
     finally:
         await asyncio.to_thread(spark.stop)
 

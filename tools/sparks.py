@@ -28,6 +28,10 @@ VERSIONS: Final = ("4.0.5", "4.1.4", "4.2.1")
 CONNECTOR_VERSION: Final = "4.2.0"
 """Newest version of Spark's own Kafka connector; it runs on the same version of Spark."""
 
+STARTED_TOO_LATE: Final = "Python worker failed to connect back"
+"""In the error of a query if the process of its source took more than 10 s to start, as on a busy
+machine; the query has read nothing then."""
+
 _ALL: Final = ("*:*",)  # Spark has the other dependencies.
 # The token provider of 4.2.0 is not in every mirror; that of 4.0.0 works in its place.
 CONNECTOR: Final = (

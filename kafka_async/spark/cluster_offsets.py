@@ -31,13 +31,13 @@ from kafka_async.protocol.messages.offset_for_leader_epoch import (
 from kafka_async.records.batch import iter_batches
 from kafka_async.spark.data_loss import LogState, find_losses
 from kafka_async.spark.offsets import EARLIEST, LATEST, Bound, ByTimestamp, Offsets
+from kafka_async.spark.stream_offset import StreamOffset
 from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     import uuid
 
     from kafka_async.spark.source_options import SourceOptions
-    from kafka_async.spark.stream_offset import StreamOffset
     from kafka_async.types import OffsetAndTimestamp
 
 logger = logging.getLogger("kafka_async.spark")
@@ -185,10 +185,12 @@ class ClusterOffsets:
             leader_epochs(latest),
         )
 
-    def latest_offsets(self) -> Offsets:
-        """Return the offset after the last readable record of each partition that exists."""
-        partitions = self._partitions(missing_allowed=True).partitions
-        return self.available(partitions).latest
+    def latest_position(self) -> StreamOffset:
+        """Return the position after the last readable record of each partition that exists."""
+        topics, partitions = self._partitions(missing_allowed=True)
+        _, latest, epochs = self.available(partitions)
+        topic_ids = {name: topic.topic_id for name, topic in topics.items()}
+        return StreamOffset(latest, topic_ids, epochs)
 
     def resolve(
         self,

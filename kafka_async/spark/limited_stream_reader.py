@@ -57,4 +57,4 @@ class LimitedStreamReader(KafkaStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the offsets at which the query ends."""
-        self._target = self._cluster().latest_offsets()
+        self._target = self._cluster().latest_position().offsets

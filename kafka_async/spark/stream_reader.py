@@ -205,8 +205,9 @@ def _stop_at(target: Offsets, start: StreamOffset, starts: Offsets, latest: Offs
 class StreamReaderWithoutLimits(KafkaStreamReader):
     """Reads streams on Spark 4.0 and 4.1, which pass no start and no limit.
 
-    The reader remembers the end of the last batch. After a restart it learns it from the batch
-    that Spark plans again.
+    The reader remembers the end of the last batch. After a restart only Spark knows it, unless it
+    plans the last batch again; a limit would then count from anywhere, so the next batch has none.
+    With availableNow, Spark asks for the end of a new query before its start, so that is the same.
     """
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
@@ -222,8 +223,9 @@ class StreamReaderWithoutLimits(KafkaStreamReader):
     def latestOffset(self) -> OffsetJson:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the end of the next micro-batch."""
         if self._last is None:
-            self._last = read_stream_offset(self.initialOffset())
-        self._last = self._next_offset(self._last, limited=True)
+            self._last = self._cluster().latest_position()
+        else:
+            self._last = self._next_offset(self._last, limited=True)
         return self._last.to_json()
 
     def partitions(

@@ -453,9 +453,31 @@ def test_reader_of_older_sparks_remembers_its_position(kafka_cluster: ClusterHan
         opened_without_limits(kafka_cluster, **options) as reader,
         blocking.Admin(kafka_cluster.bootstrap_servers) as admin,
     ):
-        assert ranges(reader, first, first) == []  # as Spark does after a restart
+        assert ranges(reader, start, first) == [(0, 0, 3)]  # a batch that was not complete
         second = reader.latestOffset()
         assert ranges(reader, first, second) == [(0, 3, 5)]
         assert reader.latestOffset() == second
         reader.commit(stored(second))
         assert admin.list_group_offsets(group)[TopicPartition(topic, 0)].offset == 5
+
+
+def test_reader_of_older_sparks_continues_after_a_restart(kafka_cluster: ClusterHandle) -> None:
+    topic = create_topic_blocking(kafka_cluster)
+    produce(kafka_cluster, topic, 9)
+    options = {
+        "maxOffsetsPerTrigger": "3",
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
+    with opened_without_limits(kafka_cluster, **options) as reader:
+        reader.initialOffset()
+        reader.latestOffset()
+        position = reader.latestOffset()
+        assert offsets(position) == {topic: {"0": 6}}
+    with opened_without_limits(kafka_cluster, **options) as reader:
+        end = reader.latestOffset()  # Spark passes no position, and plans no batch again.
+        assert ranges(reader, position, end) == [(0, 6, 9)]
+        assert reader.latestOffset() == end
+        produce(kafka_cluster, topic, 5)
+        limited = reader.latestOffset()
+        assert ranges(reader, end, limited) == [(0, 9, 12)]

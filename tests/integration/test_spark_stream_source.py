@@ -10,6 +10,7 @@ import pytest
 from kafka_async import blocking
 from kafka_async.types import TopicPartition
 from tests.integration.helpers import create_topic_blocking
+from tools.sparks import STARTED_TOO_LATE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-STARTED_TOO_LATE = "Python worker failed to connect back"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def at_least(spark: SparkSession, *version: int) -> bool:
+    """Return whether this is a version of Spark or a later one."""
+    return tuple(int(part) for part in spark.version.split(".")[: len(version)]) >= version
 
 
 def read_available(
@@ -47,8 +52,6 @@ def read_available(
         try:
             query.awaitTermination()
         except Exception as error:
-            # Spark gives the source's process 10 s to start, which a busy machine may exceed. The
-            # query has read nothing then.
             if STARTED_TOO_LATE not in str(error):
                 raise
             assert read == []
@@ -75,18 +78,23 @@ def test_query_reads_each_record_once_across_restarts(
     assert len(read) == 100
     assert len(more) == 10
     assert len(set(read + more)) == 110
-    first, second = (source["numInputRows"] for source in progress)
-    assert 58 <= first <= 60  # Each partition's share is rounded down.
-    assert first + second == 100
+    counts = [source["numInputRows"] for source in progress]
+    assert sum(counts) == 100
+    with blocking.Admin(kafka_cluster.bootstrap_servers) as admin:
+        committed = {tp: at.offset for tp, at in admin.list_group_offsets(group).items()}
+        ends = {tp: admin.list_offsets({tp: -1})[tp].offset for tp in committed}
+    assert set(committed) == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+    assert sum(ends.values()) == 110
+    if not at_least(spark, 4, 2):  # as in the table of versions in docs/spark.md
+        assert len(counts) == 1
+        assert sum(committed.values()) == 100
+        return
+    assert len(counts) == 2
+    assert 58 <= counts[0] <= 60  # Each partition's share is rounded down.
     # Spark's own progress shows the lag.
     latest, end = progress[0]["latestOffset"][topic], progress[0]["endOffset"][topic]
-    assert sum(latest.values()) - sum(end.values()) == second
-    with blocking.Admin(kafka_cluster.bootstrap_servers) as admin:
-        committed = admin.list_group_offsets(group)
-        ends = {tp: admin.list_offsets({tp: -1})[tp].offset for tp in committed}
-    assert {tp: each.offset for tp, each in committed.items()} == ends
-    assert sum(ends.values()) == 110
-    assert set(ends) == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+    assert sum(latest.values()) - sum(end.values()) == counts[1]
+    assert committed == ends
 
 
 def send(cluster: ClusterHandle, topic: str, count: int) -> None:
@@ -140,7 +148,7 @@ def test_filters_are_pushed_where_spark_pushes(
     try:
         filtered = frame()
         assert {row["offset"] for row in filtered.collect()} == expected
-        assert filtered.rdd.getNumPartitions() == 1
+        assert filtered.rdd.getNumPartitions() == (1 if at_least(spark, 4, 1) else 3)
     finally:
         spark.conf.unset(PUSHDOWN)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async import NewTopic, blocking
+from tools.sparks import STARTED_TOO_LATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +27,12 @@ OURS_ERROR: Final = "kafka_async.errors."
 SHOWN: Final = 300
 """Characters of a value in a description."""
 TARGET_PARTITIONS: Final = 3
+STARTS: Final = 5
+"""Attempts to start a query whose source does not start in Spark's 10 s."""
+
+
+class _StartedTooLateError(Exception):
+    """The machine was too busy to start the source of a query."""
 
 
 @dataclass
@@ -114,6 +122,12 @@ class Runner:
         return Outcome(_sorted(found, len(frame.columns)), [schema, *parts])
 
     def _query(self, name: str, options: Options, place: Path) -> Outcome:
+        for _ in range(STARTS):
+            with suppress(_StartedTooLateError):
+                return self._query_once(name, options, place)
+        raise TimeoutError(f"the source of the query did not start in {STARTS} attempts")
+
+    def _query_once(self, name: str, options: Options, place: Path) -> Outcome:
         checkpoint, output = str(place / "checkpoint"), str(place / "output")
         query = (
             self._session.readStream.format(name)
@@ -126,7 +140,12 @@ class Runner:
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination()
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            if STARTED_TOO_LATE in str(error):
+                raise _StartedTooLateError from error
+            raise
         files = sorted((place / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda p: int(p.name))
         batches = [_offsets(path.read_text("utf-8").splitlines()[-1]) for path in files]
         written = list((place / "output").glob("*.parquet"))
