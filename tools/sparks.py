@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 VERSIONS: Final = ("4.0.5", "4.1.4", "4.2.1")
 """Newest release of each minor version that the tests of `make test-spark-matrix` run on."""
+LEAK_SOCKETS: Final = ("4.0.5", "4.1.4")
+"""Those of them whose `DataFrame.collect` does not close the socket that it reads from."""
 CONNECTOR_VERSION: Final = "4.2.0"
 """Newest version of Spark's own Kafka connector; it runs on the same version of Spark."""
 

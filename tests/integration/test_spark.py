@@ -144,7 +144,10 @@ def test_writes_rows_to_the_topic_of_their_column(
 def test_refuses_columns_that_do_not_form_a_record(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
-    for sql, named in (("id", "column id"), ("cast(id as string) as key", "no column value")):
+    for sql, named in (
+        ("id as value", "column value is of type bigint"),
+        ("cast(id as string) as key", "no column value"),
+    ):
         with pytest.raises(Exception, match=named):  # Spark wraps the source's exception.
             write(spark.range(1).selectExpr(sql), kafka_cluster, topic="t")
 
