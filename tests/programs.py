@@ -10,6 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
+def python_path() -> str:
+    """Return PYTHONPATH of a program: this checkout, and a version of pyspark that tests run on."""
+    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 def run_python(
     *arguments: str | Path, cwd: Path = ROOT, **variables: str
 ) -> subprocess.CompletedProcess[str]:

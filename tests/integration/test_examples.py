@@ -16,6 +16,7 @@ import pytest
 
 from kafka_async import Admin, Producer, TopicPartition
 from tests.integration.helpers import create_topic
+from tests.programs import python_path
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -78,7 +79,7 @@ async def start_example(
         *(sys.executable, str(ROOT / "examples" / name), *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=stderr,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "PYTHONPATH": python_path(), "PYSPARK_PYTHON": sys.executable},
     )
 
 

@@ -18,7 +18,7 @@ import pytest
 from kafka_async import Consumer, TopicPartition, blocking
 from kafka_async.testing.spark_cluster import spark_cluster
 from tests.integration.helpers import create_topic_blocking, read_values
-from tests.programs import ROOT
+from tests.programs import ROOT, python_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -53,7 +53,7 @@ class Sink:
             "exactlyOnce": "true",
             "sinkId": self.id,
             "ledgerTopic": cluster.topic("ledger"),
-            "transactionTimeoutMs": "120000",
+            "transactionTimeoutMs": "900000",
         }
 
     def values(self) -> Counter[str]:
@@ -109,7 +109,7 @@ class Sink:
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": python_path()},
         )
 
     def run(self, **options: Any) -> str:

@@ -14,7 +14,7 @@ from kafka_async import blocking
 from kafka_async.admin import NewTopic
 from kafka_async.embedded import run_in_thread
 from tests.planted_secrets import NEW_PASSWORD, PASSWORD, secrets_in
-from tests.programs import ROOT
+from tests.programs import python_path
 
 PROGRAM = Path(__file__).with_name("spark_secrets_program.py")
 TOPIC = "planted"
@@ -53,7 +53,7 @@ def test_spark_shows_no_secret(tmp_path: Path) -> None:
             env={
                 **os.environ,
                 "PYSPARK_PYTHON": sys.executable,
-                "PYTHONPATH": str(ROOT),
+                "PYTHONPATH": python_path(),
                 "KAFKA_PLANTED": PASSWORD,
             },
             input=json.dumps(given) + "\n",
