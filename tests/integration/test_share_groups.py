@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from kafka_async.errors import KafkaError
     from kafka_async.testing.fixtures import ClusterHandle
+    from tests.integration.kafka_tools import Tools
 
 pytestmark = pytest.mark.asyncio
 
@@ -319,3 +320,44 @@ async def test_group_options(kafka_cluster: ClusterHandle) -> None:
         await wait_for_options(admin, resource, {"share.isolation.level": "read_uncommitted"})
         with pytest.raises(InvalidConfigurationError):
             await admin.alter_configs({resource: {"share.auto.offset.reset": "sometimes"}})
+
+
+@pytest.mark.slow
+@pytest.mark.foreign
+async def test_kafka_tools_agree(kafka_cluster: ClusterHandle, tools: Tools) -> None:
+    """Kafka's tools describe our group as we do, and deliver what we have released once more."""
+    group = await share_group(kafka_cluster, 3)
+    async with Admin(kafka_cluster.bootstrap_servers) as admin:
+        async with group.consumer(**EXPLICIT) as consumer:
+            first, second, third = await poll_records(consumer, 3)
+            consumer.acknowledge(first)
+            consumer.acknowledge(second, "release")
+            consumer.acknowledge(third, "release")
+            assert await consumer.commit() == {group.partition: None}
+            (member,) = (await admin.describe_share_groups([group.id]))[group.id].members
+            arguments = ("--describe", "--group", group.id)
+            command = "consumer.group.ShareGroupCommand"
+            told = await asyncio.to_thread(
+                tools.run, kafka_cluster, command, *arguments, "--members"
+            )
+            assert member.member_id in told
+            assert f"{group.topic}:0" in told
+            told = await asyncio.to_thread(tools.run, kafka_cluster, command, *arguments, "--state")
+            assert "Stable" in told
+        found = (await admin.list_share_group_offsets(group.id))[group.partition]
+        told = await asyncio.to_thread(tools.run, kafka_cluster, command, *arguments, "--offsets")
+        row = next(line for line in told.splitlines() if group.topic in line).split()
+        assert row[:4] == [group.id, group.topic, "0", str(found.offset)]
+    told = await asyncio.to_thread(
+        tools.run,
+        kafka_cluster,
+        "consumer.ConsoleShareConsumer",
+        *("--topic", group.topic, "--group", group.id, "--max-messages", "2"),
+        *("--timeout-ms", "30000", "--formatter-property", "print.delivery=true"),
+        *("--formatter-property", "print.offset=true"),
+    )
+    lines = [line.split("\t") for line in told.splitlines() if "Offset" in line]
+    assert sorted(lines) == [
+        ["Offset:1", "Delivery:2", "1"],
+        ["Offset:2", "Delivery:2", "2"],
+    ]
