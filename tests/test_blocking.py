@@ -206,6 +206,7 @@ CONSUMER: Calls = {
     ),
     "seek_to_time": lambda consumer: consumer.seek_to_time(0) or consumer.position(TP) == 0,
     "seek_to_end": lambda consumer: consumer.seek_to_end() or consumer.position(TP) > 5,
+    "rewind": lambda consumer: consumer.rewind({}) == {},  # it subscribes to nothing
     "pause": lambda consumer: consumer.pause() is None,
     "paused": lambda consumer: consumer.paused() == {TP},
     "resume": lambda consumer: consumer.resume() or consumer.paused() == frozenset(),

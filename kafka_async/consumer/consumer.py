@@ -763,6 +763,39 @@ class Consumer(Generic[K, V]):
             raise KafkaTimeoutError(f"the position of {partition} is not known yet") from None
         return state.position
 
+    async def rewind(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[TopicPartition, int]:
+        """Rewind partitions of the running group, also those that other members own.
+
+        The members rebalance. Each owner finishes the records that it has returned, commits the
+        offset, seeks to it and reports it; the other partitions continue. An offset that the log
+        does not have is replaced by the nearest one. All members must be consumers of this package
+        and use the classic protocol.
+
+        Args:
+            offsets: Offset of the next record to read, by partition.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms). The application
+                must poll meanwhile, in another task, if this member has returned records.
+
+        Returns:
+            The offsets that were committed.
+
+        Raises:
+            IllegalStateError: The consumer is not a member of a group of the classic protocol, a
+                member is of another client, or no member subscribes to a partition.
+            KafkaTimeoutError: Not all owners have reported in time; they may rewind them yet.
+        """
+        if unknown:
+            raise unknown_keyword(self.rewind, unknown)
+        wanted = by_partition(offsets, "offsets", offset_and_metadata)
+        found = {partition: row.offset for partition, row in wanted.items()}
+        return await self._active_runtime.rewind(found, self._limit(timeout)) if found else {}
+
     async def beginning_offsets(
         self, partitions: Partitions, *, timeout: float | None = None, **unknown: Never
     ) -> dict[TopicPartition, int]:

@@ -54,6 +54,7 @@ from kafka_async.group.explanation import (
     explain_member,
 )
 from kafka_async.group.member import AssignorFailedError, GroupSubscription
+from kafka_async.group.rewind_messages import merge_rewinds
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from kafka_async.config import ConsumerConfig
     from kafka_async.consumer.delivery_gate import DeliveryGate
     from kafka_async.consumer.rebalance_listener import Callback, RebalanceListenerInvoker
+    from kafka_async.consumer.rewinds import Offsets, Rewinds
     from kafka_async.consumer.subscription import Subscription
     from kafka_async.group.member import Member
     from kafka_async.supervisor import Supervisor
@@ -101,8 +103,14 @@ def assign_partitions(
     """Return each member's assignment. Raises AssignorFailedError."""
     try:
         rows = GroupAssignment.of(assignor.assign(topics, members))
+        rewinds = merge_rewinds(topics, members).encode()
         encoded = {
-            m: encode_assignment(rows.partitions.get(m, ()), rows.user_data.get(m)) for m in members
+            member_id: encode_assignment(
+                rows.partitions.get(member_id, ()),
+                rows.user_data.get(member_id),
+                rewinds if member.reads_errors else b"",
+            )
+            for member_id, member in members.items()
         }
     except Exception as error:  # raised by the application's assignor
         raise _assignor_failed(assignor, members, error) from error
@@ -202,12 +210,18 @@ class ConsumerRebalanceHandler:
         self._led_topics: Mapping[str, int | None] = {}
         self._led_racks: Mapping[TopicPartition, frozenset[str]] = {}
         self._checking_deleted = False
+        self._rewinds: Rewinds | None = None
+
+    def set_rewinds(self, rewinds: Rewinds) -> None:
+        """Set what sends and applies rewinds of the group's partitions."""
+        self._rewinds = rewinds
 
     # -- RebalanceHandler -------------------------------------------------------------------------
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
         """Return this consumer's subscription, encoded for each of its assignors."""
         topics = self._subscription.topics
+        rewinds = b"" if self._rewinds is None else self._rewinds.outgoing()
         return [
             (
                 name,
@@ -220,6 +234,7 @@ class ConsumerRebalanceHandler:
                         self._rack,
                         version=assignor.version,
                         reads_errors=assignor.reads_errors,
+                        rewinds=rewinds,
                     )
                 ),
             )
@@ -275,7 +290,21 @@ class ConsumerRebalanceHandler:
         def note() -> None:
             self._note_assignment(name, received, owned)
 
+        if self._rewinds is not None:
+            await self._rewinds.on_message(received.rewinds, received.partitions, self._rewind)
         return await self._apply(received.partitions, generation, note)
+
+    async def _rewind(
+        self, wanted: Offsets, commit: Callable[[Offsets], Awaitable[Offsets]]
+    ) -> Offsets:
+        """Commit while no records are returned, and seek; new partitions start there later."""
+        async with self._no_unprocessed(wanted):
+            actual = await commit(wanted)
+            for partition, offset in actual.items():
+                if partition in self._subscription.states:
+                    self._subscription.state(partition).seek(offset)
+        self._on_change()
+        return actual
 
     async def _apply(
         self,

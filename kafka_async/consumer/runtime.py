@@ -30,6 +30,7 @@ from kafka_async.consumer.partition_streams import PartitionStreams, StreamRunne
 from kafka_async.consumer.position_finder import PositionFinder
 from kafka_async.consumer.processing import HandlerQueue, RecordProcessor
 from kafka_async.consumer.rebalance_handler import ConsumerRebalanceHandler
+from kafka_async.consumer.rewinds import Rewinds
 from kafka_async.consumer.transaction_offsets import TransactionOffsets
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError
 from kafka_async.group.consumer_group_heartbeat import ConsumerGroupMembership
@@ -98,6 +99,7 @@ class ConsumerRuntime:
         )
         self.membership: GroupMembership | None = None
         self.offset_committer: OffsetCommitter | None = None
+        self.rewinds: Rewinds | None = None
         self.rebalance_handler: ConsumerRebalanceHandler | None = None
         if config.group_id is not None:
             self.rebalance_handler = ConsumerRebalanceHandler(
@@ -115,6 +117,13 @@ class ConsumerRuntime:
             self.offset_committer = OffsetCommitter(
                 services, config, self.membership, subscription, self.gate
             )
+            self.rewinds = Rewinds(
+                self.offset_lookup,
+                self.offset_committer,
+                self.membership.rejoin,
+                seconds(config.request_timeout_ms),
+            )
+            self.rebalance_handler.set_rewinds(self.rewinds)
         self.transaction_offsets = TransactionOffsets(
             subscription, self.membership, self.offset_committer
         )
@@ -488,6 +497,19 @@ class ConsumerRuntime:
             self.queue.take_back(state)
             state.seek_to_unfinished()
         self.on_partitions_changed()
+
+    async def rewind(
+        self, offsets: dict[TopicPartition, int], timeout: float
+    ) -> dict[TopicPartition, int]:
+        """Rewind partitions of the group, see `Consumer.rewind`."""
+        if self.rewinds is None or not self.subscription.subscribes:
+            raise IllegalStateError("rewind needs a group_id and a subscription; else use seek")
+        if isinstance(self.membership, ConsumerGroupMembership):
+            raise IllegalStateError(
+                'rewind needs members of the classic protocol: with group_protocol="consumer" '
+                "members exchange no user data; stop them and alter the offsets of the group"
+            )
+        return await self.rewinds.rewind(offsets, timeout)
 
     # -- committing -------------------------------------------------------------------------------
 

@@ -3,10 +3,13 @@
 Both begin with a version. Newer versions only append fields, so an unknown version is decoded as
 the newest known one, and the rest is ignored.
 
-Two additions of this package stand in the user data. A subscription's user data end with a trailer
+Additions of this package stand in the user data. A subscription's user data end with a trailer
 if the member reads errors of the leader's assignor: the version of the assignor as int16, the
-version of the trailer as int8, int8 1 if there are no other user data, and 4 fixed bytes. The user
-data of an assignment that reports such an error are 4 other fixed bytes and the message.
+version of the trailer as int8, int8 1 if there are no other user data, and 4 fixed bytes. Version 1
+of the trailer follows a message of `Consumer.rewind` and its size as int32. The user data of an
+assignment that reports an error are 4 other fixed bytes and the message. Those of an assignment
+with a message of `Consumer.rewind` are 4 other fixed bytes, int8 1 if there are other user data,
+the size of the message as int32, the message, and the other user data.
 """
 
 from __future__ import annotations
@@ -40,16 +43,28 @@ _TRAILER: Final = struct.Struct(">hbb4s")
 _TRAILER_VERSION: Final = 0
 _TRAILER_END: Final = b"\xa5KAs"
 _ERROR_START: Final = b"\xa5KAe"
+_REWIND_TRAILER_VERSION: Final = 1
+_REWIND_START: Final = b"\xa5KAr"
+_REWIND_SIZE: Final = struct.Struct(">i")
+_REWIND_HEADER: Final = struct.Struct(">4sbi")
 
 M = TypeVar("M", bound=Message)
 
 
 class MemberAssignment(NamedTuple):
-    """Content of a member's assignment; `error` is the message of an assignor that has failed."""
+    """Content of a member's assignment.
+
+    Attributes:
+        partitions: The partitions.
+        user_data: What the assignor has for the member.
+        error: The message of an assignor that has failed.
+        rewinds: What `Consumer.rewind` has for the members; None if the leader does not know it.
+    """
 
     partitions: frozenset[TopicPartition] = frozenset()
     user_data: bytes | None = None
     error: str | None = None
+    rewinds: bytes | None = None
 
 
 def encode_subscription(subscription: MemberSubscription) -> bytes:
@@ -73,7 +88,7 @@ def decode_subscription(
 ) -> MemberSubscription:
     """Decode a member's subscription. Raises DecodeError."""
     read = _decode(ConsumerProtocolSubscription, metadata)
-    user_data, version = _without_trailer(read.user_data)
+    user_data, rewinds, version = _without_trailer(read.user_data)
     return MemberSubscription(
         topics=frozenset(read.topics),
         owned=frozenset(
@@ -87,13 +102,17 @@ def decode_subscription(
         group_instance_id=group_instance_id,
         version=version,
         reads_errors=version is not None,
+        rewinds=rewinds,
     )
 
 
 def encode_assignment(
-    partitions: Iterable[TopicPartition], user_data: bytes | None = None
+    partitions: Iterable[TopicPartition], user_data: bytes | None = None, rewinds: bytes = b""
 ) -> bytes:
     """Encode a member's assignment for SyncGroup."""
+    if rewinds:
+        header = _REWIND_HEADER.pack(_REWIND_START, user_data is not None, len(rewinds))
+        user_data = header + rewinds + (user_data or b"")
     return _encode(
         ConsumerProtocolAssignment(
             assigned_partitions=[
@@ -118,30 +137,53 @@ def decode_assignment(assignment: bytes) -> MemberAssignment:
     if read.user_data is not None and read.user_data.startswith(_ERROR_START):
         message = read.user_data[len(_ERROR_START) :].decode(errors="replace")
         return MemberAssignment(error=message)
+    user_data, rewinds = _without_rewinds(read.user_data)
     return MemberAssignment(
         frozenset(
             TopicPartition(row.topic, partition)
             for row in read.assigned_partitions
             for partition in row.partitions
         ),
-        read.user_data,
+        user_data,
+        rewinds=rewinds,
     )
+
+
+def _without_rewinds(data: bytes | None) -> tuple[bytes | None, bytes | None]:
+    """Return the other user data, and the message of `Consumer.rewind`; None if there is none."""
+    if data is None or len(data) < _REWIND_HEADER.size or not data.startswith(_REWIND_START):
+        return data, None
+    _, present, size = _REWIND_HEADER.unpack_from(data)
+    end = _REWIND_HEADER.size + size
+    if size < 0 or end > len(data):
+        raise DecodeError("the rewinds of an assignment end before their size")
+    return data[end:] if present else None, data[_REWIND_HEADER.size : end]
 
 
 def _with_trailer(subscription: MemberSubscription) -> bytes | None:
     data = subscription.user_data
     if not subscription.reads_errors:
         return data
-    version = subscription.version or 0
-    return (data or b"") + _TRAILER.pack(version, _TRAILER_VERSION, data is None, _TRAILER_END)
+    version, rewinds = subscription.version or 0, subscription.rewinds
+    kind = _TRAILER_VERSION
+    if rewinds:
+        kind, rewinds = _REWIND_TRAILER_VERSION, rewinds + _REWIND_SIZE.pack(len(rewinds))
+    return (data or b"") + rewinds + _TRAILER.pack(version, kind, data is None, _TRAILER_END)
 
 
-def _without_trailer(data: bytes | None) -> tuple[bytes | None, int | None]:
-    """Return the user data, and the version of the assignor; None if there is no trailer."""
+def _without_trailer(data: bytes | None) -> tuple[bytes | None, bytes, int | None]:
+    """Return the user data, rewinds and the version of the assignor; None without a trailer."""
     if data is None or len(data) < _TRAILER.size or not data.endswith(_TRAILER_END):
-        return data, None
-    version, _, absent, _ = _TRAILER.unpack(data[-_TRAILER.size :])
-    return None if absent else data[: -_TRAILER.size], version
+        return data, b"", None
+    version, kind, absent, _ = _TRAILER.unpack(data[-_TRAILER.size :])
+    data, rewinds = data[: -_TRAILER.size], b""
+    if kind >= _REWIND_TRAILER_VERSION:
+        body, size = data[: -_REWIND_SIZE.size], data[-_REWIND_SIZE.size :]
+        if len(size) < _REWIND_SIZE.size or not 0 <= _REWIND_SIZE.unpack(size)[0] <= len(body):
+            raise DecodeError("the rewinds of a subscription end before their size")
+        end = len(body) - _REWIND_SIZE.unpack(size)[0]
+        data, rewinds = body[:end], body[end:]
+    return None if absent else data, rewinds, version
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:

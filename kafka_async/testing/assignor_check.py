@@ -218,7 +218,7 @@ class _Group:
             assert len(partitions) == len(set(partitions)), f"twice to {member_id}: {partitions}"
             data = _bytes(found.user_data.get(member_id))
             received = decode_assignment(encode_assignment(partitions, data))
-            assert received == (frozenset(partitions), data, None)
+            assert received == (frozenset(partitions), data, None, None)
             assigned[member_id] = received.partitions
         return assigned
 

@@ -42,17 +42,17 @@ def test_subscription_round_trip(subscription: MemberSubscription) -> None:
 
 @given(partitions)
 def test_assignment_round_trip(assignment: frozenset[TopicPartition]) -> None:
-    assert decode_assignment(encode_assignment(assignment)) == (assignment, None, None)
-    assert decode_assignment(encode_assignment(assignment, b"x")) == (assignment, b"x", None)
+    assert decode_assignment(encode_assignment(assignment)) == (assignment, None, None, None)
+    assert decode_assignment(encode_assignment(assignment, b"x")) == (assignment, b"x", None, None)
 
 
 def test_empty_bytes_are_empty_assignment() -> None:
-    assert decode_assignment(b"") == (frozenset(), None, None)
+    assert decode_assignment(b"") == (frozenset(), None, None, None)
 
 
 def test_error_of_assignor_round_trip() -> None:
     read = decode_assignment(encode_assignor_error("the assignor m\u00fcll raised"))
-    assert read == (frozenset(), None, "the assignor m\u00fcll raised")
+    assert read == (frozenset(), None, "the assignor m\u00fcll raised", None)
 
 
 @pytest.mark.parametrize("user_data", [None, b"", b"generation"])

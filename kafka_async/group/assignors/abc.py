@@ -35,6 +35,7 @@ class MemberSubscription:
         group_instance_id: Name of a static member; None for a dynamic one.
         version: Version of the member's assignor; None for a member of another client.
         reads_errors: True if the member reads the error of an assignor that has failed.
+        rewinds: What `Consumer.rewind` sends to the group; not for assignors.
     """
 
     topics: frozenset[str]
@@ -45,6 +46,7 @@ class MemberSubscription:
     group_instance_id: str | None = None
     version: int | None = None
     reads_errors: bool = False
+    rewinds: bytes = b""
 
 
 _NO_RACKS: Final[frozenset[str]] = frozenset()

@@ -1,0 +1,178 @@
+"""`Consumer.rewind`: members rewind partitions that other members of the group own."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async.errors import IllegalStateError, KafkaTimeoutError
+from kafka_async.group.assignors import RangeAssignor
+from kafka_async.types import TopicPartition
+from tests.embedded_client import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from kafka_async.consumer.consumer import Consumer
+    from tests.consumer.conftest import Stage
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+STRATEGIES = ["range", "cooperative-sticky"]
+
+
+class Reader:
+    """Polls a consumer and notes the offsets of the records by partition."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self.seen: dict[TopicPartition, list[int]] = {}
+
+    async def run(self) -> None:
+        while True:
+            for record in await self.consumer.poll(timeout=0.1):
+                partition = TopicPartition(record.topic, record.partition)
+                self.seen.setdefault(partition, []).append(record.offset)
+
+
+@asynccontextmanager
+async def group(
+    stage: Stage, count: int, records: int = 5, **options: Any
+) -> AsyncGenerator[list[Reader]]:
+    """Start members of group "g", one for each partition of topic "t", that have read it all."""
+    await stage.topic("t", count, records)
+    readers: list[Reader] = []
+    tasks: list[asyncio.Task[None]] = []
+    options = {"enable_auto_commit": True, "auto_commit_interval_ms": 1000, **options}
+    try:
+        for _ in range(count):
+            reader = Reader(stage.consumer("t", **options))
+            await reader.consumer.start()
+            readers.append(reader)
+            tasks.append(asyncio.create_task(reader.run()))
+        await until(lambda: {len(r.consumer.assignment()) for r in readers} == {1})
+        await asyncio.sleep(5)
+        yield readers
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for reader in readers:
+            await reader.consumer.stop()
+
+
+def owner(readers: list[Reader], partition: TopicPartition) -> Reader:
+    return next(r for r in readers if partition in r.consumer.assignment())
+
+
+async def committed(consumer: Consumer, partition: TopicPartition) -> int | None:
+    found = (await consumer.committed([partition]))[partition]
+    return None if found is None else found.offset
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_rewinds_partitions_of_all_members(stage: Stage, strategy: str) -> None:
+    partitions = [TopicPartition("t", number) for number in range(3)]
+    async with group(stage, 3, partition_assignment_strategy=[strategy]) as readers:
+        for reader in readers:
+            reader.seen.clear()
+        wanted = {partitions[0]: 3, partitions[1]: 1}
+        assert await readers[0].consumer.rewind(wanted) == wanted
+        await asyncio.sleep(5)
+        seen = {p: offsets for reader in readers for p, offsets in reader.seen.items()}
+        assert seen == {partitions[0]: [3, 4], partitions[1]: [1, 2, 3, 4]}
+        for partition in partitions:
+            assert await committed(readers[0].consumer, partition) == 5
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_each_member_can_rewind_each_partition(stage: Stage, strategy: str) -> None:
+    partitions = [TopicPartition("t", number) for number in range(2)]
+    async with group(stage, 2, partition_assignment_strategy=[strategy]) as readers:
+        for reader in readers:
+            for partition in partitions:
+                found = await reader.consumer.rewind({partition: 2}, timeout=30)
+                assert found == {partition: 2}
+
+
+async def test_two_members_rewind_at_the_same_time(stage: Stage) -> None:
+    first, second = (TopicPartition("t", number) for number in range(2))
+    async with group(stage, 2, partition_assignment_strategy=["cooperative-sticky"]) as readers:
+        found = await asyncio.gather(
+            readers[0].consumer.rewind({second: 1}), readers[1].consumer.rewind({first: 4})
+        )
+    assert found == [{second: 1}, {first: 4}]
+
+
+async def test_returns_the_nearest_offsets_that_the_log_has(stage: Stage) -> None:
+    partition = TopicPartition("t", 0)
+    async with group(stage, 1) as (reader,):
+        assert await reader.consumer.rewind({partition: 99}) == {partition: 5}
+        assert await reader.consumer.rewind({partition: 0}) == {partition: 0}
+        assert await reader.consumer.rewind({}) == {}
+
+
+async def test_refuses_a_partition_that_no_member_subscribes_to(stage: Stage) -> None:
+    async with group(stage, 1) as (reader,):
+        with pytest.raises(IllegalStateError, match="no member subscribes to t-7, u-0"):
+            await reader.consumer.rewind({TopicPartition("u", 0): 0, TopicPartition("t", 7): 0})
+
+
+class Foreign(RangeAssignor):
+    """Declares as little to the leader as another client does."""
+
+    reads_errors = False
+
+
+@pytest.mark.parametrize("foreign", [0, 1])
+async def test_refuses_a_group_with_members_of_other_clients(stage: Stage, foreign: int) -> None:
+    await stage.topic("t", 2, 5)
+    strategies: list[Any] = ["range", "range"]
+    strategies[foreign] = Foreign()
+    tasks: list[asyncio.Task[None]] = []
+    async with (
+        stage.consumer("t", partition_assignment_strategy=[strategies[0]]) as first,
+        stage.consumer("t", partition_assignment_strategy=[strategies[1]]) as second,
+    ):
+        tasks += [asyncio.create_task(Reader(each).run()) for each in (first, second)]
+        await until(lambda: bool(first.assignment() and second.assignment()))
+        ours = second if foreign == 0 else first
+        with pytest.raises(IllegalStateError, match="the rewind was refused"):
+            await ours.rewind({TopicPartition("t", 0): 0, TopicPartition("t", 1): 0})
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def test_owner_finishes_the_records_it_has_returned_before_it_rewinds(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, 5)
+    async with stage.consumer("t") as consumer:
+        while not await consumer.poll(max_records=2):
+            pass
+        rewinding = asyncio.create_task(consumer.rewind({partition: 0}))
+        await asyncio.sleep(5)
+        assert not rewinding.done()
+        assert [r.offset for r in await consumer.poll(timeout=30)] == [0, 1, 2, 3, 4]
+        assert await rewinding == {partition: 0}
+
+
+async def test_times_out_without_a_response_of_the_owner(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, 5)
+    async with stage.consumer("t") as consumer:
+        while not await consumer.poll(max_records=2):
+            pass
+        with pytest.raises(KafkaTimeoutError, match="the owners of t-0 have not responded"):
+            await consumer.rewind({partition: 0}, timeout=5)
+
+
+async def test_rewind_needs_a_classic_group(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, 5)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        with pytest.raises(IllegalStateError, match="rewind needs a group_id"):
+            await consumer.rewind({partition: 0})
+    async with stage.consumer("t", group_protocol="consumer") as consumer:
+        with pytest.raises(IllegalStateError, match="members of the classic protocol"):
+            await consumer.rewind({partition: 0})
