@@ -39,7 +39,7 @@ from kafka_async.types import PreparedTransaction, ProducerRecord, TopicPartitio
 if TYPE_CHECKING:
     from kafka_async.embedded import BlockingCluster
 
-CLIENTS = ["Client", "Producer", "Transaction", "Consumer", "Admin"]
+CLIENTS = ["Client", "Producer", "Transaction", "Consumer", "ShareConsumer", "Admin"]
 DIFFERENCES = {
     "Transaction.commit_offsets": ("HasOffsetSource", "Consumer[Any, Any]"),
     "Transaction.__init__": None,
@@ -122,7 +122,22 @@ ADMIN: Calls = {
     "describe_configs": lambda admin: (
         "cleanup.policy" in admin.describe_configs([TOPIC_CONFIG])[TOPIC_CONFIG]
     ),
+    "alter_configs": lambda admin: (
+        admin.alter_configs({SHARE_GROUP: {"share.auto.offset.reset": "earliest"}}) is None
+    ),
     "list_groups": lambda admin: admin.list_groups() == {},
+    "describe_share_groups": lambda admin: raises(
+        "GroupIdNotFoundError", admin.describe_share_groups, ["moved"]
+    ),
+    "alter_share_group_offsets": lambda admin: (
+        admin.alter_share_group_offsets("moved", {TP: 0}) is None
+    ),
+    "list_share_group_offsets": lambda admin: (
+        admin.list_share_group_offsets("moved")[TP].offset == 0
+    ),
+    "delete_share_group_offsets": lambda admin: (
+        admin.delete_share_group_offsets("moved", [T]) is None
+    ),
     "describe_groups": lambda admin: raises("GroupIdNotFoundError", admin.describe_groups, ["g"]),
     "delete_groups": lambda admin: raises("GroupIdNotFoundError", admin.delete_groups, ["g"]),
     "list_offsets": lambda admin: admin.list_offsets({TP: -1})[TP].offset == 0,
@@ -160,6 +175,7 @@ def sends_a_row(writer: Any) -> bool:
 
 
 TOPIC_CONFIG = ConfigResource(ResourceType.TOPIC, T)
+SHARE_GROUP = ConfigResource(ResourceType.GROUP, "sharers")
 PRODUCER: Calls = {
     "send": lambda producer: producer.send(T, b"0", partition=0).offset == 0,
     "enqueue": lambda producer: producer.enqueue(T, b"1", partition=0) is not None,
@@ -223,6 +239,16 @@ CONSUMER: Calls = {
     "subscribe": lambda consumer: consumer.subscribe([T]) or consumer.subscription() == {T},
     "unsubscribe": lambda consumer: consumer.unsubscribe() or consumer.subscription() == set(),
 }
+SHARE_CONSUMER: Calls = {
+    "subscription": lambda consumer: consumer.subscription() == {T},
+    "on_acknowledged": lambda consumer: consumer.on_acknowledged(print) is print,
+    "poll": lambda consumer: consumer.poll(timeout=0.0) == [],
+    "acknowledge": lambda consumer: acknowledges_a_record(consumer),
+    "commit": lambda consumer: list(consumer.commit().values()) == [None],
+    "assignment": lambda consumer: TP in consumer.assignment(),
+    "acquisition_lock_timeout_ms": lambda consumer: consumer.acquisition_lock_timeout_ms == 30_000,
+    "health": lambda consumer: consumer.health().state == "running",
+}
 CLIENT: Calls = {
     "request": lambda client: (
         client.request(MetadataRequest(topics=None), to=AnyBroker()).topics[0].name == T
@@ -237,6 +263,11 @@ def raises(kind: str, function: Callable[..., object], *args: object) -> bool:
     with pytest.raises(Exception, match=r".") as raised:
         function(*args)
     return type(raised.value).__name__ == kind
+
+
+def acknowledges_a_record(consumer: Any) -> bool:
+    (record,) = consumer.poll(timeout=30, max_records=1)
+    return record.delivery_count == 1 and consumer.acknowledge(record) is None
 
 
 def uses_no_certificates(client: Any) -> bool:
@@ -273,6 +304,14 @@ def test_every_method_of_the_blocking_clients_works(servers: str) -> None:
         ) as consumer:
             consumer.assign([TP])
             check(consumer, CONSUMER)
+        with blocking.ShareConsumer[Any, Any](
+            client,
+            topics=[T],
+            group_id=SHARE_GROUP.name,
+            share_acknowledgement_mode="explicit",
+        ) as sharer:
+            check(sharer, SHARE_CONSUMER)
+            assert next(iter(sharer)).delivery_count == 1
         check(client, CLIENT)
         with blocking.Admin(client) as admin:
             admin.delete_topics([T])
@@ -283,6 +322,7 @@ TESTED = {
     "Producer": PRODUCER.keys() | {"transaction", "begin", "init_transactions"},
     "Transaction": TRANSACTION.keys() | {"commit", "abort"},
     "Consumer": CONSUMER.keys(),
+    "ShareConsumer": SHARE_CONSUMER.keys(),
     "Admin": ADMIN.keys() | {"delete_topics"},
 }
 
@@ -354,6 +394,8 @@ ARGUMENTS: dict[str, object] = {
     "new_topics": [NewTopic("another")],
     "counts": {T: 2},
     "resources": [TOPIC_CONFIG],
+    "changes": {TOPIC_CONFIG: {"retention.ms": "1"}},
+    "topics": [T],
     "group": "g",
     "group_id": "g",
     "group_ids": ["g"],
