@@ -129,10 +129,37 @@ class ResponseReceived(ClientEvent):
 
 @dataclass(frozen=True, slots=True)
 class Throttled(ClientEvent):
-    """A response had a throttle time, in `seconds`; the connection is muted (KIP-219)."""
+    """A response had a throttle time (KIP-219).
+
+    The client sends the broker no request over connections of this kind until it has passed.
+
+    Attributes:
+        node_id: Id of the broker; negative for a bootstrap server.
+        api_key: API of the response.
+        seconds: The throttle time, from now on.
+        kind: Purpose of the connection, as in `Connected`.
+    """
 
     node_id: int
     api_key: int
+    seconds: float
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleEnded(ClientEvent):
+    """A request was sent that had waited for the end of a throttle time (KIP-219).
+
+    Attributes:
+        node_id: Id of the broker; negative for a bootstrap server.
+        api_key: API of the request.
+        kind: Purpose of the connection, as in `Connected`.
+        seconds: Time that it waited.
+    """
+
+    node_id: int
+    api_key: int
+    kind: str
     seconds: float
 
 

@@ -14,6 +14,7 @@ of credentials that were replaced meanwhile is not raised: the connection is ope
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import logging
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -22,6 +23,7 @@ from anyio import move_on_after
 
 from kafka_async.backoff import Backoff
 from kafka_async.cluster.connection import UNANSWERED_AFTER, Connection, ConnectionSetupError
+from kafka_async.cluster.throttle import HEARTBEAT_APIS, ThrottleWindow, throttle_seconds
 from kafka_async.config import seconds
 from kafka_async.errors import (
     ClientClosedError,
@@ -30,7 +32,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     SaslAuthenticationError,
 )
-from kafka_async.hooks import Throttled
+from kafka_async.hooks import Throttled, ThrottleEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -78,48 +80,6 @@ MAX_FRAME_SIZES: Final[dict[ConnectionKind, int]] = {
 }
 """Bytes of the largest response, by kind of connection; consumers set a lower limit for fetches."""
 MAX_FRAME_SIZE: Final = max(MAX_FRAME_SIZES.values())
-CLIENT_WAITS_FROM: Final[dict[int, int]] = {
-    0: 6,  # Produce
-    1: 8,  # Fetch
-    2: 3,  # ListOffsets
-    3: 6,  # Metadata
-    8: 4,  # OffsetCommit
-    9: 4,  # OffsetFetch
-    10: 2,  # FindCoordinator
-    11: 3,  # JoinGroup
-    12: 2,  # Heartbeat
-    13: 2,  # LeaveGroup
-    14: 2,  # SyncGroup
-    15: 2,  # DescribeGroups
-    16: 2,  # ListGroups
-    18: 2,  # ApiVersions
-    19: 3,  # CreateTopics
-    20: 2,  # DeleteTopics
-    21: 1,  # DeleteRecords
-    22: 1,  # InitProducerId
-    24: 1,  # AddPartitionsToTxn
-    25: 1,  # AddOffsetsToTxn
-    26: 1,  # EndTxn
-    28: 1,  # TxnOffsetCommit
-    29: 1,  # DescribeAcls
-    30: 1,  # CreateAcls
-    31: 1,  # DeleteAcls
-    32: 2,  # DescribeConfigs
-    33: 1,  # AlterConfigs
-    34: 1,  # AlterReplicaLogDirs
-    35: 1,  # DescribeLogDirs
-    37: 1,  # CreatePartitions
-    38: 1,  # CreateDelegationToken
-    39: 1,  # RenewDelegationToken
-    40: 1,  # ExpireDelegationToken
-    41: 1,  # DescribeDelegationToken
-    42: 1,  # DeleteGroups
-}
-"""First version of an API whose throttle time the client waits for (KIP-219); for other APIs, all.
-
-Since KIP-219 a broker responds at once and does not read the connection for the throttle time, so
-that requests sent meanwhile would only fill buffers. Before, it delayed the response instead.
-"""
 
 
 class ConnectionObserver(Protocol):
@@ -153,9 +113,7 @@ class BrokerConnection:
 
     Attributes:
         node_id: Id of the broker; negative for a bootstrap server.
-        muted_until: End of the throttle time, in seconds of the loop's clock; in the past if the
-            connection is not muted (KIP-219). `send` waits for it; callers of `submit` and
-            `submit_with_callback` have to check it, unless they close the connection next.
+        throttle_wait: Seconds for which requests of `send` waited for throttle times, summed up.
     """
 
     def __init__(
@@ -173,7 +131,9 @@ class BrokerConnection:
     ) -> None:
         self.node_id = node_id
         self.kind = kind
-        self.muted_until = 0.0
+        self.throttle_wait = 0.0
+        self._window = ThrottleWindow()  # replaced by that of the address, once it is known
+        self._own_window = ThrottleWindow()
         self._owner = owner
         self._max_frame_size = max_frame_size
         self._fetch_max_wait = fetch_max_wait
@@ -210,6 +170,15 @@ class BrokerConnection:
     def connecting(self) -> bool:
         """True while an attempt to connect is in progress."""
         return self._connection is not None and not self._connection.open
+
+    @property
+    def muted_until(self) -> float:
+        """End of the throttle time, in seconds of the loop's clock (KIP-219).
+
+        In the past if the broker is not throttling connections of this kind. `send` and `connect`
+        wait for it; callers of `submit` and `submit_with_callback` have to check it.
+        """
+        return self._window.ends_at
 
     @property
     def in_flight(self) -> int:
@@ -274,12 +243,16 @@ class BrokerConnection:
                 supports.
         """
         connection = self._connection
-        if connection is None or not connection.open or self.muted_until:
+        if connection is None or not connection.open or self._window.ends_at:
             deadline = self._loop.time() + timeout
-            connection = await self._connect_unmuted(deadline)
+            connection = await self._connect_unmuted(deadline, request.API_KEY)
             timeout = deadline - self._loop.time()
-        if connection.writing_paused:
+        while connection.writing_paused:
+            deadline = self._loop.time() + timeout
             await connection.drain()
+            if self._window.ends_at > self._loop.time():  # throttled while it waited
+                connection = await self._connect_unmuted(deadline, request.API_KEY)
+                timeout = deadline - self._loop.time()
         response = connection.submit(request, version, timeout)
         return await (response if offload is None else response.decoded(offload))
 
@@ -325,7 +298,7 @@ class BrokerConnection:
         )
 
     async def connect(self, timeout: float) -> None:
-        """Connect unless connected; one attempt, after the backoff of earlier failures.
+        """Connect unless connected; one attempt, after backoff and throttle time have ended.
 
         Raises KafkaConnectionError, whose message names the reason, or KafkaTimeoutError after
         `timeout` seconds.
@@ -384,22 +357,42 @@ class BrokerConnection:
             raise self._ended or KafkaConnectionError(f"the {self._name()} is not open")
         return connection
 
-    async def _connect_unmuted(self, deadline: float) -> Connection:
-        """Connect, and wait until the connection is not muted.
+    async def _connect_unmuted(self, deadline: float, api_key: int) -> Connection:
+        """Connect, and wait until the broker does not throttle requests of this API.
 
         Requests that waited for the end of one throttle time are then sent together, as in Java.
         """
+        waited = 0.0
+        window = self._own_window if api_key in HEARTBEAT_APIS else None
         while True:
             connection = await self._connect_before(deadline)
-            delay = self.muted_until - self._loop.time()
+            now = self._loop.time()
+            delay = (window or self._window).ends_at - now
             if delay <= 0:
+                if waited:
+                    self.note_throttle_wait(api_key, waited)
                 return connection
-            if self._loop.time() + delay >= deadline:
-                raise KafkaTimeoutError(
-                    f"broker {self.node_id} throttles this client for {delay:.3g} s more, "
-                    "which is beyond the request's deadline"
-                )
+            if now + delay >= deadline:
+                raise self.throttle_error()
+            waited += delay
             await self._context.lifetime.sleep(delay)
+
+    def throttle_error(self) -> KafkaTimeoutError:
+        """Return the error for a request whose deadline is before the end of the throttle time."""
+        delay = self._window.ends_at - self._loop.time()
+        return KafkaTimeoutError(
+            f"broker {self.node_id} throttles this client for {delay:.3g} s more, which is beyond "
+            "the request's deadline: raise the client's quota, or send less"
+        )
+
+    def note_throttle_wait(self, api_key: int, duration: float) -> None:
+        """Note that requests of an API have waited for the end of a throttle time, in seconds."""
+        self.throttle_wait += duration
+        if self._context.hooks.active:
+            client_id, kind = self._context.config.client_id, self.kind.value
+            self._context.hooks.emit(
+                ThrottleEnded(client_id, self.node_id, api_key, kind, duration)
+            )
 
     async def _connect_before(self, deadline: float) -> Connection:
         while True:
@@ -416,6 +409,8 @@ class BrokerConnection:
             return connection
         if self._ended is not None:
             raise self._ended
+        if self._window.ends_at >= deadline:
+            raise self.throttle_error()
         if self._attempt is None:
             self._attempt = self._context.supervisor.spawn(self._connect, name=self._name())
         waiter: asyncio.Future[Connection] = self._loop.create_future()
@@ -433,12 +428,16 @@ class BrokerConnection:
         connection = self._connection
         if connection is not None and not connection.open:
             return KafkaTimeoutError(f"{connection.address}: {self.connect_problem()}")
+        if self._window.ends_at > self._loop.time():
+            return self.throttle_error()
         before = "" if self._failure is None else f"; before that: {self._failure}"
         return KafkaTimeoutError(f"no {self._name()} within the deadline{before}")
 
     async def _connect(self) -> None:
-        # Again if another connection has postponed this one meanwhile.
-        while (delay := self._retry_at - self._loop.time()) > 0:
+        # Again if another connection has postponed this one meanwhile, or extended the window. The
+        # handshake has requests, too, which must not leave within a throttle window.
+        self._find_window()
+        while (delay := max(self._retry_at, self._window.ends_at) - self._loop.time()) > 0:
             self._backoff_ended.clear()
             with move_on_after(delay):
                 await self._backoff_ended.wait()
@@ -463,10 +462,20 @@ class BrokerConnection:
 
     async def _dial(self) -> Connection:
         self._observer.connecting(self)
+        self._find_window()
+        self._own_window = ThrottleWindow()
         connection = self._connection = self._create_connection(self._address())
         # Not longer than a request: a frozen broker must not delay its callers further.
         await connection.start(min(self._setup_timeout.next(), self._request_timeout))
         return connection
+
+    def _find_window(self) -> None:
+        """Use the throttle window of the broker's address, if that is known."""
+        with contextlib.suppress(KafkaError):
+            address = self._address()
+            self._window = self._context.throttle_windows.window(
+                address.host, address.port, self.kind.value
+            )
 
     def _create_connection(self, address: Address) -> Connection:
         return Connection(
@@ -476,7 +485,8 @@ class BrokerConnection:
             max_frame_size=min(MAX_FRAME_SIZES[self.kind], self._max_frame_size or MAX_FRAME_SIZE),
             activity=self._activity,
             on_closed=self._on_closed,
-            on_response=self._on_response,
+            on_throttle=self._on_throttle,
+            throttled_until=lambda: self._window.ends_at,
         )
 
     def _on_connect_failed(self, error: KafkaError) -> None:
@@ -501,16 +511,17 @@ class BrokerConnection:
             self._retry_at = self._loop.time() + self._backoff.next()
             self._observer.lost(error)
 
-    def _on_response(self, api_key: int, version: int, response: Response) -> None:
-        throttle_time_ms: int = getattr(response, "throttle_time_ms", 0)
-        if throttle_time_ms <= 0 or version < CLIENT_WAITS_FROM.get(api_key, 0):
+    def _on_throttle(self, api_key: int, version: int, throttle_time_ms: int) -> None:
+        """Extend the window after a response with this throttle time."""
+        duration = throttle_seconds(api_key, version, throttle_time_ms)
+        if duration <= 0:
             return
-        pause = seconds(throttle_time_ms)
-        # Requests are pipelined: a later response with a shorter time does not shorten the wait.
-        self.muted_until = max(self.muted_until, self._loop.time() + pause)
+        now = self._loop.time()
+        self._window.extend(now, duration)
+        self._own_window.extend(now, duration)
         if self._context.hooks.active:
-            event = Throttled(self._context.config.client_id, self.node_id, api_key, pause)
-            self._context.hooks.emit(event)
+            client_id, kind = self._context.config.client_id, self.kind.value
+            self._context.hooks.emit(Throttled(client_id, self.node_id, api_key, duration, kind))
 
     def __repr__(self) -> str:
         state = "connected" if self.connected else "closed" if self._ended else "not connected"

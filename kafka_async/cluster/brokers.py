@@ -161,7 +161,8 @@ class Brokers:
         """Return the general connection for a request to any broker; None if backoff forbids all.
 
         An open connection with the fewest requests in flight is preferred, then the one whose last
-        failure is the longest ago. Brokers with an overdue response come last.
+        failure is the longest ago. Brokers with an overdue response come last, as do connections
+        that wait for the end of a throttle time.
         """
         candidates = [self._broker(node_id) for node_id in self._candidates()]
         random.shuffle(candidates)
@@ -170,6 +171,7 @@ class Brokers:
             connections = [each for each in connections if each is not exclude]
             connected = [each for each in connections if each.connected]
             if connected:
+                connected = [each for each in connected if each.muted_until <= now] or connected
                 return min(connected, key=lambda each: each.in_flight)
             usable = [each for each in connections if each.connecting or each.retry_at <= now]
             if usable:

@@ -35,7 +35,12 @@ from kafka_async.cluster.connection_diagnosis import (
 from kafka_async.cluster.framing import FrameReader
 from kafka_async.cluster.handshake import BrokerVersions, handshake
 from kafka_async.cluster.in_flight_requests import InFlightRequest, InFlightRequests
-from kafka_async.cluster.pending_response import ResponseCallback, ResponseFuture, Waiter
+from kafka_async.cluster.pending_response import (
+    OnThrottle,
+    ResponseCallback,
+    ResponseFuture,
+    Waiter,
+)
 from kafka_async.cluster.tls import server_name
 from kafka_async.cluster.transport import Stream
 from kafka_async.config import seconds
@@ -70,6 +75,7 @@ ResponseT = TypeVar("ResponseT", bound="Response")
 
 MAX_HANDSHAKE_FRAME_SIZE: Final = 1024 * 1024
 """Bytes of the largest response that is accepted before the handshake is complete."""
+API_VERSIONS: Final = 18
 UNANSWERED_AFTER: Final = 5.0
 """Seconds without a response after which a request shows that its broker is frozen or cut off.
 
@@ -145,7 +151,9 @@ class Connection:
         activity: Receives the broker's responses and timeouts.
         on_closed: Called once with the error (None for an orderly close) after an open connection
             has ended.
-        on_response: Called with the API key, the version and each decoded response.
+        on_throttle: Called when a response has arrived, with its API key, version and throttle time
+            in milliseconds, unless the time is 0.
+        throttled_until: Returns the end of the throttle time, in seconds of the loop's clock.
     """
 
     def __init__(
@@ -157,7 +165,8 @@ class Connection:
         max_frame_size: int,
         activity: BrokerActivity,
         on_closed: Callable[[KafkaError | None], None],
-        on_response: Callable[[int, int, Response], None],
+        on_throttle: OnThrottle,
+        throttled_until: Callable[[], float],
     ) -> None:
         self.address = address
         self.stage = ConnectionStage.IDLE
@@ -169,7 +178,8 @@ class Connection:
         self._max_frame_size = max_frame_size
         self._activity = activity
         self._on_closed = on_closed
-        self._on_response = on_response
+        self._on_throttle = on_throttle
+        self._throttled_until = throttled_until
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(MAX_HANDSHAKE_FRAME_SIZE, context.budget, self._pause_reading)
         self._requests: InFlightRequests[Waiter] = InFlightRequests(
@@ -213,8 +223,12 @@ class Connection:
                 await self._dial()
                 self.stage = ConnectionStage.HANDSHAKE
                 self.versions = await self._run_handshake(timeout)
+                if throttle_time_ms := self.versions.throttle_time_ms:
+                    version = self.versions.version(API_VERSIONS)
+                    self._on_throttle(API_VERSIONS, version, throttle_time_ms)
                 if self._context.authenticator is not None:
                     self.stage = ConnectionStage.AUTHENTICATION
+                    await self._wait_unthrottled()
                     await self._authentication.authenticate(self.versions, timeout)
         except (OSError, KafkaError) as error:
             failure = self._close_reason or self._connection_error(error)
@@ -284,7 +298,7 @@ class Connection:
         expect_response: bool = True,
     ) -> ResponseFuture[ResponseT]:
         """Send a request as `BrokerConnection.submit` does; None is the newest version."""
-        future = ResponseFuture[ResponseT](request.RESPONSE, self._on_response, loop=self._loop)
+        future = ResponseFuture[ResponseT](request.RESPONSE, self._on_throttle, loop=self._loop)
         self._send(request, version, timeout, future, expect_response)
         return future
 
@@ -298,7 +312,7 @@ class Connection:
         expect_response: bool = True,
     ) -> None:
         """Send a request as `BrokerConnection.submit_with_callback` does."""
-        waiter = ResponseCallback(request.RESPONSE, self._on_response, callback, self._loop)
+        waiter = ResponseCallback(request.RESPONSE, self._on_throttle, callback, self._loop)
         self._send(request, version, timeout, waiter, expect_response)
 
     @property
@@ -476,13 +490,21 @@ class Connection:
         ahead = max((each.connection_deadline for each in self._requests.queue), default=now)
         timeout = max(ahead - now, 0.0) + self._request_timeout
         try:
-            await self._authentication.authenticate_again(self.versions, timeout)
+            await self._wait_unthrottled()
+            await self._authentication.authenticate_again(
+                self.versions, timeout, before_release=self._wait_unthrottled
+            )
         except (OSError, KafkaError) as error:
             self._reauthentication = None
             self._fail_reauthentication(error)
             return
         self._reauthentication = None
         self._release_held()
+
+    async def _wait_unthrottled(self) -> None:
+        """Wait for the end of the throttle time, also if a response extends it meanwhile."""
+        while (delay := self._throttled_until() - self._loop.time()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(delay)
 
     def _fail_reauthentication(self, error: OSError | KafkaError) -> None:
         if self._close_reason is not None:

@@ -124,17 +124,24 @@ class ConnectionAuthentication:
         self.retiring = self._authenticator.username != self._session.username
         return not self.retiring
 
-    async def authenticate_again(self, versions: BrokerVersions, first_timeout: float) -> None:
+    async def authenticate_again(
+        self,
+        versions: BrokerVersions,
+        first_timeout: float,
+        before_release: Callable[[], Awaitable[None]],
+    ) -> None:
         """Authenticate behind the requests in flight, then hold requests no longer.
 
         The first response may take `first_timeout` seconds, since the broker responds in order;
-        each other step may take the time for the connection's setup.
+        each other step may take the time for the connection's setup. `before_release` is awaited
+        before requests are held no longer.
 
         Raises as `Authenticator.authenticate`, and TimeoutError.
         """
         self._running = self._again = True
         async with asyncio.timeout(first_timeout) as limit:
             session = await self._run(versions, first_timeout, limit)
+        await before_release()
         self._begin_session(session)
 
     async def _run(

@@ -52,11 +52,13 @@ class BrokerVersions:
         features: Level of each finalized feature by its name.
         features_epoch: Orders the finalized features that several brokers report; -1 if there are
             none.
+        throttle_time_ms: Throttle time of the broker's response, in milliseconds.
     """
 
     ranges: Mapping[int, VersionRange] = field(default_factory=dict[int, VersionRange])
     features: Mapping[str, int] = field(default_factory=dict[str, int])
     features_epoch: int = -1
+    throttle_time_ms: int = 0
     _chosen: dict[int, int] = field(default_factory=dict[int, int], repr=False, compare=False)
 
     def version(self, api_key: int) -> int:
@@ -97,6 +99,7 @@ def handshake(software_version: str, cluster_id: str | None = None, node_id: int
         {row.api_key: VersionRange(row.min_version, row.max_version) for row in response.api_keys},
         {row.name: row.max_version_level for row in response.finalized_features},
         response.finalized_features_epoch,
+        response.throttle_time_ms,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from kafka_async.errors import DecodeError, KafkaError
 from kafka_async.fairness import OFFLOAD_DECODE_BYTES
-from kafka_async.protocol.header import decode_response_body
+from kafka_async.protocol.header import decode_response_body, leading_throttle_time_ms
 from kafka_async.protocol.message import Response
 
 if TYPE_CHECKING:
@@ -19,29 +19,42 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 ResponseT = TypeVar("ResponseT", bound=Response)
 
-OnResponse: TypeAlias = "Callable[[int, int, Response], None]"
-"""Receives the API key, the version and the decoded response."""
+OnThrottle: TypeAlias = "Callable[[int, int, int], None]"
+"""Receives the API key, the version and the throttle time of a response, in milliseconds."""
+
+
+def _report_throttle(
+    frame: Frame, response: type[Response], version: int, on_throttle: OnThrottle
+) -> None:
+    """Report the throttle time of a response to which no caller listens any more."""
+    try:
+        message = decode_response_body(frame, response, version)
+    except KafkaError:
+        return
+    if throttle := getattr(message, "throttle_time_ms", 0):
+        on_throttle(response.API_KEY, version, throttle)
 
 
 class ResponseFuture(asyncio.Future[R]):
     """A future for a response, which is decoded when its result is first read.
 
-    It is done when the frame has arrived. Reading the result decodes the frame once and calls
-    `on_response`; without a `response` class the result is the frame itself. Cancelling the future
-    does not change the order of the connection's responses. An exception that is never retrieved
-    is not logged.
+    It is done when the frame has arrived. Reading the result decodes the frame once; without a
+    `response` class the result is the frame itself. `on_throttle` is called when the frame arrives,
+    also after the future was cancelled or has failed. Cancelling the future does not change the
+    order of the connection's responses. An exception that is never retrieved is not logged.
     """
 
     def __init__(
         self,
         response: type[R] | None = None,
-        on_response: OnResponse | None = None,
+        on_throttle: OnThrottle | None = None,
         *,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(loop=loop)
         self._response: Any = response
-        self._on_response = on_response
+        self._class = response
+        self._on_throttle = on_throttle
         self._version = -1
         self._message: R | None = None
         self._decode_error: KafkaError | None = None
@@ -73,10 +86,7 @@ class ResponseFuture(asyncio.Future[R]):
         return self.result()
 
     def _set_message(self, message: Any) -> None:
-        response, self._response = self._response, None
-        self._message = message
-        if self._on_response is not None:
-            self._on_response(response.API_KEY, self._version, message)
+        self._response, self._message = None, message
 
     async def _wait_for_frame(self) -> None:
         # Awaiting the future itself would decode the frame in the event loop.
@@ -100,9 +110,21 @@ class ResponseFuture(asyncio.Future[R]):
 
     def set_frame(self, frame: Frame, version: int) -> None:
         """Complete the future with a response in that version, unless it is done."""
+        if self._on_throttle is not None and self._class is not None:
+            self._set_throttle(frame, cast("Any", self._class), version, self._on_throttle)
         if not self.done():
             self._version = version
             self.set_result(cast("R", frame))
+
+    def _set_throttle(
+        self, frame: Frame, response: type[Response], version: int, on_throttle: OnThrottle
+    ) -> None:
+        """Report the throttle time now: the caller may decode the frame later, or never."""
+        throttle = leading_throttle_time_ms(frame, response, version)
+        if throttle is None:
+            _report_throttle(frame, response, version, on_throttle)
+        elif throttle:
+            on_throttle(response.API_KEY, version, throttle)
 
     def set_empty_response(self, message: R) -> None:
         """Complete the future of a request to which the broker does not respond (acks=0)."""
@@ -127,34 +149,36 @@ class ResponseFuture(asyncio.Future[R]):
 class ResponseCallback(Generic[ResponseT]):
     """Decodes a response in the protocol's callback and passes it on without a future.
 
-    `callback` is called exactly once, with the response or an error; `on_response` before it, for a
-    response that could be decoded.
+    `callback` is called exactly once, with the response or an error; `on_throttle` before it, and
+    for a response that arrives after it.
     """
 
-    __slots__ = ("_callback", "_done", "_loop", "_on_response", "_response")
+    __slots__ = ("_callback", "_done", "_loop", "_on_throttle", "_response")
 
     def __init__(
         self,
         response: type[ResponseT],
-        on_response: OnResponse,
+        on_throttle: OnThrottle,
         callback: Callable[[ResponseT | KafkaError], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._response = response
-        self._on_response = on_response
+        self._on_throttle = on_throttle
         self._callback = callback
         self._loop = loop
         self._done = False
 
     def set_frame(self, frame: Frame, version: int) -> None:
         """Decode a response in that version and call the callback, unless it was called."""
+        response = self._response
         if self._done:
+            _report_throttle(frame, response, version, self._on_throttle)
             return
         self._done = True
-        response = self._response
         try:
             message = decode_response_body(frame, response, version)
-            self._on_response(response.API_KEY, version, message)
+            if throttle := getattr(message, "throttle_time_ms", 0):
+                self._on_throttle(response.API_KEY, version, throttle)
         except KafkaError as error:
             self._callback(error)
         except Exception as fault:  # noqa: BLE001  # the callback needs an outcome in any case

@@ -1042,6 +1042,7 @@ class Consumer(Generic[K, V]):
             fetch_throttle_time_avg=runtime.fetcher.throttle_total
             / max(1, runtime.fetcher.fetches),
             fetch_throttle_time_max=runtime.fetcher.throttle_max,
+            fetch_throttle_wait_total=round(runtime.fetcher.throttle_wait * 1000),
         )
 
     def explain(self) -> AssignmentExplanation:

@@ -107,6 +107,7 @@ class Fetcher:
         fetches: Fetch responses.
         throttle_total: Sum of the responses' throttle times, in milliseconds.
         throttle_max: Longest throttle time of a response, in milliseconds.
+        throttle_wait: Seconds for which fetches waited for the end of throttle times.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class Fetcher:
     ) -> None:
         self.fetches = self.bytes = 0
         self.throttle_total = self.throttle_max = 0
+        self.throttle_wait = 0.0
         self.on_position_needed: Callable[[], None] = _nothing
         self._services = services
         self._supervisor = supervisor
@@ -471,6 +473,7 @@ class BrokerFetcher:
             version = None
             if by_id and ZERO_UUID in (*ids.values(), *(f.topic_id for f in request.to_forget)):
                 version = _FIRST_VERSION_WITH_TOPIC_IDS - 1
+            waited = self._connection.throttle_wait
             response = await self._connection.send(
                 fetch_request(self._config, request, left, wait=wait),
                 timeout=timeout + seconds(self._config.fetch_max_wait_ms),
@@ -485,6 +488,7 @@ class BrokerFetcher:
             self._services.metadata.request_update()
             await asyncio.sleep(self._backoff.next())
             return
+        self._fetcher.throttle_wait += self._connection.throttle_wait - waited
         self._poll_idle_at = self._loop.time() + seconds(self._config.fetch_max_wait_ms)
         if response.error_code:
             await self._on_error_response(error_for(response.error_code))
@@ -513,9 +517,13 @@ class BrokerFetcher:
         )
 
     async def _close_session(self) -> None:
-        """Close the session at the broker, without waiting for the response, and the connection."""
+        """Close the session at the broker, without waiting for the response, and the connection.
+
+        A broker that throttles the client does not read the request, and drops the session later.
+        """
         request = self._session.closing_request()
-        if request is not None and self._connection.connected:
+        muted = self._connection.muted_until > self._loop.time()
+        if request is not None and self._connection.connected and not muted:
             try:
                 self._connection.submit(
                     fetch_request(self._config, request, 1, wait=False), timeout=_CLOSE_TIMEOUT

@@ -30,6 +30,7 @@ class ConsumerStatistics:
         buffered_bytes: Bytes fetched and not returned yet.
         fetch_throttle_time_avg: Average throttle time of the responses, in milliseconds.
         fetch_throttle_time_max: Longest throttle time of a response, in milliseconds.
+        fetch_throttle_wait_total: Time that fetches waited for throttle times, in milliseconds.
     """
 
     records_consumed_total: int
@@ -44,3 +45,4 @@ class ConsumerStatistics:
     buffered_bytes: int
     fetch_throttle_time_avg: float
     fetch_throttle_time_max: int
+    fetch_throttle_wait_total: int

@@ -32,6 +32,7 @@ from kafka_async.embedded.settings import SettingOptions, Settings
 from kafka_async.embedded.state.acls import AclAuthorizer
 from kafka_async.embedded.state.brokers import Broker, Brokers
 from kafka_async.embedded.state.offset_metadata_manager import OffsetMetadataManager
+from kafka_async.embedded.state.throttle_log import ThrottleLog
 from kafka_async.embedded.state.topics import TopicTable
 from kafka_async.embedded.tls import TlsConnection
 from kafka_async.embedded.transactions.transaction_coordinator import TransactionCoordinator
@@ -82,6 +83,7 @@ class EmbeddedCluster:
     Attributes:
         failures: Internal errors of the cluster; empty unless the cluster has a bug.
         faults: Rules that inject faults.
+        throttle_log: Throttle windows, and the requests that clients sent within them.
 
     Raises:
         InvalidConfigurationError: There are no brokers, `ports` has another length, a listener is
@@ -170,6 +172,7 @@ class EmbeddedCluster:
             {key: (route.lowest_advertised, route.highest) for key, route in routes.items()},
         )
         self._apis = KafkaApis(routes, parts, rules, failures)
+        self.throttle_log = ThrottleLog()
         self._network = network
         self._open_ports: dict[int, list[OpenPort]] = {}
 
@@ -439,7 +442,9 @@ class EmbeddedCluster:
             if max_reauth_ms is None:
                 max_reauth_ms = self.settings.connections_max_reauth_ms
             session.authenticator = SaslServerAuthenticator(starts, max_reauth_ms)
-        connection = ClientConnection(session, self._apis, self._supervisor, self.settings)
+        connection = ClientConnection(
+            session, self._apis, self._supervisor, self.settings, self.throttle_log
+        )
         if listener.ssl_context is None:
             return connection
         return TlsConnection(listener.ssl_context, broker, connection)

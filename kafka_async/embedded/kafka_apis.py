@@ -107,13 +107,19 @@ class KafkaApis:
             response = await self._apply_fault(fault, context, request)
         throttle = 0.0 if fault is None else fault.effect.throttle
         if response is None:
-            return ResponseFrame(None, throttle)
+            return self._throttled(context, None, throttle)
         if throttle and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = round(throttle * 1000)
         parts = self._encode(context, response, header.correlation_id)
         if authenticator is not None and authenticator.failed:
             return self._last_response(parts)
-        return ResponseFrame(parts, throttle)
+        return self._throttled(context, parts, throttle)
+
+    def _throttled(
+        self, context: RequestContext, parts: Sequence[BytesLike] | None, throttle: float
+    ) -> ResponseFrame:
+        """Return the frame of a response, after which the connection is muted."""
+        return ResponseFrame(parts, throttle, client_id=context.client_id, api_key=context.api_key)
 
     def _encode(
         self, context: RequestContext, response: Any, correlation_id: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import struct
 from collections import deque
@@ -11,7 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from kafka_async.embedded.requests.context import Disconnect
-from kafka_async.errors import DecodeError
+from kafka_async.embedded.state.throttle_log import Throttle
+from kafka_async.errors import DecodeError, UnsupportedVersionError
+from kafka_async.protocol.header import decode_request_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from kafka_async.clock import MemoryNetwork
     from kafka_async.embedded.requests.session import ClientSession
     from kafka_async.embedded.settings import Settings
+    from kafka_async.embedded.state.throttle_log import ThrottleLog
     from kafka_async.protocol.wire import BytesLike
     from kafka_async.supervisor import SupervisedTask, Supervisor
 
@@ -28,6 +32,7 @@ SMALL_FRAME_BUFFER_BYTES: Final = 1 << 16
 """Bytes of the buffer for small frames; larger frames get a separate buffer."""
 
 _SIZE: Final = struct.Struct(">i")
+_connection_numbers = itertools.count()
 
 
 class ResponseFrame(NamedTuple):
@@ -41,6 +46,10 @@ class ResponseFrame(NamedTuple):
     """True if the connection is closed after the response."""
     delay_seconds: float = 0.0
     """Time before the response and the end of a connection that is closed (KIP-306)."""
+    client_id: str | None = None
+    """The client id of the request."""
+    api_key: int = -1
+    """The API of the request."""
 
 
 class RequestHandler(Protocol):
@@ -122,8 +131,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         handler: RequestHandler,
         supervisor: Supervisor,
         settings: Settings,
+        throttle_log: ThrottleLog,
     ) -> None:
         self._session = session
+        self._throttle_log = throttle_log
+        self._number = next(_connection_numbers)
         self._broker = session.broker
         self._handler = handler
         self._supervisor = supervisor
@@ -179,11 +191,22 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.abort()
             return
         if frames:
+            self._record_early_requests(frames)
             self._requests.extend(frames)
             self._request_available.set()
             if len(self._requests) > 1 and not self._reading_paused:
                 self._reading_paused = True
                 self._open_transport.pause_reading()
+
+    def _record_early_requests(self, frames: Sequence[BytesLike]) -> None:
+        """Record the requests that arrive although the client should wait."""
+        now, log = asyncio.get_running_loop().time(), self._throttle_log
+        if not log.is_open(now):
+            return
+        for frame in frames:
+            with contextlib.suppress(DecodeError, UnsupportedVersionError):
+                header, _ = decode_request_header(frame)
+                log.received(self._broker.id, header.client_id, header.api_key, self._number, now)
 
     def eof_received(self) -> bool:
         """Close the connection; as on a broker, queued requests are dropped."""
@@ -243,6 +266,17 @@ class ClientConnection(asyncio.BufferedProtocol):
                     self._open_transport.close()
                     await self._disconnected.wait()
                 if response.mute_seconds:
+                    now = asyncio.get_running_loop().time()
+                    self._throttle_log.opened(
+                        Throttle(
+                            self._broker.id,
+                            response.client_id,
+                            response.api_key,
+                            self._number,
+                            now,
+                            now + response.mute_seconds,
+                        )
+                    )
                     await self._mute(response.mute_seconds)
         except Disconnect as reason:
             logger.info(

@@ -189,7 +189,9 @@ class CoordinatorConnection:
     def _submit_leave(self, member: LocalMember, reason: str) -> None:
         """Send LeaveGroup over an open connection without waiting for the response."""
         connection = self._connection
-        if connection is not None and connection.connected:
+        if connection is None or connection.muted_until > self._now():
+            return  # a broker does not read the connection of a client that it throttles
+        if connection.connected:
             version = connection.version(self._leave_api_key)
             request = next(self._leave(member, version, reason))
             connection.submit(request, timeout=_CLOSE_TIMEOUT)

@@ -85,6 +85,7 @@ class Accumulator:
         *("_awaited_batches", "_batch_limit", "_batch_size", "_first_await_callback", "_linger"),
         *("_buffer_pool", "_failures", "_metrics", "_ready", "_sequencer", "_unpartitioned"),
         *("_compression_enabled", "_compression_queue", "_connection_errors", "_flushes"),
+        "_throttles",
         *("_delivery_timeout", "_incomplete", "_max_request_size", "_new_future", "_outage"),
         *("_metadata_updates", "_now", "_partitioner", "_rng", "_stale_topics", "_wakeup"),
         *("_written_offsets", "closed_count", "topics"),
@@ -110,6 +111,7 @@ class Accumulator:
         self._incomplete: dict[BatchOutcome, ProducerBatch | TopicQueue] = {}
         self._stale_topics: dict[TopicQueue, None] = {}
         self._connection_errors: dict[int, KafkaError] = {}
+        self._throttles: dict[int, float] = {}
         self._outage: Callable[[], KafkaError | None] = _do_nothing
         self._compression_enabled = config.compression_type != "none"
         self._flushes = 0
@@ -720,7 +722,8 @@ class Accumulator:
             connection_error = self._outage()
         else:
             connection_error = self._connection_errors.get(queue.leader)
-        return _timeout_error(batch, self._delivery_timeout, connection_error)
+        throttle = None if queue.leader is None else self._throttles.get(queue.leader)
+        return _timeout_error(batch, self._delivery_timeout, connection_error, throttle)
 
     # -- brokers ----------------------------------------------------------------------------------
 
@@ -733,6 +736,16 @@ class Accumulator:
             self._connection_errors.pop(node, None)
         else:
             self._connection_errors[node] = error
+
+    def note_throttled(self, node: int, throttle_time: float | None) -> None:
+        """Note that batches wait for the end of a broker's throttle time, in seconds; None: sent.
+
+        Batches that expire meanwhile say so.
+        """
+        if throttle_time is None:
+            self._throttles.pop(node, None)
+        else:
+            self._throttles[node] = throttle_time
 
     @property
     def needs_producer_id(self) -> bool:
@@ -1010,11 +1023,15 @@ class Accumulator:
 
 
 def _timeout_error(
-    batch: ProducerBatch, timeout: float, connection_error: KafkaError | None
+    batch: ProducerBatch,
+    timeout: float,
+    connection_error: KafkaError | None,
+    throttle_time: float | None,
 ) -> KafkaError:
     """Return the error of a batch that was not delivered within `timeout` seconds.
 
-    `connection_error` says why its leader, or any broker, could not be connected to.
+    `connection_error` says why its leader, or any broker, could not be connected to;
+    `throttle_time` is the time in seconds for which the leader throttles the client.
     """
     text = f"not delivered within delivery_timeout_ms ({timeout:g} s)"
     if batch.error is not None:
@@ -1025,6 +1042,8 @@ def _timeout_error(
             text += f": {connection_error}"
     elif connection_error is not None:
         text += f"; its leader cannot be reached: {connection_error}"
+    if throttle_time is not None:
+        text += f"; broker {batch.queue.leader} throttles this client for {throttle_time:.3g} s"
     topic, partition = batch.partition
     error = KafkaTimeoutError(text, topic=topic, partition=partition)
     error.__cause__ = batch.error or connection_error

@@ -34,6 +34,7 @@ from kafka_async.producer.produce_requests import (
 )
 from kafka_async.producer.producer_id import request_producer_id
 from kafka_async.producer.topic_metadata import TopicMetadataUpdater
+from kafka_async.protocol.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,6 +64,8 @@ class BrokerState:
         self.in_flight = 0
         self.connecting = False
         self.failures = 0
+        self.throttled_at: float | None = None
+        """Time at which ready batches began to wait for the broker's throttle time."""
 
 
 class Sender:
@@ -235,8 +238,10 @@ class Sender:
             self._supervisor.spawn(self._connect, broker, name=f"connecting to broker {node}")
             return False
         if broker.connection.muted_until > now:
-            self._next_run_at = min(self._next_run_at, broker.connection.muted_until)
+            self._on_throttled(node, broker, now)
             return False
+        if broker.throttled_at is not None:
+            self._on_unthrottled(node, broker, now)
         accumulator, left = self._accumulator, MAX_BYTES_PER_ITERATION
         max_in_flight = self._config.max_in_flight_requests_per_connection
         while broker.in_flight < max_in_flight:
@@ -252,6 +257,21 @@ class Sender:
             if not accumulator.has_ready(node):
                 break
         return False
+
+    def _on_throttled(self, node: int, broker: BrokerState, now: float) -> None:
+        """Run again at the end of the throttle time; batches that expire before name it."""
+        self._next_run_at = min(self._next_run_at, broker.connection.muted_until)
+        if broker.throttled_at is None:
+            broker.throttled_at = now
+        self._accumulator.note_throttled(node, broker.connection.muted_until - now)
+
+    def _on_unthrottled(self, node: int, broker: BrokerState, now: float) -> None:
+        """Note for how long the batches that are sent now have waited."""
+        assert broker.throttled_at is not None
+        waited, broker.throttled_at = now - broker.throttled_at, None
+        self._accumulator.note_throttled(node, None)
+        self._metrics.add_throttle_wait(waited)
+        broker.connection.note_throttle_wait(ProduceRequest.API_KEY, waited)
 
     async def _connect(self, broker: BrokerState) -> None:
         node = broker.connection.node_id

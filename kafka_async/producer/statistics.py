@@ -36,6 +36,8 @@ class ProducerStatistics:
         waiting_threads: Callers waiting for memory (Kafka's name; here they are tasks).
         produce_throttle_time_avg: Average throttle time of the responses, in milliseconds.
         produce_throttle_time_max: Longest throttle time of a response, in milliseconds.
+        produce_throttle_wait_total: Time that ready batches waited for throttle times, in
+            milliseconds.
     """
 
     record_send_total: int
@@ -51,6 +53,7 @@ class ProducerStatistics:
     waiting_threads: int
     produce_throttle_time_avg: float
     produce_throttle_time_max: int
+    produce_throttle_wait_total: int
 
 
 class ProducerMetrics:
@@ -74,6 +77,7 @@ class ProducerMetrics:
         self._responses = 0
         self._throttle_total = 0
         self._throttle_max = 0
+        self._throttle_wait = 0.0
 
     def note_error(self, error: Exception) -> None:
         """Note the error of a batch, a connection attempt or a producer id request."""
@@ -89,6 +93,10 @@ class ProducerMetrics:
         if throttle_ms:
             self._throttle_total += throttle_ms
             self._throttle_max = max(self._throttle_max, throttle_ms)
+
+    def add_throttle_wait(self, seconds: float) -> None:
+        """Count the time for which ready batches have waited for a throttle time."""
+        self._throttle_wait += seconds
 
     def sent(self, batches: Sequence[ProducerBatch]) -> None:
         """Emit an event for each batch that was sent for the first time."""
@@ -148,4 +156,5 @@ class ProducerMetrics:
             waiting_threads=buffer_pool.waiter_count,
             produce_throttle_time_avg=self._throttle_total / max(1, self._responses),
             produce_throttle_time_max=self._throttle_max,
+            produce_throttle_wait_total=round(self._throttle_wait * 1000),
         )

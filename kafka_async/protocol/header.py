@@ -10,7 +10,7 @@ in every request header, flexible or not.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -34,6 +34,7 @@ __all__ = [
     "decode_response_body",
     "encode_request",
     "encode_response",
+    "leading_throttle_time_ms",
     "request_header_version",
     "response_correlation_id",
     "response_header_version",
@@ -105,6 +106,32 @@ def decode_response(
 ) -> tuple[int, ResponseT]:
     """Return the correlation id and the response of a frame; raise as `decode_response_body`."""
     return response_correlation_id(buffer), decode_response_body(buffer, response, version)
+
+
+def leading_throttle_time_ms(
+    buffer: BytesLike, response: type[Response], version: int
+) -> int | None:
+    """Return the throttle time of a response without decoding the response.
+
+    None if it is not the response's first field in that version, or the frame is too short.
+    """
+    if not _begins_with_throttle_time(response, version):
+        return None
+    start = _SIZE.size
+    if response_header_version(response.API_KEY, version):
+        if buffer[start : start + 1] != b"\0":  # tagged fields, which no broker sends
+            return None
+        start += 1
+    if len(buffer) < start + _SIZE.size:
+        return None
+    throttle: int = _SIZE.unpack_from(buffer, start)[0]
+    return throttle
+
+
+@cache
+def _begins_with_throttle_time(response: type[Response], version: int) -> bool:
+    field = next(iter(response.SPEC.untagged_fields(version)), None)
+    return field is not None and field.name == "throttle_time_ms"
 
 
 def decode_response_body(buffer: BytesLike, response: type[ResponseT], version: int) -> ResponseT:

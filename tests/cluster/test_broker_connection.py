@@ -10,13 +10,10 @@ import pytest
 import pytest_asyncio
 
 from kafka_async.cluster import in_flight_requests, pending_response
-from kafka_async.cluster.broker_connection import (
-    CLIENT_WAITS_FROM,
-    BrokerConnection,
-    ConnectionKind,
-)
+from kafka_async.cluster.broker_connection import BrokerConnection, ConnectionKind
 from kafka_async.cluster.client import services_of
 from kafka_async.cluster.request_router import Broker
+from kafka_async.cluster.throttle import CLIENT_WAITS_FROM
 from kafka_async.errors import (
     ClientClosedError,
     DecodeError,
