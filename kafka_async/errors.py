@@ -728,7 +728,13 @@ class UnstableOffsetCommitError(RetriableError, code=88, name="UNSTABLE_OFFSET_C
 
 
 class ThrottlingQuotaExceededError(RetriableError, code=89, name="THROTTLING_QUOTA_EXCEEDED"):
-    """The quota of controller mutations is used up."""
+    """The quota of controller mutations is used up.
+
+    Attributes:
+        throttle_time_ms: Time after which the request may succeed, in milliseconds.
+    """
+
+    throttle_time_ms: int = 0
 
 
 class ProducerFencedError(ApplicationRecoverableError, code=90, name="PRODUCER_FENCED"):

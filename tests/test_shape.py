@@ -23,6 +23,7 @@ PURE_PACKAGES = [
     "records",
     "kernel",
     "embedded/state",
+    "embedded/quotas",
     "arguments.py",
     "backoff.py",
     "types.py",

@@ -1,6 +1,7 @@
 """The admin client: topics, groups, offsets, configuration, ACLs, credentials."""
 
 from kafka_async.admin.admin import Admin
+from kafka_async.admin.quota_values import QuotaEntity, QuotaName, ResolvedQuota
 from kafka_async.admin.security_values import (
     AclBinding,
     AclFilter,
@@ -52,6 +53,9 @@ __all__ = [
     "NewTopic",
     "OffsetSpec",
     "PartitionDescription",
+    "QuotaEntity",
+    "QuotaName",
+    "ResolvedQuota",
     "ResourceType",
     "ScramCredential",
     "ScramMechanism",

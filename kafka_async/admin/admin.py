@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Literal, Never, Self
 
+    from kafka_async.admin.quota_values import QuotaEntity, ResolvedQuota
     from kafka_async.admin.security_values import (
         AclBinding,
         AclFilter,
@@ -95,6 +96,7 @@ class Admin:
         self.config, self.client, self._owned = connect_with(
             servers, ClientConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
         )
+        self._switched_off: dict[QuotaEntity, dict[str, float]] = {}
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
@@ -672,6 +674,134 @@ class Admin:
         from kafka_async.admin import transactions
 
         await transactions.end(Call(self.client, timeout), prepared, commit=commit)
+
+    # -- quotas -----------------------------------------------------------------------------------
+
+    async def describe_client_quotas(
+        self,
+        entity: QuotaEntity | None = None,
+        *,
+        strict: bool = False,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Return client quotas by entity (KIP-546).
+
+        Args:
+            entity: Names that the entities must have, with QuotaName.DEFAULT for the default and
+                QuotaName.ANY for every name (None: all entities).
+            strict: Leave out entities with names of other types: `QuotaEntity(user="u")` is then
+                that user's quota only, without those of its client ids.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            By entity, its quotas under Kafka's names: producer_byte_rate and consumer_byte_rate in
+            bytes per second, request_percentage, controller_mutation_rate in partitions per second,
+            and connection_creation_rate of addresses in connections per second.
+
+        Raises:
+            ValueError: The entity combines names that no quota can have.
+            ClusterAuthorizationError: The principal may not DESCRIBE_CONFIGS of the cluster.
+        """
+        if unknown:
+            raise unknown_keyword(self.describe_client_quotas, unknown)
+        from kafka_async.admin import quotas
+
+        return await quotas.describe(Call(self.client, timeout), entity, strict=strict)
+
+    async def alter_client_quotas(
+        self,
+        entries: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Set and remove client quotas, which apply at once (KIP-546).
+
+        Args:
+            entries: By entity, values by the names of `describe_client_quotas`. None removes a
+                quota; quotas that are not named stay as they are.
+            validate_only: Check the request without changing quotas.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            ValueError: An entity, name or value is not one that Kafka allows; no request is sent.
+            TypeError: A value is not a number; no request is sent.
+            ClusterAuthorizationError: The principal may not ALTER_CONFIGS of the cluster.
+        """
+        if unknown:
+            raise unknown_keyword(self.alter_client_quotas, unknown)
+        from kafka_async.admin import quotas
+
+        await quotas.alter(Call(self.client, timeout), entries, validate_only=validate_only)
+
+    async def resolve_client_quotas(
+        self, entity: QuotaEntity, *, timeout: float | None = None, **unknown: Never
+    ) -> dict[str, ResolvedQuota]:
+        """Return the quotas that apply to one client, in Kafka's precedence.
+
+        A quota of both user and client id goes before one of the user, and that before one of the
+        client id; in each place the name goes before the default.
+
+        Args:
+            entity: The client's user and client id, or its ip. Without a user it is "ANONYMOUS".
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            By the names of `describe_client_quotas`, each value and the entity it comes from.
+            Quotas that do not limit the client are left out.
+
+        Raises:
+            ValueError: The entity is not that of one client.
+            ClusterAuthorizationError: The principal may not DESCRIBE_CONFIGS of the cluster.
+        """
+        if unknown:
+            raise unknown_keyword(self.resolve_client_quotas, unknown)
+        from kafka_async.admin import quotas
+
+        return await quotas.resolve(Call(self.client, timeout), entity)
+
+    async def set_quota_enforcement(
+        self, entity: QuotaEntity, on: bool, *, timeout: float | None = None, **unknown: Never
+    ) -> dict[str, float]:
+        """Switch the quotas of an entity off, or on again.
+
+        Kafka has no such switch. Off sets quotas that no client reaches, and this object keeps the
+        old values; on sets these again, or without any removes the unreachable ones. Use
+        `alter_client_quotas` with the values that "off" has returned to switch them on elsewhere.
+
+        Args:
+            entity: The entity, such as `QuotaEntity(user="u", client_id="mirror")`.
+            on: Whether the quotas limit clients.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            The entity's quotas: the old values if they were switched off, those that apply again if
+            they were switched on.
+
+        Raises:
+            ValueError: The entity is not one that Kafka allows; no request is sent.
+            ClusterAuthorizationError: The client's principal may not DESCRIBE_CONFIGS or
+                ALTER_CONFIGS of the cluster.
+        """
+        if unknown:
+            raise unknown_keyword(self.set_quota_enforcement, unknown)
+        from kafka_async.admin import quotas
+
+        call = Call(self.client, timeout)
+        values = await quotas.own_quotas(call, entity)
+        limits = quotas.unlimited(entity)
+        old = {key: value for key, value in values.items() if value != limits.get(key)}
+        if not on:
+            self._switched_off[entity] = old = self._switched_off.get(entity, {}) | old
+            await quotas.alter(call, {entity: limits}, validate_only=False)
+            return dict(old)
+        kept = self._switched_off.get(entity, {}) | old
+        changes = {key: kept.get(key) for key in {*limits, *kept}}
+        await quotas.alter(call, {entity: changes}, validate_only=False)
+        self._switched_off.pop(entity, None)
+        return kept
 
     # -- security ---------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     RefreshRetriableError,
     RetriableError,
+    ThrottlingQuotaExceededError,
     error_for,
 )
 
@@ -53,9 +54,9 @@ class Call:
         """Seconds until the deadline, at least 0."""
         return max(0.0, self._deadline - self._loop.time())
 
-    async def pause(self) -> bool:
+    async def pause(self, at_least: float = 0.0) -> bool:
         """Wait before the next attempt; return False if it would be after the deadline."""
-        delay = self._backoff.next()
+        delay = max(self._backoff.next(), at_least)
         if delay >= self.left:
             return False
         await self.services.lifetime.sleep(delay)
@@ -106,7 +107,7 @@ class Call:
                 if isinstance(error := results.get(item), RetriableError)
                 and not isinstance(error, final)
             ]
-            if pending and not await self.pause():
+            if pending and not await self.pause(_throttle_time(results, pending)):
                 break
         values: dict[K, V] = {}
         errors: list[KafkaError] = []
@@ -137,6 +138,22 @@ class Call:
             except RefreshRetriableError as error:
                 results.update(dict.fromkeys(items, error))
         return results
+
+
+def with_throttle_time(results: dict[K, V | KafkaError], throttle_time_ms: int) -> Results[K, V]:
+    """Set the throttle time of a response on the errors that tell to wait for it (KIP-599)."""
+    for error in results.values():
+        if isinstance(error, ThrottlingQuotaExceededError):
+            error.throttle_time_ms = throttle_time_ms
+            error.message += f" Retry in {throttle_time_ms / 1000:g} s."
+    return results
+
+
+def _throttle_time(results: Results[K, V], pending: list[K]) -> float:
+    """Return the longest throttle time of the pending items, in seconds."""
+    errors = [results[item] for item in pending]
+    times = [e.throttle_time_ms for e in errors if isinstance(e, ThrottlingQuotaExceededError)]
+    return max(times, default=0) / 1000
 
 
 def raise_first(errors: Iterable[KafkaError]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kafka_async.admin.call import Results, raise_first, topic_error
+from kafka_async.admin.call import Results, raise_first, topic_error, with_throttle_time
 from kafka_async.admin.values import NewTopic, PartitionDescription, TopicDescription, TopicListing
 from kafka_async.arguments import (
     MAX_INT16,
@@ -74,11 +74,12 @@ async def create(
             validate_only=validate_only,
         )
         response = await call.services.request(request, to=Controller(), timeout=call.left)
-        return {
+        results: dict[str, TopicListing | KafkaError] = {
             row.name: topic_error(row.name, row.error_code, row.error_message, needs="CREATE")
             or _created(row, wanted[row.name])
             for row in response.topics
         }
+        return with_throttle_time(results, response.throttle_time_ms)
 
     created, errors = await call.collect(wanted, attempt)
     if wait and not validate_only:
@@ -96,12 +97,13 @@ async def delete(call: Call, names: Iterable[str], *, wait: bool) -> None:
             timeout_ms=int(call.left * 1000),
         )
         response = await call.services.request(request, to=Controller(), timeout=call.left)
-        return {
+        results: dict[str, KafkaError | None] = {
             row.name or "": topic_error(
                 row.name or "", row.error_code, row.error_message, needs="DELETE"
             )
             for row in response.responses
         }
+        return with_throttle_time(results, response.throttle_time_ms)
 
     wanted = texts(names, "names")
     deleted, errors = await call.collect(wanted, attempt, final=(UnknownTopicOrPartitionError,))
@@ -143,10 +145,11 @@ async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool
             timeout_ms=int(call.left * 1000),
         )
         response = await call.services.request(request, to=Controller(), timeout=call.left)
-        return {
+        results: dict[str, KafkaError | None] = {
             row.name: topic_error(row.name, row.error_code, row.error_message, needs="ALTER")
             for row in response.results
         }
+        return with_throttle_time(results, response.throttle_time_ms)
 
     grown, errors = await call.collect(counts, attempt)
     if wait:

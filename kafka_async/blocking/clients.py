@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from kafka_async.admin.admin import Admin as AsyncAdmin
+    from kafka_async.admin.quota_values import QuotaEntity, ResolvedQuota
     from kafka_async.admin.security_values import (
         AclBinding,
         AclFilter,
@@ -258,6 +259,28 @@ class Client(BlockingClient):
             retry=retry,
             max_version=max_version,
         )
+
+    def quota_usage(self, *, timeout: float | None = None) -> dict[tuple[int, str], float | None]:
+        """Return the fraction of its quotas that this client uses, by broker and kind (KIP-13).
+
+        The fraction is the client's rate over 11 s, divided by the quota that applies to its user
+        and client id; a broker throttles it at 1. It is too low if other clients share the quota.
+        The kinds are "produce" and "fetch": a client cannot measure request_percentage. Brokers
+        with which neither was exchanged are left out.
+
+        Args:
+            timeout: Maximum time to look up the quotas, in seconds (default:
+                default_api_timeout_ms).
+
+        Returns:
+            By (broker id, kind), a number from 0 to 1, and 0 without a quota. It is None if the
+            quotas are not known: the client may not DESCRIBE_CONFIGS of the cluster, the cluster
+            has no such API, or the name of the client's user is not known, as with a certificate.
+
+        Raises:
+            KafkaTimeoutError: There was no response within `timeout`.
+        """
+        return run(self._client.quota_usage, timeout=timeout)
 
 
 class Producer(BlockingClient, Generic[K, V]):
@@ -2222,6 +2245,112 @@ class Admin(BlockingClient):
                 has timed out, or a producer has used its transactional id since.
         """
         run(self._client.end_transaction, prepared, commit=commit, timeout=timeout, **unknown)
+
+    def describe_client_quotas(
+        self,
+        entity: QuotaEntity | None = None,
+        *,
+        strict: bool = False,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Return client quotas by entity (KIP-546).
+
+        Args:
+            entity: Names that the entities must have, with QuotaName.DEFAULT for the default and
+                QuotaName.ANY for every name (None: all entities).
+            strict: Leave out entities with names of other types: `QuotaEntity(user="u")` is then
+                that user's quota only, without those of its client ids.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            By entity, its quotas under Kafka's names: producer_byte_rate and consumer_byte_rate in
+            bytes per second, request_percentage, controller_mutation_rate in partitions per second,
+            and connection_creation_rate of addresses in connections per second.
+
+        Raises:
+            ValueError: The entity combines names that no quota can have.
+            ClusterAuthorizationError: The principal may not DESCRIBE_CONFIGS of the cluster.
+        """
+        return run(
+            self._client.describe_client_quotas, entity, strict=strict, timeout=timeout, **unknown
+        )
+
+    def alter_client_quotas(
+        self,
+        entries: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Set and remove client quotas, which apply at once (KIP-546).
+
+        Args:
+            entries: By entity, values by the names of `describe_client_quotas`. None removes a
+                quota; quotas that are not named stay as they are.
+            validate_only: Check the request without changing quotas.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            ValueError: An entity, name or value is not one that Kafka allows; no request is sent.
+            TypeError: A value is not a number; no request is sent.
+            ClusterAuthorizationError: The principal may not ALTER_CONFIGS of the cluster.
+        """
+        run(
+            self._client.alter_client_quotas,
+            entries,
+            validate_only=validate_only,
+            timeout=timeout,
+            **unknown,
+        )
+
+    def resolve_client_quotas(
+        self, entity: QuotaEntity, *, timeout: float | None = None, **unknown: Never
+    ) -> dict[str, ResolvedQuota]:
+        """Return the quotas that apply to one client, in Kafka's precedence.
+
+        A quota of both user and client id goes before one of the user, and that before one of the
+        client id; in each place the name goes before the default.
+
+        Args:
+            entity: The client's user and client id, or its ip. Without a user it is "ANONYMOUS".
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            By the names of `describe_client_quotas`, each value and the entity it comes from.
+            Quotas that do not limit the client are left out.
+
+        Raises:
+            ValueError: The entity is not that of one client.
+            ClusterAuthorizationError: The principal may not DESCRIBE_CONFIGS of the cluster.
+        """
+        return run(self._client.resolve_client_quotas, entity, timeout=timeout, **unknown)
+
+    def set_quota_enforcement(
+        self, entity: QuotaEntity, on: bool, *, timeout: float | None = None, **unknown: Never
+    ) -> dict[str, float]:
+        """Switch the quotas of an entity off, or on again.
+
+        Kafka has no such switch. Off sets quotas that no client reaches, and this object keeps the
+        old values; on sets these again, or without any removes the unreachable ones. Use
+        `alter_client_quotas` with the values that "off" has returned to switch them on elsewhere.
+
+        Args:
+            entity: The entity, such as `QuotaEntity(user="u", client_id="mirror")`.
+            on: Whether the quotas limit clients.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Returns:
+            The entity's quotas: the old values if they were switched off, those that apply again if
+            they were switched on.
+
+        Raises:
+            ValueError: The entity is not one that Kafka allows; no request is sent.
+            ClusterAuthorizationError: The client's principal may not DESCRIBE_CONFIGS or
+                ALTER_CONFIGS of the cluster.
+        """
+        return run(self._client.set_quota_enforcement, entity, on, timeout=timeout, **unknown)
 
     def create_acls(
         self, bindings: Iterable[AclBinding], *, timeout: float | None = None, **unknown: Never

@@ -19,6 +19,7 @@ from typing_extensions import Unpack
 
 from kafka_async.arguments import check_timeout, instance_of
 from kafka_async.clock import LoopClock
+from kafka_async.cluster import client_quotas
 from kafka_async.cluster.authentication import authenticator_for
 from kafka_async.cluster.metadata_updater import bootstrap_error
 from kafka_async.cluster.request_router import REROUTE_ERRORS
@@ -32,7 +33,13 @@ from kafka_async.config import (
     resolve_config,
     seconds,
 )
-from kafka_async.errors import ClientClosedError, InvalidConfigurationError, KafkaTimeoutError
+from kafka_async.errors import (
+    ClientClosedError,
+    ClusterAuthorizationError,
+    InvalidConfigurationError,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+)
 from kafka_async.foreign_names import check_construction
 from kafka_async.hooks import Hooks
 from kafka_async.kernel import IMPLEMENTATION
@@ -305,6 +312,51 @@ class Client:
         return await self._started_services().request(
             request, to=to, timeout=timeout, retry=retry, max_version=max_version
         )
+
+    async def quota_usage(
+        self, *, timeout: float | None = None
+    ) -> dict[tuple[int, str], float | None]:
+        """Return the fraction of its quotas that this client uses, by broker and kind (KIP-13).
+
+        The fraction is the client's rate over 11 s, divided by the quota that applies to its user
+        and client id; a broker throttles it at 1. It is too low if other clients share the quota.
+        The kinds are "produce" and "fetch": a client cannot measure request_percentage. Brokers
+        with which neither was exchanged are left out.
+
+        Args:
+            timeout: Maximum time to look up the quotas, in seconds (default:
+                default_api_timeout_ms).
+
+        Returns:
+            By (broker id, kind), a number from 0 to 1, and 0 without a quota. It is None if the
+            quotas are not known: the client may not DESCRIBE_CONFIGS of the cluster, the cluster
+            has no such API, or the name of the client's user is not known, as with a certificate.
+
+        Raises:
+            KafkaTimeoutError: There was no response within `timeout`.
+        """
+        check_timeout(timeout)
+        services = self._started_services()
+        quotas: dict[str, float] | None = None
+        user = self._quota_user()
+        if user is not None:
+            names = {"user": user, "client-id": self.config.client_id}
+            limit = seconds(self.config.default_api_timeout_ms) if timeout is None else timeout
+            try:
+                entries = await client_quotas.describe_candidates(services, names, timeout=limit)
+            except (ClusterAuthorizationError, UnsupportedVersionError):
+                pass
+            else:
+                resolved = client_quotas.resolve(entries, names)
+                quotas = {key: value for key, (value, _) in resolved.items()}
+        now = self._supervisor.loop.time()
+        return services.quota_usage.fractions(quotas, now)
+
+    def _quota_user(self) -> str | None:
+        """Return the name of the user that brokers see; None if it is not known."""
+        if self._authenticator is not None:
+            return self._authenticator.username
+        return "ANONYMOUS" if self.config.security_protocol == "PLAINTEXT" else None
 
     def _started_services(self) -> ClientServices:
         self._supervisor.check()

@@ -41,6 +41,7 @@ from kafka_async.cluster.pending_response import (
     ResponseFuture,
     Waiter,
 )
+from kafka_async.cluster.quota_usage import FETCH, PRODUCE
 from kafka_async.cluster.tls import server_name
 from kafka_async.cluster.transport import Stream
 from kafka_async.config import seconds
@@ -76,6 +77,8 @@ ResponseT = TypeVar("ResponseT", bound="Response")
 MAX_HANDSHAKE_FRAME_SIZE: Final = 1024 * 1024
 """Bytes of the largest response that is accepted before the handshake is complete."""
 API_VERSIONS: Final = 18
+PRODUCE_API: Final = 0
+FETCH_API: Final = 1
 UNANSWERED_AFTER: Final = 5.0
 """Seconds without a response after which a request shows that its broker is frozen or cut off.
 
@@ -359,6 +362,9 @@ class Connection:
 
     def _handle_frame(self, request: InFlightRequest[Waiter], frame: Frame) -> None:
         self._activity.record_response(self._loop.time())
+        if request.api_key == FETCH_API:
+            now, node_id = self._loop.time(), self.address.node_id
+            self._context.quota_usage.record(node_id, FETCH, len(frame), now)
         request.waiter.set_frame(frame, request.version)
         if self._hooks.active:
             self._emit_response_received(request, len(frame))
@@ -426,6 +432,9 @@ class Connection:
         correlation_id, parts = requests.encode(request, version)
         # With nothing in flight, delaying the write only adds latency.
         stream.write(parts, not requests.queue)
+        if request.API_KEY == PRODUCE_API:
+            size, node_id = sum(map(len, parts)), self.address.node_id
+            self._context.quota_usage.record(node_id, PRODUCE, size, now)
         if self._hooks.active:
             self._emit_request_sent(request.API_KEY, version, correlation_id, sum(map(len, parts)))
         if not expect_response:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kafka_async.backoff import Backoff
 from kafka_async.cluster.framing import ReceiveBudget
 from kafka_async.cluster.lifetime import Lifetime
+from kafka_async.cluster.quota_usage import QuotaUsage
 from kafka_async.cluster.throttle import ThrottleWindows
 from kafka_async.cluster.tls import TlsContext
 from kafka_async.cluster.token_source import token_source
@@ -34,6 +35,7 @@ class ConnectionContext:
         software_version: Version of this library, for the brokers' metrics.
         cluster_id: Id of the cluster; None before the first metadata response.
         throttle_windows: Throttle times by the address of brokers.
+        quota_usage: Bytes that count for quotas, by broker.
         tokens: The client's tokens; None if its options name no origin of tokens.
     """
 
@@ -55,6 +57,7 @@ class ConnectionContext:
         self.lifetime = Lifetime()
         self.streams = OpenStreams()
         self.throttle_windows = ThrottleWindows()
+        self.quota_usage = QuotaUsage()
         self.software_version: str = getattr(sys.modules["kafka_async"], "__version__", "unknown")
         self.cluster_id: str | None = None
         self._tls = TlsContext(config, supervisor.offload)

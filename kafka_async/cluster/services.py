@@ -53,6 +53,7 @@ class ClientServices:
         self.reload_certificates = context.reload_certificates
         self.retry_backoff = context.retry_backoff
         self.is_outdated = context.is_outdated
+        self.quota_usage = context.quota_usage
         self.metadata = MetadataUpdater(context)
         self.brokers = Brokers(
             context,

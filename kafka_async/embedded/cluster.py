@@ -21,6 +21,8 @@ from kafka_async.embedded.groups.share_states import ShareStates
 from kafka_async.embedded.handlers.routes import Parts, routes_by_api_key
 from kafka_async.embedded.kafka_apis import KafkaApis
 from kafka_async.embedded.network import ClientConnection, listen
+from kafka_async.embedded.quotas.client_quotas import ClientQuotas
+from kafka_async.embedded.quotas.quota_manager import QuotaManager, QuotaOptions
 from kafka_async.embedded.requests.authorization import Authorization
 from kafka_async.embedded.requests.session import ClientSession
 from kafka_async.embedded.scheduler import Scheduler
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
     from kafka_async.clock import Clock, MemoryNetwork
     from kafka_async.embedded.network import OpenPort
+    from kafka_async.embedded.quotas.quota_manager import QuotaCallback
     from kafka_async.embedded.security.listeners import Listener, Listeners
     from kafka_async.embedded.security.principal_mapping import PrincipalMapping
     from kafka_async.embedded.state.partition import Topic
@@ -78,11 +81,14 @@ class EmbeddedCluster:
         listeners: The listeners of each broker by name, the one of `bootstrap_servers` first; or
             one security protocol, which is also the listener's name. Default: "PLAINTEXT".
         users: Passwords by user name, for PLAIN and SCRAM. Default: no users.
+        quota_callback: Decides about the quotas of clients, as Kafka's ClientQuotaCallback.
+            Default: the quotas that AlterClientQuotas and `quotas` have set.
         settings: Broker settings; see `Settings`.
 
     Attributes:
         failures: Internal errors of the cluster; empty unless the cluster has a bug.
         faults: Rules that inject faults.
+        quotas: Client quotas, their measurements, and a switch for each client and the cluster.
         throttle_log: Throttle windows, and the requests that clients sent within them.
 
     Raises:
@@ -100,6 +106,7 @@ class EmbeddedCluster:
         authorizer: AclAuthorizer | Literal[True] | None = None,
         listeners: Listeners | None = None,
         users: Mapping[str, str | Secret] | None = None,
+        quota_callback: QuotaCallback | None = None,
         **settings: Unpack[SettingOptions],
     ) -> None:
         self._supervisor = Supervisor("EmbeddedCluster")
@@ -155,6 +162,17 @@ class EmbeddedCluster:
         self.transactions = TransactionCoordinator(
             self.settings, self.brokers, self.scheduler, self.topics, offsets
         )
+        self.quotas = QuotaManager(
+            ClientQuotas(),
+            QuotaOptions(
+                self.settings.quota_window_num,
+                self.settings.quota_window_size_seconds,
+                self.settings.controller_quota_window_num,
+                self.settings.controller_quota_window_size_seconds,
+                self.settings.quota_formula,
+            ),
+            quota_callback,
+        )
         routes = routes_by_api_key(self.settings.version_limits())
         parts = Parts(
             self.settings,
@@ -165,9 +183,13 @@ class EmbeddedCluster:
             Authorization(AclAuthorizer() if authorizer is True else authorizer),
             self._credentials,
             self._tokens,
+<<<<<<< HEAD
             group_configs,
             share_states,
             self._share_brokers,
+=======
+            self.quotas,
+>>>>>>> 0cbce51 (Add client quotas to the admin client and to the embedded cluster)
             self.scheduler.now_ms,
             {key: (route.lowest_advertised, route.highest) for key, route in routes.items()},
         )
@@ -214,6 +236,7 @@ class EmbeddedCluster:
             return
         self.groups.close()
         self.transactions.close()
+        self.quotas.shutdown()
         for broker_id in self.brokers.alive_ids():
             await self._close(broker_id)
         self.scheduler.close()
@@ -443,7 +466,12 @@ class EmbeddedCluster:
                 max_reauth_ms = self.settings.connections_max_reauth_ms
             session.authenticator = SaslServerAuthenticator(starts, max_reauth_ms)
         connection = ClientConnection(
-            session, self._apis, self._supervisor, self.settings, self.throttle_log
+            session,
+            self._apis,
+            self._supervisor,
+            self.settings,
+            self.throttle_log,
+            self.quotas,
         )
         if listener.ssl_context is None:
             return connection

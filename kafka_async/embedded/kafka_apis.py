@@ -9,6 +9,7 @@ from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.network import ResponseFrame
 from kafka_async.embedded.requests.context import Disconnect, RequestContext
 from kafka_async.embedded.requests.error_responses import ErrorResponseBuilder, error_response
+from kafka_async.embedded.requests.quota_enforcement import QuotaEnforcement
 from kafka_async.embedded.security.sasl_server_authenticator import Action
 from kafka_async.errors import DecodeError, EncodeError, UnsupportedVersionError
 from kafka_async.protocol.header import decode_request, decode_request_header, encode_response
@@ -51,6 +52,12 @@ class KafkaApis:
         self._faults = faults
         self._failures = failures
         self._now_ms = parts.now_ms
+        settings = parts.settings
+        self._quotas = QuotaEnforcement(
+            parts.quotas,
+            seed=settings.quota_formula == "seed",
+            request_time=settings.quota_request_time_ms / 1000,
+        )
         self._failure_delay = parts.settings.connection_failed_authentication_delay_ms / 1000
 
     async def handle_request(self, session: ClientSession, frame: BytesLike) -> ResponseFrame:
@@ -76,7 +83,7 @@ class KafkaApis:
             raise Disconnect("the client is not authenticated")
         if action is Action.FAIL:
             return self._last_response(None)
-        header, _ = decode_request_header(frame)
+        header, body_offset = decode_request_header(frame)
         route = self._routes.get(header.api_key)
         if route is None or not route.lowest <= header.api_version <= route.highest:
             return ResponseFrame(
@@ -101,11 +108,17 @@ class KafkaApis:
             response = error_response(context, ErrorCode.ILLEGAL_SASL_STATE, request)
             return self._last_response(self._encode(context, response, header.correlation_id))
         fault = self._faults.match(context, request)
-        if fault is None:
-            response = await self._call_handler(context, request)
-        else:
-            response = await self._apply_fault(fault, context, request)
-        throttle = 0.0 if fault is None else fault.effect.throttle
+        response, throttle = self._quotas.before(context, request, now)
+        if response is None:
+            if fault is None:
+                response = await self._call_handler(context, request)
+            else:
+                response = await self._apply_fault(fault, context, request)
+                throttle = fault.effect.throttle
+            size = len(frame) - body_offset
+            handled_at = asyncio.get_running_loop().time()
+            response, delay = self._quotas.after(context, request, response, size, handled_at)
+            throttle = max(throttle, delay)
         if response is None:
             return self._throttled(context, None, throttle)
         if throttle and hasattr(response, "throttle_time_ms"):

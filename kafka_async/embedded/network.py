@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafka_async.clock import MemoryNetwork
+    from kafka_async.embedded.quotas.quota_manager import QuotaManager
     from kafka_async.embedded.requests.session import ClientSession
     from kafka_async.embedded.settings import Settings
     from kafka_async.embedded.state.throttle_log import ThrottleLog
@@ -132,7 +133,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         supervisor: Supervisor,
         settings: Settings,
         throttle_log: ThrottleLog,
+        quotas: QuotaManager,
     ) -> None:
+        self._quotas = quotas
         self._session = session
         self._throttle_log = throttle_log
         self._number = next(_connection_numbers)
@@ -150,6 +153,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._transport: asyncio.Transport | None = None
         self._task: SupervisedTask | None = None
+        self._closing: asyncio.TimerHandle | None = None
 
     # -- asyncio.BufferedProtocol -----------------------------------------------------------------
 
@@ -171,6 +175,12 @@ class ClientConnection(asyncio.BufferedProtocol):
             stream.abort()
             return
         self._broker.connections.add(self)
+        loop = asyncio.get_running_loop()
+        delay = self._quotas.on_connection(self._broker.id, self._session.client_host, loop.time())
+        if delay:  # as on a broker, the connection is closed after the throttle time
+            stream.pause_reading()
+            self._closing = loop.call_later(delay, stream.abort)
+            return
         self._task = self._supervisor.spawn(
             self._serve,
             name=f"broker {self._broker.id} connection from {self._session.client_host}",
@@ -222,6 +232,9 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the task after the request that is being handled."""
+        if self._closing is not None:
+            self._closing.cancel()
+            self._broker.connections.discard(self)
         self._disconnected.set()
         self._request_available.set()
         self._writable.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from kafka_async.errors import InvalidConfigurationError
 
@@ -61,6 +61,12 @@ class SettingOptions(TypedDict, total=False):
     delegation_token_max_lifetime_ms: int
     delegation_token_expiry_time_ms: int
     delegation_token_expiry_check_interval_ms: int
+    quota_window_num: int
+    quota_window_size_seconds: int
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
+    quota_formula: Literal["kafka", "seed"]
+    quota_request_time_ms: float
     api_versions: Mapping[int, tuple[int, int]]
 
 
@@ -94,6 +100,11 @@ class Settings:
         transaction_marker_delay_ms: Time between the response to EndTxn and the markers.
         delegation_token_auth_enabled: Issue delegation tokens (KIP-48), with HMACs of a random key.
             In Kafka, tokens are enabled by a key in the configuration.
+        quota_formula: Formula of throttle times: "kafka", or "seed" for that of KIP-13's first
+            version, `(bytes in the window - bound) / quota per second`, which also delays consumers
+            before the read. Kafka has no such setting.
+        quota_request_time_ms: Time that a broker's thread spends on each request, which counts for
+            quotas of `request_percentage`. Kafka measures it.
         api_versions: Version ranges by API key that narrow the supported versions: `{1: (4, 11)}`
             is a broker without Fetch above version 11, `{68: (0, -1)}` one without that API.
     """
@@ -147,9 +158,19 @@ class Settings:
     delegation_token_max_lifetime_ms: int = 604_800_000
     delegation_token_expiry_time_ms: int = 86_400_000
     delegation_token_expiry_check_interval_ms: int = 3_600_000
+    quota_window_num: int = 11
+    quota_window_size_seconds: int = 1
+    controller_quota_window_num: int = 11
+    controller_quota_window_size_seconds: int = 1
+    quota_formula: Literal["kafka", "seed"] = "kafka"
+    quota_request_time_ms: float = 0.0
     api_versions: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
 
     def __post_init__(self) -> None:
+        if self.quota_formula not in ("kafka", "seed"):
+            raise InvalidConfigurationError(
+                f'quota_formula must be "kafka" or "seed", not {self.quota_formula!r}'
+            )
         for name, low in _MINIMUMS.items():
             value = getattr(self, name)
             if value is not None and value < low:
@@ -216,4 +237,9 @@ _MINIMUMS = {
     "delegation_token_max_lifetime_ms": 1,
     "delegation_token_expiry_time_ms": 1,
     "delegation_token_expiry_check_interval_ms": 1,
+    "quota_window_num": 2,
+    "quota_window_size_seconds": 1,
+    "controller_quota_window_num": 2,
+    "controller_quota_window_size_seconds": 1,
+    "quota_request_time_ms": 0,
 }

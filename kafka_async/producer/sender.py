@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_async.backoff import Backoff
 from kafka_async.clock import time_function
 from kafka_async.cluster.broker_connection import ConnectionKind
+from kafka_async.cluster.connection import PRODUCE_API
 from kafka_async.config import seconds
 from kafka_async.errors import AuthenticationError, KafkaError, UnknownServerError
 from kafka_async.fairness import MAX_BYTES_PER_ITERATION
@@ -34,7 +35,6 @@ from kafka_async.producer.produce_requests import (
 )
 from kafka_async.producer.producer_id import request_producer_id
 from kafka_async.producer.topic_metadata import TopicMetadataUpdater
-from kafka_async.protocol.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -271,7 +271,7 @@ class Sender:
         waited, broker.throttled_at = now - broker.throttled_at, None
         self._accumulator.note_throttled(node, None)
         self._metrics.add_throttle_wait(waited)
-        broker.connection.note_throttle_wait(ProduceRequest.API_KEY, waited)
+        broker.connection.note_throttle_wait(PRODUCE_API, waited)
 
     async def _connect(self, broker: BrokerState) -> None:
         node = broker.connection.node_id

@@ -131,6 +131,8 @@ UNORDERED: Final[dict[str, str]] = {
     "Member.subscribed_topic_names": _HASHED,
     "TopicPartitions.partitions": _HASHED,
     "AddPartitionsToTxnTopicResult.results_by_partition": _HASHED,
+    "AlterClientQuotasResponse.entries": _HASHED,
+    "AlterClientQuotasResponseEntryData.entity": _HASHED,
     "AlterUserScramCredentialsResponse.results": _HASHED,
     "CreatePartitionsResponse.results": _HASHED,
     "DeleteGroupsResponse.results": "Kafka deletes by partition of the coordinator, in a hash map",
@@ -144,7 +146,10 @@ UNORDERED: Final[dict[str, str]] = {
     "DeleteRecordsTopicResult.partitions": _HASHED,
     "DeleteTopicsResponse.responses": _HASHED,
     "DescribeConfigsResult.configs": _HASHED,
+    "DescribeClientQuotasResponse.entries": _HASHED,
     "DescribeUserScramCredentialsResponse.results": _HASHED,
+    "EntryData.entity": _HASHED,
+    "EntryData.values": _HASHED,
     "DescribeUserScramCredentialsResult.credential_infos": _HASHED,
     "DescribedGroup.members": _HASHED,
     "JoinGroupResponse.members": _HASHED,
@@ -171,7 +176,7 @@ def _struct(value: Struct, version: int, names: Names) -> dict[str, Any]:
         qualified = f"{type(value).__name__}.{spec.name}"
         mask = MASKS.get(qualified) or MASKS.get(spec.name)
         shown = _value(found, version, names) if mask is None else mask(names, found, value)
-        if qualified in UNORDERED:
+        if qualified in UNORDERED and shown is not None:
             shown = sorted(shown, key=lambda item: json.dumps(item, sort_keys=True))
         default = _value(spec.default, version, names)
         if shown != default:

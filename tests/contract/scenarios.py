@@ -12,6 +12,7 @@ from tests.contract.cases import (
     log,
     migration,
     order,
+    quotas,
     security,
     share_groups,
     transactions,
@@ -27,5 +28,6 @@ SCENARIOS: Final = [
     *admin.SCENARIOS,
     *acls.SCENARIOS,
     *security.SCENARIOS,
+    *quotas.SCENARIOS,
     *order.SCENARIOS,
 ]

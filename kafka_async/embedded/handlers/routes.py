@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafka_async.embedded.handlers import (
     acls,
+    client_quotas,
     configs,
     consumer_groups,
     delegation_tokens,
@@ -45,8 +46,12 @@ if TYPE_CHECKING:
 
     from kafka_async.embedded.groups.group_configs import GroupConfigs
     from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
+<<<<<<< HEAD
     from kafka_async.embedded.groups.share_partition_manager import ShareBrokers
     from kafka_async.embedded.groups.share_states import ShareStates
+=======
+    from kafka_async.embedded.quotas.quota_manager import QuotaManager
+>>>>>>> 0cbce51 (Add client quotas to the admin client and to the embedded cluster)
     from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.security.credentials import Credentials
@@ -72,9 +77,13 @@ class Parts:
     authorization: Authorization
     credentials: Credentials
     tokens: DelegationTokens
+<<<<<<< HEAD
     group_configs: GroupConfigs
     share_states: ShareStates
     share_brokers: ShareBrokers
+=======
+    quotas: QuotaManager
+>>>>>>> 0cbce51 (Add client quotas to the admin client and to the embedded cluster)
     now_ms: Callable[[], int]
     supported: ApiVersionRanges
     """Lowest and highest versions in ApiVersions, by API key."""
@@ -164,9 +173,16 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(17, 0, 1, lambda _: sasl.sasl_handshake),
     Route(18, 0, 5, lambda it: partial(metadata.api_versions, it.settings, it.supported)),
     Route(
-        19, 2, 7, lambda it: partial(topics.create_topics, it.topics, it.settings, it.authorization)
+        19,
+        2,
+        7,
+        lambda it: partial(
+            topics.create_topics, it.topics, it.settings, it.authorization, it.quotas
+        ),
     ),
-    Route(20, 1, 6, lambda it: partial(topics.delete_topics, it.topics, it.authorization)),
+    Route(
+        20, 1, 6, lambda it: partial(topics.delete_topics, it.topics, it.authorization, it.quotas)
+    ),
     Route(21, 0, 2, lambda it: partial(log.delete_records, it.topics, it.authorization)),
     Route(
         22,
@@ -212,7 +228,12 @@ ROUTES: Final[tuple[Route, ...]] = (
         ),
     ),
     Route(36, 0, 2, lambda it: partial(sasl.sasl_authenticate, it.now_ms)),
-    Route(37, 0, 3, lambda it: partial(topics.create_partitions, it.topics, it.authorization)),
+    Route(
+        37,
+        0,
+        3,
+        lambda it: partial(topics.create_partitions, it.topics, it.authorization, it.quotas),
+    ),
     Route(
         38,
         1,
@@ -234,6 +255,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(
         47, 0, 0, lambda it: partial(offsets.offset_delete, it.groups, it.topics, it.authorization)
     ),
+    Route(
+        48,
+        0,
+        1,
+        lambda it: partial(client_quotas.describe, it.quotas.quotas, it.authorization),
+    ),
+    Route(49, 0, 1, lambda it: partial(client_quotas.alter, it.quotas.quotas, it.authorization)),
     Route(
         50, 0, 0, lambda it: partial(scram_credentials.describe, it.credentials, it.authorization)
     ),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.error_codes import ErrorCode, error_code_of
 from kafka_async.embedded.state.acls import Operation, ResourceType
@@ -13,6 +14,7 @@ from kafka_async.errors import (
     InvalidReplicaAssignmentError,
     InvalidRequestError,
     KafkaError,
+    ThrottlingQuotaExceededError,
     UnknownTopicOrPartitionError,
 )
 from kafka_async.protocol.messages.create_partitions import (
@@ -39,22 +41,55 @@ from kafka_async.protocol.wire import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafka_async.embedded.quotas.quota_manager import QuotaManager
     from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.settings import Settings
     from kafka_async.embedded.state.topics import TopicTable
 
 
+CREATE_TOPICS_STRICT_FROM: Final = 6
+CREATE_PARTITIONS_STRICT_FROM: Final = 3
+DELETE_TOPICS_STRICT_FROM: Final = 5
+"""First versions whose clients handle THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+
+class MutationQuota:
+    """Counts the partitions that a request creates or deletes, against its client's quota.
+
+    A request of a version before KIP-599 is carried out in any case. Of others, each topic that
+    comes after the quota was exceeded gets an error.
+    """
+
+    def __init__(self, quotas: QuotaManager, context: RequestContext, strict_from: int) -> None:
+        self.throttle_time_ms = 0
+        self._quotas = quotas
+        self._context = context
+        self._strict = context.version >= strict_from
+
+    def record(self, partitions: int) -> None:
+        """Count partitions; raise ThrottlingQuotaExceededError if the quota was exceeded before."""
+        client, now = self._context.quota_client, asyncio.get_running_loop().time()
+        if self._strict and (debt := self._quotas.mutation_debt(client, now)):
+            self.throttle_time_ms = round(debt * 1000)
+            raise ThrottlingQuotaExceededError("The throttling quota has been exceeded.")
+        throttle = self._quotas.record_mutations(client, partitions, now)
+        if not self._strict:
+            self.throttle_time_ms = round(throttle * 1000)
+
+
 async def create_topics(
     topics: TopicTable,
     settings: Settings,
     authorization: Authorization,
+    quotas: QuotaManager,
     context: RequestContext,
     request: CreateTopicsRequest,
 ) -> CreateTopicsResponse:
     """Create each topic; errors are per topic."""
     counts = Counter(topic.name for topic in request.topics)
-    return CreateTopicsResponse(
+    mutations = MutationQuota(quotas, context, CREATE_TOPICS_STRICT_FROM)
+    response = CreateTopicsResponse(
         topics=[
             _create_topic(
                 context,
@@ -63,11 +98,14 @@ async def create_topics(
                 topics,
                 settings,
                 authorization,
+                mutations,
                 duplicate=counts[topic.name] > 1,
             )
             for topic in {topic.name: topic for topic in request.topics}.values()
         ]
     )
+    response.throttle_time_ms = mutations.throttle_time_ms
+    return response
 
 
 def _create_topic(
@@ -77,6 +115,7 @@ def _create_topic(
     topics: TopicTable,
     settings: Settings,
     authorization: Authorization,
+    mutations: MutationQuota,
     *,
     duplicate: bool,
 ) -> CreatableTopicResult:
@@ -85,7 +124,7 @@ def _create_topic(
             raise InvalidRequestError("Duplicate topic name.")
         if not authorization.allows_cluster(context, Operation.CREATE):
             authorization.require_topic(context, Operation.CREATE, topic.name)
-        created = _create(request, topic, topics, settings)
+        created = _create(request, topic, topics, settings, mutations)
     except KafkaError as error:
         return CreatableTopicResult(
             name=topic.name,
@@ -108,6 +147,7 @@ def _create(
     topic_request: CreatableTopic,
     topics: TopicTable,
     settings: Settings,
+    mutations: MutationQuota,
 ) -> CreatableTopicResult:
     if len({entry.partition_index for entry in topic_request.assignments}) < len(
         topic_request.assignments
@@ -136,6 +176,7 @@ def _create(
         configs=[_created_config(settings, configs, name) for name in TOPIC_CONFIGS],
         error_message=None,
     )
+    mutations.record(len(assignment))
     if request.validate_only:
         result.topic_id = topics.new_id()
     else:
@@ -160,12 +201,14 @@ def _created_config(settings: Settings, own: Mapping[str, str], name: str) -> Cr
 async def create_partitions(
     topics: TopicTable,
     authorization: Authorization,
+    quotas: QuotaManager,
     context: RequestContext,
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse:
     """Add partitions to each topic; errors are per topic."""
     counts = Counter(topic.name for topic in request.topics)
-    return CreatePartitionsResponse(
+    mutations = MutationQuota(quotas, context, CREATE_PARTITIONS_STRICT_FROM)
+    response = CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(
                 name=name,
@@ -174,11 +217,13 @@ async def create_partitions(
             )
             if counts[name] > 1
             else _create_partitions_of(
-                context, topic, topics, authorization, dry_run=request.validate_only
+                context, topic, topics, authorization, mutations, dry_run=request.validate_only
             )
             for name, topic in {topic.name: topic for topic in request.topics}.items()
         ]
     )
+    response.throttle_time_ms = mutations.throttle_time_ms
+    return response
 
 
 def _create_partitions_of(
@@ -186,6 +231,7 @@ def _create_partitions_of(
     topic: CreatePartitionsTopic,
     topics: TopicTable,
     authorization: Authorization,
+    mutations: MutationQuota,
     *,
     dry_run: bool,
 ) -> CreatePartitionsTopicResult:
@@ -194,7 +240,11 @@ def _create_partitions_of(
     )
     try:
         authorization.require_topic(context, Operation.ALTER, topic.name)
-        topics.add_partitions(topic.name, topic.count, assignments, dry_run=dry_run)
+        topics.add_partitions(topic.name, topic.count, assignments, dry_run=True)
+        existing = topics.get(topic.name)
+        mutations.record(topic.count - (0 if existing is None else len(existing.partitions)))
+        if not dry_run:
+            topics.add_partitions(topic.name, topic.count, assignments)
     except KafkaError as error:
         return CreatePartitionsTopicResult(
             name=topic.name,
@@ -209,6 +259,7 @@ def _create_partitions_of(
 async def delete_topics(
     topics: TopicTable,
     authorization: Authorization,
+    quotas: QuotaManager,
     context: RequestContext,
     request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse:
@@ -216,12 +267,17 @@ async def delete_topics(
     requested = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
     counts = Counter((topic.name, topic.topic_id) for topic in requested)
     unique = {(topic.name, topic.topic_id): topic for topic in requested}
-    return DeleteTopicsResponse(
+    mutations = MutationQuota(quotas, context, DELETE_TOPICS_STRICT_FROM)
+    response = DeleteTopicsResponse(
         responses=[
-            _delete_topic(context, topic, topics, authorization, duplicate=counts[key] > 1)
+            _delete_topic(
+                context, topic, topics, authorization, mutations, duplicate=counts[key] > 1
+            )
             for key, topic in unique.items()
         ]
     )
+    response.throttle_time_ms = mutations.throttle_time_ms
+    return response
 
 
 def _delete_topic(
@@ -229,6 +285,7 @@ def _delete_topic(
     requested: DeleteTopicState,
     topics: TopicTable,
     authorization: Authorization,
+    mutations: MutationQuota,
     *,
     duplicate: bool,
 ) -> DeletableTopicResult:
@@ -246,6 +303,8 @@ def _delete_topic(
                 if not by_id and topics.get(name) is None:
                     raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
             authorization.require_topic(context, Operation.DELETE, name)
+        if (existing := topics.get(name)) is not None:
+            mutations.record(len(existing.partitions))
         topic = topics.delete(name)
     except KafkaError as error:
         return DeletableTopicResult(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafka_async.embedded.quotas.quota_manager import QuotaClient
 from kafka_async.embedded.security.listeners import DEFAULT_LISTENER
-from kafka_async.embedded.security.principals import ANONYMOUS
+from kafka_async.embedded.security.principals import ANONYMOUS, split_principal
 from kafka_async.protocol import api
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class RequestContext:
     by_token: bool = False
     authenticator: SaslServerAuthenticator | None = None
     session: ClientSession | None = None
+
+    @property
+    def quota_client(self) -> QuotaClient:
+        """The client, as quotas identify it."""
+        return QuotaClient(split_principal(self.principal)[1], self.client_id or "")
 
     def describe(self) -> str:
         """Return the request's API, version and broker for a log message."""

@@ -1,0 +1,79 @@
+"""The share of its client quotas that this client uses, per broker (KIP-13). Pure.
+
+A broker measures a client over eleven samples of a second and throttles it above its quota. This
+module measures the same bytes at the client: those of Produce requests and of Fetch responses. Only
+this client's are counted, so the share is too low if other clients have part in the quota.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SAMPLES: Final = 11
+"""Samples of one second, the current one included, as Kafka's quota.window.num."""
+PRODUCE: Final = "produce"
+FETCH: Final = "fetch"
+QUOTA_KEYS: Final[Mapping[str, str]] = {PRODUCE: "producer_byte_rate", FETCH: "consumer_byte_rate"}
+"""Kafka's names of the quotas that a client can measure."""
+
+
+class ByteRate:
+    """Measures bytes per second over the last eleven seconds."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[int, int]] = deque()
+
+    def record(self, size: int, now: float) -> None:
+        """Add bytes at a time in seconds."""
+        second = int(now)
+        if self._samples and self._samples[-1][0] == second:
+            self._samples[-1] = (second, self._samples[-1][1] + size)
+        else:
+            self._samples.append((second, size))
+            self._drop_old(second)
+
+    def rate(self, now: float) -> float:
+        """Return the bytes of eleven samples over the ten to eleven seconds they cover."""
+        self._drop_old(int(now))
+        return sum(size for _, size in self._samples) / (SAMPLES - 1 + now % 1)
+
+    def _drop_old(self, second: int) -> None:
+        while self._samples and self._samples[0][0] <= second - SAMPLES:
+            self._samples.popleft()
+
+
+class QuotaUsage:
+    """Measures the requests and responses of one client that count for quotas."""
+
+    def __init__(self) -> None:
+        self._rates: dict[tuple[int, str], ByteRate] = {}
+
+    def record(self, node_id: int, kind: str, size: int, now: float) -> None:
+        """Record the bytes of a request or response of a broker."""
+        rate = self._rates.get((node_id, kind))
+        if rate is None:
+            rate = self._rates[node_id, kind] = ByteRate()
+        rate.record(size, now)
+
+    def fractions(
+        self, quotas: Mapping[str, float] | None, now: float
+    ) -> dict[tuple[int, str], float | None]:
+        """Return the used part of each quota, from 0 to 1, by broker and kind.
+
+        Args:
+            quotas: The client's quotas by Kafka's names; without one the fraction is 0. None if
+                they are not known, then so are the fractions.
+            now: Time in seconds.
+        """
+        found: dict[tuple[int, str], float | None] = {}
+        for (node_id, kind), rate in sorted(self._rates.items()):
+            if quotas is None:
+                found[node_id, kind] = None
+                continue
+            quota = quotas.get(QUOTA_KEYS[kind])
+            found[node_id, kind] = 0.0 if quota is None else min(1.0, rate.rate(now) / quota)
+        return found
