@@ -23,7 +23,7 @@ from anyio import move_on_after
 
 from kafka_async.backoff import Backoff
 from kafka_async.cluster.connection import (
-    FETCH_API,
+    FETCH_APIS,
     UNANSWERED_AFTER,
     Connection,
     ConnectionSetupError,
@@ -74,11 +74,6 @@ logger = logging.getLogger("kafka_async.cluster")
 MIB: Final = 1024 * 1024
 GROUP_WAIT_APIS: Final = frozenset({11, 14})
 """APIs whose requests a broker holds back for other group members: JoinGroup and SyncGroup."""
-<<<<<<< HEAD
-FETCH_APIS: Final = frozenset({1, 78})
-"""APIs whose requests wait for records: Fetch and ShareFetch."""
-=======
->>>>>>> 0cbce51 (Add client quotas to the admin client and to the embedded cluster)
 MAX_FRAME_SIZES: Final[dict[ConnectionKind, int]] = {
     ConnectionKind.GENERAL: 16 * MIB,
     ConnectionKind.SLOW: 16 * MIB,

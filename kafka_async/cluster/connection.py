@@ -78,7 +78,8 @@ MAX_HANDSHAKE_FRAME_SIZE: Final = 1024 * 1024
 """Bytes of the largest response that is accepted before the handshake is complete."""
 API_VERSIONS: Final = 18
 PRODUCE_API: Final = 0
-FETCH_API: Final = 1
+FETCH_APIS: Final = frozenset({1, 78})
+"""APIs whose requests wait for records: Fetch and ShareFetch."""
 UNANSWERED_AFTER: Final = 5.0
 """Seconds without a response after which a request shows that its broker is frozen or cut off.
 
@@ -362,7 +363,7 @@ class Connection:
 
     def _handle_frame(self, request: InFlightRequest[Waiter], frame: Frame) -> None:
         self._activity.record_response(self._loop.time())
-        if request.api_key == FETCH_API:
+        if request.api_key in FETCH_APIS:
             now, node_id = self._loop.time(), self.address.node_id
             self._context.quota_usage.record(node_id, FETCH, len(frame), now)
         request.waiter.set_frame(frame, request.version)

@@ -183,13 +183,10 @@ class EmbeddedCluster:
             Authorization(AclAuthorizer() if authorizer is True else authorizer),
             self._credentials,
             self._tokens,
-<<<<<<< HEAD
             group_configs,
             share_states,
             self._share_brokers,
-=======
             self.quotas,
->>>>>>> 0cbce51 (Add client quotas to the admin client and to the embedded cluster)
             self.scheduler.now_ms,
             {key: (route.lowest_advertised, route.highest) for key, route in routes.items()},
         )

@@ -46,12 +46,9 @@ if TYPE_CHECKING:
 
     from kafka_async.embedded.groups.group_configs import GroupConfigs
     from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
-<<<<<<< HEAD
     from kafka_async.embedded.groups.share_partition_manager import ShareBrokers
     from kafka_async.embedded.groups.share_states import ShareStates
-=======
     from kafka_async.embedded.quotas.quota_manager import QuotaManager
->>>>>>> 0cbce51 (Add client quotas to the admin client and to the embedded cluster)
     from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
     from kafka_async.embedded.security.credentials import Credentials
@@ -77,13 +74,10 @@ class Parts:
     authorization: Authorization
     credentials: Credentials
     tokens: DelegationTokens
-<<<<<<< HEAD
     group_configs: GroupConfigs
     share_states: ShareStates
     share_brokers: ShareBrokers
-=======
     quotas: QuotaManager
->>>>>>> 0cbce51 (Add client quotas to the admin client and to the embedded cluster)
     now_ms: Callable[[], int]
     supported: ApiVersionRanges
     """Lowest and highest versions in ApiVersions, by API key."""

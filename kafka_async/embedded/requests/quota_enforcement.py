@@ -68,7 +68,7 @@ class QuotaEnforcement:
         if isinstance(request, ProduceRequest):
             bandwidth = manager.on_response(broker, PRODUCE, client, size, now)
             throttle = max(throttle, bandwidth)
-        elif isinstance(request, FetchRequest):
+        elif isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
             received = fetch_response_size(response, context.version)
             bandwidth = manager.on_response(broker, FETCH, client, received, now)
             if self._seed:  # the next fetch is delayed
