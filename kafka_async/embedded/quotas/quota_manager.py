@@ -1,6 +1,6 @@
 """Enforces client quotas: how long the connection of a client is muted after a request. Pure.
 
-A broker measures each client with sensors of its own, one for each kind of quota. It carries out
+Each broker measures each client separately, with one sensor per kind of quota. It carries out
 the request first, and then records what the request was: a client over its quota gets the throttle
 time in the response and the connection is muted for it (KIP-219). Times are seconds of the event
 loop's clock.
