@@ -15,6 +15,7 @@ from kafka_async.errors import (
     IllegalStateError,
     InvalidConfigurationError,
     InvalidRecordStateError,
+    RetriableError,
 )
 from kafka_async.types import TopicPartition
 from tests.integration.helpers import create_topic
@@ -320,6 +321,29 @@ async def test_group_options(kafka_cluster: ClusterHandle) -> None:
         await wait_for_options(admin, resource, {"share.isolation.level": "read_uncommitted"})
         with pytest.raises(InvalidConfigurationError):
             await admin.alter_configs({resource: {"share.auto.offset.reset": "sometimes"}})
+
+
+@pytest.mark.slow
+async def test_acknowledgement_after_a_leader_change_is_reported(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    group = Group(kafka_cluster, await create_topic(kafka_cluster, assignments={0: (3, 1, 2)}))
+    await group.configure(share_auto_offset_reset="earliest")
+    await kafka_cluster.produce(group.topic, [b"0", b"1"])
+    async with group.consumer(**EXPLICIT) as consumer:
+        for record in await poll_records(consumer, 2):
+            consumer.acknowledge(record)
+        await asyncio.to_thread(kafka_cluster.control.stop_broker, 3)
+        try:
+            outcome = await consumer.commit(timeout=30)
+            assert isinstance(outcome[group.partition], RetriableError)
+            again = await poll_records(consumer, 2)  # from the new leader
+            assert offsets(again) == [0, 1]
+            for record in again:
+                consumer.acknowledge(record)
+            assert await consumer.commit() == {group.partition: None}
+        finally:
+            await asyncio.to_thread(kafka_cluster.control.start_broker, 3)
 
 
 @pytest.mark.slow
