@@ -215,6 +215,7 @@ MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
     ),
     "test_share_group_apis.py::test_altered_offsets_fence_a_leader_with_the_former_state": (
         "groups/share_states.py::ShareStates.write::raise NotLeaderOrFollowerError",
+        "handlers/share_fetch.py::_acknowledge_response::ErrorCode.NOT_LEADER_OR_FOLLOWER",
     ),
     "test_share_group_apis.py::test_broker_limits_its_sessions": (
         "state/share_sessions.py::"

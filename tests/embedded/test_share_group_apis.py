@@ -213,9 +213,11 @@ async def test_altered_offsets_fence_a_leader_with_the_former_state() -> None:
         assert await acquired(it, fetch(1)) == [(0, 2, 1)]
         assert await it.code(stay(1, epoch=-1)) is ErrorCode.NONE
         assert await it.code(alter_offsets(0, (0, 2))) is ErrorCode.NONE
-        assert await it.code(acknowledge(1, 1, (0, 2, [ACCEPT]))) is (
-            ErrorCode.NOT_LEADER_OR_FOLLOWER
-        )
+        response = await it.ask(acknowledge(1, 1, (0, 2, [ACCEPT])))
+        [row] = response.responses[0].partitions
+        assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert row.current_leader.leader_id == it.partition().leader
+        assert [node.node_id for node in response.node_endpoints] == [it.partition().leader]
         assert await acquired(it, fetch(1, 2)) == [(2, 2, 1)]
 
 

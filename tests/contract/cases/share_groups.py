@@ -40,7 +40,7 @@ STRANGER: Final = "stranger"
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 BATCH_OPTIMIZED, RECORD_LIMIT = range(2)
 EMPTY_WAIT_MS: Final = 100
-WAIT_MS: Final = 3_000
+WAIT_MS: Final = 1_500
 """Time for which a fetch waits whose scenario has records for it."""
 ASSIGNED: Final = '"topic_partitions": [{'
 
