@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.errors import KafkaError, RetriableError
+from kafka_async.errors import CommitFailedError, KafkaError, RetriableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -59,6 +59,11 @@ class Closing:
         self._now = asyncio.get_running_loop().time
         self._current_step: tuple[asyncio.Timeout, Callable[[], float]] | None = None
 
+    @property
+    def commit_by(self) -> float:
+        """Event loop time until which offsets may be committed."""
+        return self._deadlines.commit_by
+
     def shorten(self) -> None:
         """Leave the group without the commit in progress: the caller was cancelled."""
         now = self._now()
@@ -80,9 +85,7 @@ class Closing:
         error: Exception | None = None
         try:
             async with self._timeout(lambda: self._deadlines.commit_by):
-                left = max(0.001, self._deadlines.commit_by - self._now())
-                due = self._subscription.to_commit(include_unprocessed=False)
-                await offset_committer.commit(due, left)
+                await self._commit_owned(offset_committer)
         except (TimeoutError, KafkaError) as failure:
             error = failure
         due = self._subscription.to_commit(include_unprocessed=False)
@@ -103,6 +106,19 @@ class Closing:
         if isinstance(error, KafkaError) and not isinstance(error, RetriableError):
             return error
         return None
+
+    async def _commit_owned(self, offset_committer: OffsetCommitter) -> None:
+        """Commit, and again if a rebalance has moved some of the partitions meanwhile."""
+        while True:
+            left = max(0.001, self._deadlines.commit_by - self._now())
+            due = self._subscription.to_commit(include_unprocessed=False)
+            try:
+                await offset_committer.commit(due, left)
+            except CommitFailedError:
+                if self._subscription.to_commit(include_unprocessed=False).keys() >= due.keys():
+                    raise
+            else:
+                return
 
     async def leave_group(self, membership: GroupMembership) -> None:
         """Leave the group; log if the time did not suffice."""

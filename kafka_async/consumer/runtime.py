@@ -36,6 +36,7 @@ from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError
 from kafka_async.group.consumer_group_heartbeat import ConsumerGroupMembership
 from kafka_async.group.consumer_group_requests import ConsumerHeartbeatRequests
 from kafka_async.group.member import GroupSettings
+from kafka_async.group.member_states import MemberState
 from kafka_async.group.membership import GroupMembership
 from kafka_async.group.protocol_choice import group_protocol_of
 
@@ -233,6 +234,8 @@ class ConsumerRuntime:
         """Leave the group without the commit in progress: the caller was cancelled."""
         if self._closing is not None:
             self._closing.shorten()
+            if self._revoke_commit is not None:
+                self._revoke_commit.reschedule(self._closing.commit_by)
 
     def detach(self) -> None:
         """Stop following the client's metadata, and end all waiting."""
@@ -516,13 +519,16 @@ class ConsumerRuntime:
     async def _commit_before_revoke(self, partitions: Collection[TopicPartition]) -> None:
         """Commit processed records before their partitions are revoked, with auto-commit.
 
-        While the consumer is closing this is not done: its last commit comes first.
+        This is not done when a closing consumer leaves: its last commit has come first.
         """
-        if not self._config.enable_auto_commit or self._stopping:
+        closing, member = self._closing, self.membership
+        leaves = member is not None and member.state is MemberState.LEAVING
+        if not self._config.enable_auto_commit or (closing is not None and leaves):
             return
         due = self.subscription.to_commit(include_unprocessed=False)
+        commit_by = None if closing is None else closing.commit_by
         try:
-            async with asyncio.timeout(None) as self._revoke_commit:
+            async with asyncio.timeout_at(commit_by) as self._revoke_commit:
                 await self._auto_commit({p: due[p] for p in partitions if p in due})
         except (KafkaError, TimeoutError) as error:
             logger.warning("committing before partitions are revoked: %s", error)

@@ -666,6 +666,35 @@ async def test_commit_that_a_rebalance_overtakes_is_repeated_for_partitions_stil
     assert generations == ([1] if lost else [1, 2])
 
 
+async def test_stop_during_a_rebalance_commits_partitions_that_move_and_those_that_stay(
+    stage: Stage,
+) -> None:
+    partitions = await stage.topic("t", 2, records=1)
+    options: dict[str, Any] = {**COOPERATIVE, "enable_auto_commit": True}
+    first = stage.consumer("t", client_id="first", **options)
+    await first.start()
+    read = 0
+    while read < 2:
+        read += len(await first.poll(timeout=1))
+    await first.poll(timeout=0)
+    joins = stage.cluster.faults.add(
+        api="JoinGroup", when=lambda context, _: context.client_id == "first", hang=True
+    )
+    commits = stage.cluster.faults.add(api="OffsetCommit", error="REBALANCE_IN_PROGRESS")
+    async with stage.consumer("t", **COOPERATIVE) as second:
+        polling = asyncio.ensure_future(second.poll(timeout=60))
+        await joins.wait()
+        stopping = asyncio.ensure_future(first.stop())
+        await commits.wait()
+        joins.release()
+        await stopping
+        polling.cancel()
+        await asyncio.wait({polling})
+        await poll_until(lambda: len(second.assignment()) == 2, second)
+        committed = await second.committed(partitions)
+        assert [it and it.offset for it in committed.values()] == [1, 1]
+
+
 @pytest.mark.parametrize("error", ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"])
 async def test_commit_rejected_by_group_fails(stage: Stage, error: str) -> None:
     async with stage.member(records=5) as (consumer, _):
