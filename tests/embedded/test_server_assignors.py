@@ -12,6 +12,7 @@ from kafka_async.embedded.groups.server_assignors import (
     AssignedMember,
     Targets,
     assign_range,
+    assign_simple,
     assign_uniform,
 )
 
@@ -115,3 +116,35 @@ def test_group_without_topics_or_members_has_no_assignment(name: str) -> None:
     assert SERVER_ASSIGNORS[name]({}, {}) == {}
     member = AssignedMember(None, frozenset(), frozenset())
     assert SERVER_ASSIGNORS[name]({"m": member}, {}) == {"m": frozenset()}
+
+
+@pytest.mark.parametrize("same_topics", [True, False])
+@pytest.mark.parametrize("number", range(50))
+def test_simple_assigns_all_partitions_and_all_members(number: int, same_topics: bool) -> None:
+    members, counts = random_group(random.Random(number), same_topics=same_topics)
+    partitions = [(topic, index) for topic, count in counts.items() for index in range(count)]
+    targets = assign_simple(members, partitions)
+    subscribed = {topic for member in members.values() for topic in member.topics}
+    given = {partition for found in targets.values() for partition in found}
+    assert given == {it for it in partitions if it[0] in subscribed}
+    for member_id, found in targets.items():
+        assert {topic for topic, _ in found} <= members[member_id].topics
+        assert found
+    if same_topics:
+        sizes = [len(found) for found in targets.values()]
+        assert max(sizes) - min(sizes) <= 1
+    former = {
+        member_id: member._replace(former=targets[member_id])
+        for member_id, member in members.items()
+    }
+    assert assign_simple(former, partitions) == targets
+
+
+def test_simple_shares_partitions_among_more_members() -> None:
+    topic = TOPICS[0]
+    member = AssignedMember(None, frozenset((topic,)), frozenset())
+    members = dict.fromkeys(("a", "b", "c"), member)
+    targets = assign_simple(members, [(topic, 0), (topic, 1)])
+    owners = [sum((topic, index) in found for found in targets.values()) for index in (0, 1)]
+    assert sorted(owners) == [2, 2]
+    assert assign_simple({"a": member}, []) == {"a": frozenset()}
