@@ -9,7 +9,7 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_async/kernel/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-spark bench-wire reliability-orchestrator reliability-restarts reliability-spark reliability-transactions clean spark dev kernel kcat kdc kerberos
+.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-spark bench-wire reliability-consumer-kills reliability-orchestrator reliability-restarts reliability-spark reliability-transactions clean spark dev kernel kcat kdc kerberos
 
 # A heading of this file, or a target with the text after its ##.
 help:
@@ -153,6 +153,10 @@ fuzz-long: $(VENV)/.installed-dev ## half an hour of fuzzing; the next call cont
 # KERNEL_FUZZ_ARGS='--seconds 600 --seed 7 --targets batches'.
 fuzz-kernel: $(VENV)/.installed-dev ## the compiled kernel under libFuzzer and AddressSanitizer (needs clang)
 	@$(BIN)/python -m fuzz.kernel $(KERNEL_FUZZ_ARGS)
+
+# The header shows the seed; an interrupted run continues with RELIABILITY_ARGS=--resume.
+reliability-consumer-kills: $(VENV)/.installed-dev ## 1,000 consumers killed while they process a record, which comes again
+	@$(BIN)/python -m tests.reliability.consumer_kills $(RELIABILITY_ARGS)
 
 # The header shows the seed: KAFKA_ASYNC_TEST_SEED=7 make reliability-orchestrator BACKEND=apache.
 reliability-orchestrator: $(VENV)/.installed-dev ## 200 jobs with the driver killed 10 times, each effect once [BACKEND=embedded]

@@ -467,7 +467,7 @@ def test_every_call_ends_at_its_timeout(cluster: BlockingCluster) -> None:
         for name, transaction in transactions.items():
             raise_at_timeout(transaction, *(transactions.keys() - {name}))
         for client in clients:
-            raise_at_timeout(client)
+            raise_at_timeout(client, "rewind")  # it needs a subscription
         assert consumer.poll(timeout=0.1) == consumer.poll_batches(timeout=0.1) == []
         for client in clients:
             client.stop(0.1)
