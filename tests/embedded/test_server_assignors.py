@@ -143,7 +143,7 @@ def test_simple_assigns_all_partitions_and_all_members(number: int, same_topics:
 def test_simple_shares_partitions_among_more_members() -> None:
     topic = TOPICS[0]
     member = AssignedMember(None, frozenset((topic,)), frozenset())
-    members = dict.fromkeys(("a", "b", "c"), member)
+    members: Members = dict.fromkeys(("a", "b", "c"), member)
     targets = assign_simple(members, [(topic, 0), (topic, 1)])
     owners = [sum((topic, index) in found for found in targets.values()) for index in (0, 1)]
     assert sorted(owners) == [2, 2]
