@@ -27,6 +27,11 @@ def load(module: str) -> Any:
         return importlib.import_module(module)
 
 
+def as_bytes(value: bytes | None) -> bytes | None:
+    """Return a binary value of a row of Spark, which is a bytearray on Spark 4.0."""
+    return None if value is None else bytes(value)
+
+
 async def create_topic(
     cluster: ClusterHandle, prefix: str = "topic", partitions: int = 1, **options: Any
 ) -> str:

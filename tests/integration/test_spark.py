@@ -11,7 +11,7 @@ import pytest
 
 from kafka_async import blocking
 from kafka_async.types import ProducerRecord
-from tests.integration.helpers import create_topic_blocking
+from tests.integration.helpers import as_bytes, create_topic_blocking
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -124,7 +124,7 @@ def test_writes_rows_as_records(kafka_cluster: ClusterHandle, spark: SparkSessio
     )
     write(rows, kafka_cluster, topic=topic)
     back = read(spark, kafka_cluster, subscribe=topic).collect()
-    assert {(row["key"], row["value"], row["partition"]) for row in back} == {
+    assert {(as_bytes(row["key"]), as_bytes(row["value"]), row["partition"]) for row in back} == {
         (str(n).encode(), str(2 * n).encode(), n % 2) for n in range(1000)
     }
     assert len(back) == 1000

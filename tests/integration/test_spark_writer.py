@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.helpers import create_topic_blocking
+from tests.integration.helpers import as_bytes, create_topic_blocking
 from tests.integration.test_spark import read, write
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ def test_all_columns_become_records_and_columns_again(
     back = {
         (
             row["topic"],
-            row["key"],
-            row["value"],
-            tuple((each["key"], each["value"]) for each in row["headers"] or ()),
+            as_bytes(row["key"]),
+            as_bytes(row["value"]),
+            tuple((each["key"], as_bytes(each["value"])) for each in row["headers"] or ()),
         )
         for row in found
     }
@@ -49,7 +49,7 @@ def test_all_columns_become_records_and_columns_again(
         (topic, None if key is None else key.encode(), value, tuple(headers or ()))
         for topic, _, key, value, headers in rows
     }
-    named = {row["key"]: row["partition"] for row in found if row["key"] != b"key"}
+    named = {as_bytes(row["key"]): row["partition"] for row in found if row["key"] != b"key"}
     assert named == {b"k": 1, None: 0, b"": 0}
 
 
