@@ -9,7 +9,7 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_async/kernel/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-spark bench-wire reliability-consumer-kills reliability-orchestrator reliability-restarts reliability-spark reliability-transactions clean spark dev kernel kcat kdc kerberos
+.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-quotas bench-spark bench-wire reliability-consumer-kills reliability-orchestrator reliability-restarts reliability-spark reliability-transactions clean spark dev kernel kcat kdc kerberos
 
 # A heading of this file, or a target with the text after its ##.
 help:
@@ -198,6 +198,10 @@ bench-pythons: $(VENV)/.installed-dev ## the hot paths on Python 3.11, 3.12 and 
 # SPARK_BENCH_ARGS='--scale 0.1 --rounds 2 --only copy-100'. The connector's jars are downloaded by Maven.
 bench-spark: $(VENV)/.installed-dev $(VENV)/.installed-spark ## the Spark data source and Spark's own connector: 20 minutes
 	@$(BIN)/python -m benchmarks.spark $(SPARK_BENCH_ARGS)
+
+# QUOTA_ARGS='--chart' draws the chart of docs/quotas.md, without Apache Kafka.
+bench-quotas: $(VENV)/.installed-dev ## rates with quotas of 1 MB/s on one broker, and Java's consumer: 3 minutes
+	@$(BIN)/python -m benchmarks.quotas $(QUOTA_ARGS)
 
 # WIRE_ARGS='--only fetch'.
 bench-wire: $(VENV)/.installed-dev ## encoding and decoding of messages and batches

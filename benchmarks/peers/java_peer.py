@@ -197,6 +197,23 @@ def read_consumer_lines(lines: Sequence[Line], options: Mapping[str, Any]) -> Fi
     )
 
 
+def consumer_rate(
+    bootstrap: str, topic: str, records: int, client_id: str, fetch_size: int
+) -> float:
+    """Return records per second of the tool as a consumer with a client id and a fetch size."""
+    properties = {"client.id": client_id}
+    given = [("--command-property", each) for each in _properties(properties)]
+    lines = _run(
+        _tool_jars(),
+        "org.apache.kafka.tools.ConsumerPerformance",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)),
+        *("--fetch-size", str(fetch_size), "--timeout", "60000"),
+        *(word for pair in given for word in pair),
+    )
+    figures = read_consumer_lines(lines, properties)
+    return records / figures.seconds
+
+
 def _last(lines: Sequence[Line]) -> str:
     return lines[-1].text if lines else "no output"
 

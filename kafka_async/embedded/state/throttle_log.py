@@ -8,7 +8,10 @@ another connection to the same broker.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+CLOCK_RESOLUTION: Final = 1e-6
+"""Seconds by which sums of times may differ; a throttle time is at least a millisecond."""
 
 
 class Throttle(NamedTuple):
@@ -64,7 +67,9 @@ class ThrottleLog:
         A request that arrives at the start of a window was sent before its response.
         """
         for throttle in self._open:
-            if throttle.broker != broker or not throttle.start < now < throttle.end:
+            if throttle.broker != broker:
+                continue
+            if not throttle.start < now < throttle.end - CLOCK_RESOLUTION:
                 continue
             same_api = (throttle.client_id, throttle.api_key) == (client_id, api_key)
             if throttle.connection == connection or same_api:

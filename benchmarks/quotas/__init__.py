@@ -1,0 +1,1 @@
+"""Rates of clients with quotas, on Apache Kafka and on the embedded cluster."""
