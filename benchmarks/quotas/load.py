@@ -24,6 +24,8 @@ MEASURED: Final = 30.0
 """Seconds that are measured after that."""
 LOAD: Final = 1.25
 """Load of the producer as a multiple of the quota."""
+MAX_DELAY: Final = 0.1
+"""Seconds by which the producer may be late and catch up; not after a throttle time."""
 VALUE: Final = b"v" * 10_000
 FETCH_SIZE: Final = 100_000
 """Bytes of a fetch from a partition."""
@@ -96,9 +98,12 @@ async def _send(producer: Producer) -> None:
     A broker allows ten seconds' quota at once, so a faster load comes in bursts every eleven
     seconds, of which 30 s may have three or only two.
     """
+    loop = asyncio.get_running_loop()
+    due = loop.time()
     while True:
         await producer.enqueue(TOPIC, VALUE)
-        await asyncio.sleep(len(VALUE) / (LOAD * QUOTA))
+        due = max(due, loop.time() - MAX_DELAY) + len(VALUE) / (LOAD * QUOTA)
+        await asyncio.sleep(max(0.0, due - loop.time()))
 
 
 async def fill(servers: str, size: int, dialer: Dialer | None = None) -> None:
