@@ -24,6 +24,7 @@ from kafka_async.admin import (
     AclResourceType,
     ConfigResource,
     NewTopic,
+    QuotaEntity,
     ResourceType,
     UserScramCredentialDeletion,
 )
@@ -113,6 +114,8 @@ SECURITY: dict[str, tuple[Any, ...]] = {
 }
 """Calls that fail on a cluster without security: the error and the arguments."""
 
+QUOTED = QuotaEntity(client_id="quoted")
+QUOTAS = {QUOTED: {"producer_byte_rate": 1e6}}
 ADMIN: Calls = {
     "create_topics": lambda admin: admin.create_topics([NewTopic(T)])[T].partitions == 1,
     "create_partitions": lambda admin: admin.create_partitions({T: 2}) is None,
@@ -124,6 +127,14 @@ ADMIN: Calls = {
     ),
     "alter_configs": lambda admin: (
         admin.alter_configs({SHARE_GROUP: {"share.auto.offset.reset": "earliest"}}) is None
+    ),
+    "alter_client_quotas": lambda admin: admin.alter_client_quotas(QUOTAS) is None,
+    "describe_client_quotas": lambda admin: admin.describe_client_quotas(QUOTED) == QUOTAS,
+    "resolve_client_quotas": lambda admin: (
+        admin.resolve_client_quotas(QUOTED)["producer_byte_rate"].value == 1e6
+    ),
+    "set_quota_enforcement": lambda admin: (
+        admin.set_quota_enforcement(QUOTED, on=False) == QUOTAS[QUOTED]
     ),
     "list_groups": lambda admin: admin.list_groups() == {},
     "describe_share_groups": lambda admin: raises(
@@ -254,6 +265,7 @@ CLIENT: Calls = {
         client.request(MetadataRequest(topics=None), to=AnyBroker()).topics[0].name == T
     ),
     "health": lambda client: client.health().state == "running",
+    "quota_usage": lambda client: set(client.quota_usage().values()) == {0.0},
     "reload_certificates": lambda client: uses_no_certificates(client),
     "set_sasl_credentials": lambda client: uses_no_password(client),
 }
@@ -406,6 +418,9 @@ ARGUMENTS: dict[str, object] = {
     "commit": True,
     "alterations": SECURITY["alter_user_scram_credentials"][1],
     "tokens": [SecretBytes(b"hmac")],
+    "entries": QUOTAS,
+    "entity": QUOTED,
+    "on": True,
 }
 """Arguments of the methods with a timeout, by their name."""
 DAY = 24 * 3_600_000
