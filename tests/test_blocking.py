@@ -153,6 +153,7 @@ ADMIN: Calls = {
     "delete_groups": lambda admin: raises("GroupIdNotFoundError", admin.delete_groups, ["g"]),
     "list_offsets": lambda admin: admin.list_offsets({TP: -1})[TP].offset == 0,
     "list_group_offsets": lambda admin: admin.list_group_offsets("g") == {},
+    "alter_group_offsets": lambda admin: admin.alter_group_offsets("altered", {TP: 1}) is None,
     "list_transactions": lambda admin: admin.list_transactions(pattern="no-.*") == {},
     "describe_transactions": lambda admin: raises(
         "TransactionalIdNotFoundError", admin.describe_transactions, ["none"]

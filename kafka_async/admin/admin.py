@@ -574,6 +574,31 @@ class Admin:
             Call(self.client, timeout), group_id, partitions, require_stable=require_stable
         )
 
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Commit offsets to a group without members; a group that does not exist is created.
+
+        Args:
+            group_id: Id of the group.
+            offsets: The next offset to read, or an OffsetAndMetadata, by partition.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            GroupNotEmptyError: The group has members; see `Consumer.rewind`.
+            UnknownTopicOrPartitionError: There is no such partition.
+        """
+        if unknown:
+            raise unknown_keyword(self.alter_group_offsets, unknown)
+        from kafka_async.admin import groups
+
+        await groups.alter_group_offsets(Call(self.client, timeout), group_id, offsets)
+
     # -- transactions -----------------------------------------------------------------------------
 
     async def list_transactions(

@@ -9,13 +9,23 @@ from typing import TYPE_CHECKING
 
 from kafka_async.admin.call import Results, item_error
 from kafka_async.admin.values import GroupDescription, GroupListing, MemberDescription
-from kafka_async.arguments import text, texts, topic_partitions
+from kafka_async.arguments import (
+    by_partition,
+    offset_and_metadata,
+    text,
+    texts,
+    topic_partitions,
+)
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
 from kafka_async.cluster.request_router import FoundBroker
 from kafka_async.errors import (
     GroupIdNotFoundError,
+    GroupNotEmptyError,
     KafkaError,
     RefreshRetriableError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     error_for,
 )
@@ -164,11 +174,12 @@ async def list_group_offsets(
 
 
 async def alter_group_offsets(
-    call: Call, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    call: Call, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
 ) -> None:
-    """Commit offsets to a group without members; raise the error of the first partition."""
+    """Commit offsets to a group without members; see `Admin.alter_group_offsets`."""
+    checked = by_partition(offsets, "offsets", offset_and_metadata)
     rows: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-    for tp, committed in sorted(offsets.items()):
+    for tp, committed in sorted(checked.items()):
         epoch = -1 if committed.leader_epoch is None else committed.leader_epoch
         row = OffsetCommitRequestPartition(
             partition_index=tp.partition,
@@ -185,14 +196,24 @@ async def alter_group_offsets(
             request, to=FoundBroker(node_id), timeout=call.left, max_version=_TOPIC_NAME_MAX_VERSION
         )
         errors = (
-            error_for(row.error_code, topic=topic.name, partition=row.partition_index)
+            error_for(row.error_code, topic=topic.name, partition=row.partition_index, needs="READ")
             for topic in response.topics
             for row in topic.partitions
             if row.error_code
         )
         return dict.fromkeys(names, next(errors, None))
 
-    await call.run([group_id], lambda names: query_coordinators(call, names, commit))
+    try:
+        await call.run(
+            [text(group_id, "group_id")],
+            lambda names: query_coordinators(call, names, commit),
+            final=(UnknownTopicOrPartitionError,),
+        )
+    except (UnknownMemberIdError, StaleMemberEpochError) as error:
+        raise GroupNotEmptyError(
+            f"group {group_id} has members, which would overwrite the offsets: stop them first, "
+            "or rewind() one of them"
+        ) from error
 
 
 # -- helpers --------------------------------------------------------------------------------------

@@ -2157,6 +2157,27 @@ class Admin(BlockingClient):
             **unknown,
         )
 
+    def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Commit offsets to a group without members; a group that does not exist is created.
+
+        Args:
+            group_id: Id of the group.
+            offsets: The next offset to read, or an OffsetAndMetadata, by partition.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            GroupNotEmptyError: The group has members; see `Consumer.rewind`.
+            UnknownTopicOrPartitionError: There is no such partition.
+        """
+        run(self._client.alter_group_offsets, group_id, offsets, timeout=timeout, **unknown)
+
     def list_transactions(
         self,
         *,

@@ -13,6 +13,7 @@ from kafka_async.cluster.request_router import Broker
 from kafka_async.errors import (
     ClientClosedError,
     GroupIdNotFoundError,
+    GroupNotEmptyError,
     KafkaTimeoutError,
     RequestTimedOutError,
     TopicExistsError,
@@ -268,6 +269,16 @@ async def test_finds_coordinator_that_moved() -> None:
         await commit(memory, name)
         await admin.delete_groups([name])
         assert memory.receivers(DeleteGroupsRequest) == [1, 1, 2]
+
+
+async def test_offsets_of_a_group_of_the_consumer_protocol_with_members_are_not_altered() -> None:
+    async with InMemory() as memory, memory.admin() as admin:
+        await memory.cluster.create_topic("t", 2)
+        async with memory.consumer("t", group_id="g", group_protocol="consumer") as consumer:
+            while not consumer.assignment():
+                await consumer.poll()
+            with pytest.raises(GroupNotEmptyError, match="group g has members"):
+                await admin.alter_group_offsets("g", {P0: 0})
 
 
 async def test_committed_offsets_leave_out_partitions_without_one() -> None:

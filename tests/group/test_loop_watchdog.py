@@ -241,10 +241,10 @@ with asyncio.Runner() as runner:
     if child == 0:
         before = threads()
         end_childs = asyncio.run(watch("child"))
-        (childs,) = threads()
+        (of_child,) = threads()
         end_childs()
-        childs.join(60)
-        os._exit(0 if before == [] and not childs.is_alive() else 1)
+        of_child.join(60)
+        os._exit(0 if before == [] and not of_child.is_alive() else 1)
     status = os.waitpid(child, 0)[1]
     alive = parents.is_alive()
     end()

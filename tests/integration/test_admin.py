@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
+from kafka_async import Consumer
 from kafka_async.admin import (
     Admin,
     ConfigResource,
@@ -18,12 +20,14 @@ from kafka_async.admin import (
 from kafka_async.cluster.client import services_of
 from kafka_async.errors import (
     GroupIdNotFoundError,
+    GroupNotEmptyError,
     InvalidReplicationFactorError,
     InvalidTopicError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
 )
-from kafka_async.types import OffsetAndTimestamp, TopicPartition
+from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from tests.integration.helpers import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -132,4 +136,35 @@ async def test_error_names_a_missing_group(admin: Admin, kafka_cluster: ClusterH
         await admin.describe_groups([group])
     with pytest.raises(GroupIdNotFoundError, match=group):
         await admin.delete_groups([group])
+    assert await admin.list_group_offsets(group) == {}
+
+
+async def test_offsets_of_a_group_without_members_are_altered(
+    admin: Admin, kafka_cluster: ClusterHandle
+) -> None:
+    topic, group = await create_topic(kafka_cluster, partitions=2), kafka_cluster.group()
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    await admin.alter_group_offsets(group, {first: 3, second: OffsetAndMetadata(4, None, "note")})
+    assert await admin.list_group_offsets(group) == {
+        first: OffsetAndMetadata(3),
+        second: OffsetAndMetadata(4, None, "note"),
+    }
+    await admin.alter_group_offsets(group, {first: 1})
+    assert (await admin.list_group_offsets(group, [first]))[first].offset == 1
+    with pytest.raises(UnknownTopicOrPartitionError, match=f"{topic}-7"):
+        await admin.alter_group_offsets(group, {TopicPartition(topic, 7): 1})
+
+
+async def test_offsets_of_a_group_with_members_are_not_altered(
+    admin: Admin, kafka_cluster: ClusterHandle
+) -> None:
+    topic, group = await create_topic(kafka_cluster), kafka_cluster.group()
+    async with Consumer(
+        kafka_cluster.bootstrap_servers, topics=[topic], group_id=group, enable_auto_commit=False
+    ) as consumer:
+        async with asyncio.timeout(30):
+            while not consumer.assignment():
+                await consumer.poll(timeout=0.1)
+        with pytest.raises(GroupNotEmptyError, match=f"group {group} has members"):
+            await admin.alter_group_offsets(group, {TopicPartition(topic, 0): 0})
     assert await admin.list_group_offsets(group) == {}
