@@ -101,6 +101,7 @@ class PartitionState:
         "preferred_replica",
         "reset_timestamp",
         "retry_at",
+        "unsubscribed",
         "version",
     )
 
@@ -112,7 +113,7 @@ class PartitionState:
         self.partition = partition
         self.fetch_state = fetch_state
         self.version = next(self._versions)
-        self.paused = self.full = False
+        self.paused = self.full = self.unsubscribed = False
         self.lookup_pending = False
         self.retry_at = 0.0
         self.consecutive_failures = 0
@@ -317,8 +318,8 @@ class PartitionState:
 
     @property
     def held_back(self) -> bool:
-        """True while no records may be returned, because the partition is paused or full."""
-        return self.paused or self.full
+        """True while no records may be returned: it is paused, full, or no longer subscribed to."""
+        return self.paused or self.full or self.unsubscribed
 
     def begin_lookup(self) -> int:
         """Begin a lookup; return the version for which its result counts."""
@@ -417,9 +418,12 @@ class Subscription:
     ) -> None:
         """Replace the subscribed topics and the pattern; `match_pattern` finds its topics.
 
-        The coordinator finds the topics of `broker_pattern`, a regular expression of RE2/J.
+        The coordinator finds the topics of `broker_pattern`, a regular expression of RE2/J. Until
+        the group has revoked the partitions of other topics, their records are held back.
         """
         self.topics, self.pattern, self.broker_pattern = topics, pattern, broker_pattern
+        for partition in self.owned - self.manual:
+            self.states[partition].unsubscribed = bool(topics) and partition.topic not in topics
 
     def unsubscribe(self) -> None:
         """Remove the subscribed topics and the pattern."""
@@ -508,7 +512,7 @@ class Subscription:
         wanted = frozenset(partitions)
         self._remove(self.manual - wanted - self.owned)
         for partition in wanted - self.manual:
-            self.states.setdefault(partition, PartitionState(partition))
+            self.states.setdefault(partition, PartitionState(partition)).unsubscribed = False
         self.manual = wanted
 
     def _remove(self, partitions: Iterable[TopicPartition]) -> None:

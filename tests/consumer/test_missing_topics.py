@@ -245,6 +245,23 @@ async def test_subscribe_replaces_topics_and_leaves_manual_partitions(
         assert consumer.subscription() == frozenset()
 
 
+async def test_records_of_a_topic_that_is_subscribed_to_again_are_returned(stage: Stage) -> None:
+    (a,) = await stage.topic("a", 1, records=600)
+    await stage.topic("b", 1)
+    async with stage.consumer(topics=["a"], group_id="g") as consumer:
+        (first,) = await consumer.poll(timeout=30, max_records=1)
+        consumer.subscribe(["b"])
+        consumer.subscribe(["a", "b"])
+        offsets = [first.offset]
+        while len(offsets) < 600:
+            offsets += [record.offset for record in await consumer.poll(timeout=30)]
+        assert offsets == list(range(600))
+        consumer.subscribe(["b"])
+        consumer.assign([a])  # It is read on, and not the group's any more.
+        await consumer.seek_to_beginning([a])
+        assert (await consumer.poll(timeout=30))[0].partition == 0
+
+
 @pytest.mark.parametrize("group_id", GROUPS)
 async def test_assign_replaces_manual_partitions_and_leaves_topics(
     stage: Stage, group_id: str | None
