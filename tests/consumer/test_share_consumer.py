@@ -446,6 +446,23 @@ async def test_corrupt_records_are_rejected_and_raised_once() -> None:
         assert acks(world) == [(0, 1, (REJECT,))]
 
 
+async def test_batches_around_a_corrupt_batch_are_returned() -> None:
+    world = ShareWorld()
+    for first in (0, 3, 5):
+        world.offer(first, [b"a", b"b"])
+    offered = world._offered[0]  # pyright: ignore[reportPrivateUsage]
+    batches = [bytearray(offered.popleft().records or b"") for _ in range(3)]
+    batches[1][-1] ^= 0xFF
+    world.offer(0, [], acquired=(0, 6), records=b"".join(batches))
+    async with world.consumer() as consumer:
+        assert [r.offset for r in await poll_records(consumer, 4)] == [0, 1, 5, 6]
+        with pytest.raises(CorruptRecordError):
+            await consumer.poll(timeout=5)
+        assert await consumer.poll(timeout=1) == []
+        # Offset 2 has no record.
+        assert acks(world) == [(0, 6, (ACCEPT, ACCEPT, 0, REJECT, REJECT, ACCEPT, ACCEPT))]
+
+
 async def test_record_that_cannot_be_deserialized_is_released_and_raised_once() -> None:
     world = ShareWorld()
     world.offer(0, [b"1", b"x", b"3"])

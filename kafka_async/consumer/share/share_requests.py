@@ -186,17 +186,20 @@ class AcquiredPartition:
         )
         while not found.find_batches(BATCHES_PER_TIME_CHECK):
             yield
-        error = found.error
-        try:
-            for view, is_returned in found.batches:
+        for view, is_returned in found.batches:
+            try:
                 if is_returned:
                     yield from self._read_batch(view, counts)
-        except CorruptRecordError as corrupt:
-            error = corrupt
+            except CorruptRecordError as corrupt:
+                self.error = self.error or corrupt
+                for offset in [o for o in counts if view.base_offset <= o <= view.last_offset]:
+                    del counts[offset]
+                    self._acknowledge(self._row(offset), AcknowledgeType.REJECT)
+                yield
         kind = AcknowledgeType.GAP
-        if error is not None:
-            self.error = self.error or error
-            corrupt_data = isinstance(error, CorruptRecordError)
+        if found.error is not None:
+            self.error = self.error or found.error
+            corrupt_data = isinstance(found.error, CorruptRecordError)
             kind = AcknowledgeType.REJECT if corrupt_data else AcknowledgeType.RELEASE
         last = self.rows[-1].offset if self.rows else -1
         for offset in counts:
