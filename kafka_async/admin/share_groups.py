@@ -15,7 +15,7 @@ from kafka_async.arguments import (
     topic_partitions,
     whole_number,
 )
-from kafka_async.cluster.request_router import Broker
+from kafka_async.cluster.request_router import FoundBroker
 from kafka_async.errors import KafkaError, error_for
 from kafka_async.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -48,7 +48,7 @@ async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescr
 
     async def query(node_id: int, names: list[str]) -> Results[str, GroupDescription]:
         request = ShareGroupDescribeRequest(group_ids=names)
-        response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        response = await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
         return {row.group_id: assigned_group(row, node_id, _SHARE) for row in response.groups}
 
     wanted = texts(group_ids, "group_ids")
@@ -74,7 +74,7 @@ async def list_offsets(
             DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=topics) for name in names
         ]
         request = DescribeShareGroupOffsetsRequest(groups=groups)
-        response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        response = await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
         return {row.group_id: _offsets(row) for row in response.groups}
 
     found = await call.run([group_id], lambda names: query_coordinators(call, names, query))
@@ -100,7 +100,7 @@ async def alter_offsets(call: Call, group_id: str, offsets: Mapping[TopicPartiti
 
     async def alter(node_id: int, names: list[str]) -> Results[str, None]:
         request = AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
-        response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        response = await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
         errors = (
             error_for(
                 row.error_code,
@@ -130,7 +130,7 @@ async def delete_offsets(call: Call, group_id: str, topics: Iterable[str]) -> No
 
     async def delete(node_id: int, names: list[str]) -> Results[str, None]:
         request = DeleteShareGroupOffsetsRequest(group_id=group_id, topics=rows)
-        response = await call.services.request(request, to=Broker(node_id), timeout=call.left)
+        response = await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
         errors = (
             topic_error(row.topic_name, row.error_code, row.error_message, needs="READ")
             for row in response.responses

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,6 +29,9 @@ from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.embedded_client import InMemory, now, settle
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -269,6 +272,27 @@ async def test_finds_coordinator_that_moved() -> None:
         await commit(memory, name)
         await admin.delete_groups([name])
         assert memory.receivers(DeleteGroupsRequest) == [1, 1, 2]
+
+
+SHARE_GROUP_CALLS: dict[str, Callable[[Admin, str], Awaitable[object]]] = {
+    "describe": lambda admin, name: admin.describe_share_groups([name]),
+    "list": lambda admin, name: admin.list_share_group_offsets(name),
+    "alter": lambda admin, name: admin.alter_share_group_offsets(name, {P0: 1}),
+    "delete": lambda admin, name: admin.delete_share_group_offsets(name, ["t"]),
+}
+
+
+@pytest.mark.parametrize("call", SHARE_GROUP_CALLS.values(), ids=SHARE_GROUP_CALLS.keys())
+async def test_share_group_call_finds_coordinator_that_moved(
+    call: Callable[[Admin, str], Awaitable[object]],
+) -> None:
+    async with InMemory(2) as memory, memory.admin() as admin:
+        await memory.cluster.create_topic("t")
+        name = memory.coordinated_by(2)
+        await admin.alter_share_group_offsets(name, {P0: 0})
+        await memory.cluster.stop_broker(2)
+        await call(admin, name)
+        assert (await admin.describe_share_groups([name]))[name].coordinator == 1
 
 
 async def test_offsets_of_a_group_of_the_consumer_protocol_with_members_are_not_altered() -> None:
