@@ -83,10 +83,11 @@ def test_second_delivery_replaces_the_first() -> None:
     records.add([first])
     records.take(1, now=0.0)
     records.acknowledge(T0, 0, AcknowledgeType.ACCEPT)
-    records.add([second])
+    assert records.add([second]) == [first]
     assert first.state is RecordState.DONE
     assert records.pending_nodes == []
     assert records.take(1, now=0.0) == [second]
+    assert records.add([record(0)]) == []  # the second was not acknowledged
 
 
 @given(st.dictionaries(st.integers(0, 40), st.sampled_from(AcknowledgeType)))

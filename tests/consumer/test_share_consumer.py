@@ -398,6 +398,24 @@ async def test_acknowledgement_without_a_session_is_not_sent() -> None:
         assert world.epochs[1].count(0) == 2  # a new session
 
 
+async def test_commit_reports_a_record_that_a_poll_acquires_again() -> None:
+    world = ShareWorld()
+    world.offer(0, [b"a", b"b"])
+    async with world.consumer(**EXPLICIT) as consumer:
+        one, two = await poll_records(consumer, 2)
+        consumer.acknowledge(one)
+        world.errors[ACKNOWLEDGE].append(SESSION_NOT_FOUND)
+        assert isinstance((await consumer.commit())[T0], ShareSessionNotFoundError)
+        consumer.acknowledge(two)
+        world.offer(1, [b"b"], count=2)
+        (again,), outcome = await asyncio.gather(consumer.poll(), consumer.commit())
+        assert (again.offset, again.delivery_count) == (1, 2)
+        assert isinstance(outcome[T0], InvalidRecordStateError)
+        consumer.acknowledge(again)
+        assert await consumer.commit() == {T0: None}
+        assert acks(world) == [(1, 1, (ACCEPT,))]
+
+
 async def test_commit_reports_partitions_without_a_response() -> None:
     world = ShareWorld()
     world.offer(0, [b"a"])

@@ -130,15 +130,23 @@ class AcquiredRecords:
         """Return the records in a state, in the order in which they came to it."""
         return self._by_state[state]
 
-    def add(self, records: Iterable[AcquiredRecord]) -> None:
-        """Add newly acquired records; one that is delivered again replaces its former delivery."""
+    def add(self, records: Iterable[AcquiredRecord]) -> list[AcquiredRecord]:
+        """Add newly acquired records; one that is delivered again replaces its former delivery.
+
+        Returns:
+            The replaced records whose acknowledgement was not sent, and never will be.
+        """
+        unsent: list[AcquiredRecord] = []
         for each in records:
             former = self._by_offset.get((each.partition, each.offset))
             if former is not None:
+                if former.state is S.ACKNOWLEDGED:
+                    unsent.append(former)
                 self._leave_state(former)
                 former.state = S.DONE
             self._by_offset[each.partition, each.offset] = each
             self._by_state[S.ACQUIRED][each] = None
+        return unsent
 
     def take(self, limit: int, now: float) -> list[AcquiredRecord]:
         """Return the next records and mark them as returned; drops those whose lock has ended."""

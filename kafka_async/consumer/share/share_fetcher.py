@@ -41,6 +41,7 @@ from kafka_async.consumer.share.share_requests import (
 )
 from kafka_async.errors import (
     InvalidMetadataError,
+    InvalidRecordStateError,
     InvalidShareSessionEpochError,
     KafkaConnectionError,
     KafkaError,
@@ -294,7 +295,11 @@ class ShareFetcher:
         except ProtocolError as error:
             self.errors.append(error)
             return
-        self.records.add(acquired.rows)
+        if unsent := self.records.add(acquired.rows):
+            error = InvalidRecordStateError(
+                "the locks of the records had ended, so that they have been delivered again"
+            )
+            self.complete(unsent, error)
         for row, kind in acquired.acknowledged:
             self.records.acknowledge_row(row, kind)
         if acquired.error is not None:
