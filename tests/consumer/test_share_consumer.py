@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.errors import (
     ClientClosedError,
     CorruptRecordError,
@@ -38,9 +39,10 @@ from tests.consumer.share_world import (
     Acknowledged,
     ShareWorld,
 )
+from tests.embedded_client import InMemory
 
 if TYPE_CHECKING:
-    from kafka_async.consumer.share.share_consumer import ShareConsumer, ShareRecord
+    from kafka_async.consumer.share.share_record import ShareRecord
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -380,6 +382,22 @@ async def test_lost_connection_ends_the_session_and_is_reported() -> None:
         (again,) = await poll_records(consumer, 1)
         consumer.acknowledge(again)
         assert await consumer.commit() == {T0: None}
+
+
+async def test_lost_response_is_an_error_although_the_acknowledgement_is_recorded() -> None:
+    async with InMemory() as memory, memory.admin() as admin:
+        await memory.cluster.create_topic("t", 1)
+        async with memory.producer() as producer:
+            await producer.send_many("t", [b"a", b"b"], partition=0)
+        await admin.alter_share_group_offsets("g", {T0: 0})
+        servers = memory.cluster.bootstrap_servers
+        async with ShareConsumer(
+            servers, dialer=memory.network, topics=["t"], group_id="g"
+        ) as consumer:
+            await poll_records(consumer, 2)
+            memory.cluster.faults.add(api="ShareAcknowledge", disconnect="after", count=1)
+            assert isinstance((await consumer.commit())[T0], KafkaConnectionError)
+            assert await consumer.poll(timeout=60) == []  # they are not delivered again
 
 
 async def test_acknowledgement_without_a_session_is_not_sent() -> None:

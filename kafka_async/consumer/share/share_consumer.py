@@ -409,8 +409,10 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         """Send all acknowledgements that have no response, and wait for the responses.
 
         With share_acknowledgement_mode="implicit" it accepts the records of the last poll first. An
-        error means that the broker has recorded no acknowledgement of that request: the records are
-        delivered again, up to the group's limit.
+        error means that the broker has recorded no acknowledgement of that request in the
+        partition: the records are delivered again, up to the group's limit. After
+        KafkaConnectionError or KafkaTimeoutError it is unknown whether the broker has recorded
+        them, so the records may or may not be delivered again.
 
         Args:
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
@@ -418,8 +420,8 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         Returns:
             For each partition with acknowledgements None, or its first error:
             InvalidRecordStateError if a lock has ended, NotLeaderOrFollowerError if the partition
-            has another leader, ShareSessionNotFoundError or KafkaConnectionError if the broker has
-            ended the session or the connection was lost, KafkaTimeoutError without a response in
+            has another leader, ShareSessionNotFoundError if the broker has ended the session,
+            KafkaConnectionError if the connection was lost, KafkaTimeoutError without a response in
             time.
 
         Raises:
