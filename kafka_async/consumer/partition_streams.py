@@ -275,18 +275,20 @@ class StreamRunner:
         An exception of a task or of a poll cancels the block and is raised at its end. At the end
         of the block, or once `poll` returns None, the streams end and their tasks are drained.
         """
-        async with create_task_group() as self._group:
-            try:
-                self.update()
-                self._group.start_soon(self._run_polls, poll)
-                yield self
-                await self.drain(frozenset(self._streams))
-            except Exception as error:  # noqa: BLE001  # raised below, without an ExceptionGroup
-                self._fail(error)
-            self._group.cancel_scope.cancel()
-        self._group = None
-        for stream in self._streams.values():
-            stream.end()
+        try:
+            async with create_task_group() as self._group:
+                try:
+                    self.update()
+                    self._group.start_soon(self._run_polls, poll)
+                    yield self
+                    await self.drain(frozenset(self._streams))
+                except Exception as error:  # noqa: BLE001  # raised below, without an ExceptionGroup
+                    self._fail(error)
+                self._group.cancel_scope.cancel()
+        finally:  # also if the application cancels the block: full partitions are polled again
+            self._group = None
+            for stream in self._streams.values():
+                stream.end()
         if self._failure is not None:
             raise self._failure
 

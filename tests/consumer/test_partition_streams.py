@@ -150,6 +150,22 @@ async def test_partition_whose_stream_is_full_is_not_polled_until_half_was_taken
     assert tasks.begun[0] == list(range(4 * MAX_RECORDS_PER_STREAM))
 
 
+async def test_full_partition_is_returned_again_after_the_block_was_cancelled(
+    start_stage: StartStage,
+) -> None:
+    stage, held, tasks = await start_stage(), Tasks(), Tasks(hold=False)
+    async with stage.member(3 * MAX_RECORDS_PER_STREAM) as (consumer, _):
+        async with streaming(consumer, held):
+            await until(lambda: held.count == 1)
+            await asyncio.sleep(5)  # the stream is full
+        assert held.cancelled == [0]
+        begun = [record.offset for record in await consumer.poll(timeout=30)]
+        assert begun
+        async with streaming(consumer, tasks):
+            await until(lambda: len(begun) + tasks.count == 3 * MAX_RECORDS_PER_STREAM)
+    assert begun + tasks.begun[0] == list(range(3 * MAX_RECORDS_PER_STREAM))
+
+
 async def test_partition_whose_stream_has_many_bytes_is_not_polled(
     start_stage: StartStage,
 ) -> None:
