@@ -297,13 +297,22 @@ class ConsumerRebalanceHandler:
     async def _rewind(
         self, wanted: Offsets, commit: Callable[[Offsets], Awaitable[Offsets]]
     ) -> Offsets:
-        """Commit while no records are returned, and seek; new partitions start there later."""
+        """Commit while no records are returned, and seek; new partitions start there later.
+
+        If that fails, the records that were dropped for it are returned again.
+        """
+        states = self._subscription.states
         async with self._no_unprocessed(wanted):
-            actual = await commit(wanted)
-            for partition, offset in actual.items():
-                if partition in self._subscription.states:
-                    self._subscription.state(partition).seek(offset)
-        self._on_change()
+            try:
+                actual = await commit(wanted)
+                for partition in actual.keys() & states.keys():
+                    states[partition].seek(actual[partition])
+            except BaseException:
+                for partition in wanted.keys() & states.keys():
+                    states[partition].seek_to_unfinished()
+                raise
+            finally:
+                self._on_change()
         return actual
 
     async def _apply(

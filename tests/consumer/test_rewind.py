@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from kafka_async.consumer.consumer import Consumer
+    from kafka_async.consumer.partition_streams import PartitionStream
+    from kafka_async.kernel import Record
     from tests.consumer.conftest import Stage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -166,6 +168,43 @@ async def test_times_out_without_a_response_of_the_owner(stage: Stage) -> None:
             pass
         with pytest.raises(KafkaTimeoutError, match="the owners of t-0 have not responded"):
             await consumer.rewind({partition: 0}, timeout=5)
+
+
+@pytest.mark.parametrize("api", ["ListOffsets", "OffsetCommit"])
+@pytest.mark.parametrize("concurrent", ["process", "partition_streams"])
+async def test_records_dropped_for_a_rewind_that_fails_are_handled_again(
+    stage: Stage, concurrent: str, api: str
+) -> None:
+    (partition,) = await stage.topic("t", 1, 10)
+    handled: list[int] = []
+
+    async def handle(record: Record[bytes, bytes]) -> None:
+        await asyncio.sleep(1)
+        handled.append(record.offset)
+
+    async def handle_all(stream: PartitionStream) -> None:
+        async for record in stream:
+            await handle(record)
+
+    async def run() -> None:
+        if concurrent == "process":
+            await consumer.process(handle, concurrency=1, ordering="partition")
+            return
+        async with consumer.partition_streams() as streams:
+            async for stream in streams:
+                stream.start_soon(handle_all, stream)
+
+    strategies = ["cooperative-sticky"]  # an eager member revokes its partitions before it rewinds
+    async with stage.consumer("t", partition_assignment_strategy=strategies) as consumer:
+        running = asyncio.create_task(run())
+        await until(lambda: len(handled) == 3)
+        stage.cluster.faults.add(api=api, error="TOPIC_AUTHORIZATION_FAILED")
+        with pytest.raises(IllegalStateError, match="TopicAuthorizationError"):
+            await consumer.rewind({partition: 0})
+        await asyncio.sleep(60)
+        running.cancel()
+        await asyncio.wait({running})
+    assert handled == list(range(10))
 
 
 async def test_rewind_needs_a_classic_group(stage: Stage) -> None:
