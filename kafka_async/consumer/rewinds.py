@@ -99,8 +99,11 @@ class Rewinds:
         message = RewindMessage.decode(data)
         self._forget_sent(message)
         for name, wanted in message.requests.items():
-            mine = {p: offset for p, offset in wanted.items() if p in assigned}
-            mine = {p: offset for p, offset in mine.items() if p not in self._applied.get(name, {})}
+            if name in message.refusals:  # repeated until the member has the refusal
+                continue
+            # A reply may be of a former owner.
+            applied = self._applied.get(name, {}).keys() | message.replies.get(name, {}).keys()
+            mine = {p: wanted[p] for p in wanted if p in assigned and p not in applied}
             if mine:
                 await self._apply(name, mine, seek)
         self._complete(message)

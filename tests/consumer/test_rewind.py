@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_async.consumer.rewinds import Rewinds
 from kafka_async.errors import IllegalStateError, KafkaTimeoutError
 from kafka_async.group.assignors import RangeAssignor
+from kafka_async.group.rewind_messages import RewindMessage
 from kafka_async.types import TopicPartition
 from tests.embedded_client import until
 
@@ -205,6 +207,34 @@ async def test_records_dropped_for_a_rewind_that_fails_are_handled_again(
         running.cancel()
         await asyncio.wait({running})
     assert handled == list(range(10))
+
+
+async def test_owner_does_not_apply_a_request_again_that_it_has_refused(stage: Stage) -> None:
+    async with group(stage, 2, partition_assignment_strategy=["cooperative-sticky"]) as readers:
+        (partition,) = readers[1].consumer.assignment()
+        readers[1].seen.clear()
+        stage.cluster.faults.add(api="ListOffsets", error="TOPIC_AUTHORIZATION_FAILED")
+        with pytest.raises(IllegalStateError, match="TopicAuthorizationError"):
+            await readers[0].consumer.rewind({partition: 1})
+        await asyncio.sleep(30)
+    assert readers[1].seen == {}
+
+
+async def test_new_owner_does_not_apply_a_request_again_that_the_former_one_has_applied() -> None:
+    moved, partition = TopicPartition("t", 0), TopicPartition("t", 1)
+    rewound: list[dict[TopicPartition, int]] = []
+    rejoins: list[str] = []
+
+    async def seek(wanted: dict[TopicPartition, int], _: object) -> dict[TopicPartition, int]:
+        rewound.append(wanted)
+        return wanted
+
+    not_used: Any = None
+    rewinds = Rewinds(not_used, not_used, rejoins.append, timeout=30.0)
+    message = RewindMessage({"request": {moved: 3, partition: 3}}, {"request": {moved: 3}})
+    await rewinds.on_message(message.encode(), {moved, partition}, seek)
+    assert rewound == [{partition: 3}]
+    assert rejoins == ["a member has rewound partitions"]
 
 
 async def test_rewind_needs_a_classic_group(stage: Stage) -> None:
