@@ -15,6 +15,7 @@ import inspect
 import logging
 from collections import deque
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVarTuple
 
 from anyio import create_task_group
@@ -28,7 +29,7 @@ from kafka_async.fairness import MAX_LOOP_SECONDS, MIB
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
     from typing import Self
 
     from anyio.abc import TaskGroup
@@ -50,12 +51,16 @@ MAX_BYTES_PER_STREAM: Final = MIB
 """Bytes of keys and values waiting in a stream from which on its partition is not polled."""
 
 logger = logging.getLogger("kafka_async.consumer")
+_stream_task: ContextVar[asyncio.Task[Any] | None] = ContextVar("stream_task", default=None)
+"""The task of a stream; the tasks that it creates inherit it."""
 
 
 class PartitionStream(Generic[K, V]):
     """Iterates over the records of one partition, until it is revoked or the consumer stops.
 
-    A record is done once the task that got it requests the next one, calls `commit`, or returns.
+    A record is done once the task that requested it requests the next one, calls `commit`, or
+    returns. The last record of a task that a task of the stream has created, and that has ended, is
+    done once the task of the stream does one of these.
 
     Attributes:
         partition: The partition.
@@ -95,9 +100,9 @@ class PartitionStream(Generic[K, V]):
         """Return the stream; several tasks may iterate over it, each record goes to one."""
         return self
 
-    async def __anext__(self) -> Record[K, V]:
-        """Return the next record."""
-        return await self._buffer.take()
+    def __anext__(self) -> Coroutine[Any, Any, Record[K, V]]:
+        """Return the next record, for the task that calls this: another one may await it."""
+        return self._buffer.request()
 
 
 class PartitionStreams(Generic[K, V]):
@@ -128,16 +133,21 @@ class StreamBuffer:
         self._offsets = state.in_progress
         self._waiting: deque[AnyRecord] = deque()
         self._bytes = 0
-        self._taken: dict[object, tuple[OffsetsInProgress, int]] = {}  # by task
+        self._taken: dict[object, list[tuple[OffsetsInProgress, int]]] = {}  # by task
+        self._children: dict[object, set[asyncio.Task[Any]]] = {}  # by the stream's task
         self._arrived = asyncio.Event()
         self._ended = False
         self._tasks = 0
         self._now = asyncio.get_running_loop().time
         self._yield_at = 0.0
 
-    async def take(self) -> AnyRecord:
-        """Return the next record. Raises StopAsyncIteration at the end of the stream."""
+    def request(self) -> Coroutine[Any, Any, AnyRecord]:
+        """Return a coroutine that takes the next record for the current task."""
         self.finish_taken()
+        return self._take(asyncio.current_task())
+
+    async def _take(self, owner: asyncio.Task[Any] | None) -> AnyRecord:
+        """Return the next record. Raises StopAsyncIteration at the end of the stream."""
         if self._now() >= self._yield_at:
             await asyncio.sleep(0)
             self._yield_at = self._now() + self._runner.seconds_per_stream
@@ -149,7 +159,10 @@ class StreamBuffer:
             self._yield_at = self._now() + self._runner.seconds_per_stream
         record = self._waiting.popleft()
         self._bytes -= record_size(record)
-        self._taken[asyncio.current_task()] = self._offsets, record.offset
+        self._taken.setdefault(owner, []).append((self._offsets, record.offset))
+        stream_task = _stream_task.get()
+        if stream_task is not None and owner is not None and owner is not stream_task:
+            self._children.setdefault(stream_task, set()).add(owner)
         self._update_full()
         return record
 
@@ -178,10 +191,17 @@ class StreamBuffer:
         self._arrived.set()
 
     def finish_taken(self) -> None:
-        """Mark the record that the current task got last as done."""
-        taken = self._taken.pop(asyncio.current_task(), None)
-        if taken is not None:
-            offsets, offset = taken
+        """Mark what the current task, and tasks it created that have ended, got as done."""
+        task = asyncio.current_task()
+        self._finish(task)
+        children = self._children.get(task)
+        if children:
+            for child in [child for child in children if child.done()]:
+                children.remove(child)
+                self._finish(child)
+
+    def _finish(self, task: object) -> None:
+        for offsets, offset in self._taken.pop(task, ()):
             offsets.end(offset)
 
     def on_task_start(self) -> None:
@@ -192,7 +212,9 @@ class StreamBuffer:
         """Mark the record of a task that `returned` as done; warn if no task is left."""
         if returned:
             self.finish_taken()
-        self._taken.pop(asyncio.current_task(), None)
+        task = asyncio.current_task()
+        self._taken.pop(task, None)
+        self._children.pop(task, None)
         self._tasks -= 1
         if returned and not self._tasks and not self._ended:
             logger.warning(
@@ -340,6 +362,7 @@ class StreamRunner:
         args: tuple[Any, ...],
     ) -> None:
         returned = False
+        _stream_task.set(asyncio.current_task())
         try:
             with self._handlers.running(stream.partition):
                 result = function(*args)

@@ -420,6 +420,90 @@ async def test_stop_ends_the_streams_and_commits_what_is_done(start_stage: Start
     assert await committed_in(stage, partition) == 1
 
 
+async def awaited_in_another_task(stream: PartitionStream) -> Record[bytes, bytes]:
+    """Do what `asyncio.wait_for(anext(stream), 10)` does on Python 3.11."""
+    return await asyncio.create_task(anext(stream))
+
+
+async def requested_in_another_task(stream: PartitionStream) -> Record[bytes, bytes]:
+    async def request() -> Record[bytes, bytes]:
+        return await anext(stream)
+
+    return await asyncio.create_task(request())
+
+
+@pytest.mark.parametrize("get", [awaited_in_another_task, requested_in_another_task])
+async def test_commit_includes_a_record_that_came_through_another_task(
+    start_stage: StartStage,
+    get: Callable[[PartitionStream], Awaitable[Record[bytes, bytes]]],
+) -> None:
+    stage, seen, offsets = await start_stage(), list[int](), list[int | None]()
+
+    async def handle(stream: PartitionStream) -> None:
+        for _ in range(3):
+            seen.append((await get(stream)).offset)
+        await stream.commit()
+        offsets.append(await committed(consumer, stream.partition))
+        seen.append((await get(stream)).offset)
+
+    async with (
+        stage.member(5, **AUTO_COMMIT) as (consumer, partition),
+        streaming(consumer, handle),
+    ):
+        await until(lambda: len(seen) == 4)
+        await asyncio.sleep(3)
+        assert await committed(consumer, partition) == 4
+    assert (seen, offsets) == ([0, 1, 2, 3], [3])
+
+
+async def test_records_requested_at_the_same_time_are_done_at_the_next_request(
+    start_stage: StartStage,
+) -> None:
+    stage, seen, go_on = await start_stage(), list[int](), asyncio.Event()
+
+    async def handle(stream: PartitionStream) -> None:
+        while True:
+            pair = await asyncio.gather(anext(stream), anext(stream))
+            seen.extend(record.offset for record in pair)
+            await go_on.wait()
+            go_on.clear()
+
+    async with (
+        stage.member(4, **AUTO_COMMIT) as (consumer, partition),
+        streaming(consumer, handle),
+    ):
+        await until(lambda: len(seen) == 2)
+        await asyncio.sleep(3)
+        assert await committed(consumer, partition) == 0
+        go_on.set()
+        await until(lambda: len(seen) == 4)
+        await asyncio.sleep(3)
+        assert await committed(consumer, partition) == 2
+    assert seen == [0, 1, 2, 3]
+
+
+async def test_record_of_a_running_task_is_not_done_when_the_task_that_created_it_commits(
+    start_stage: StartStage,
+) -> None:
+    stage, held, tasks = await start_stage(), asyncio.Event(), Tasks()
+
+    async def handle(stream: PartitionStream) -> None:
+        child = asyncio.create_task(tasks(stream))
+        try:
+            await until(lambda: tasks.count == 1)
+            await stream.commit()
+            held.set()
+            await child
+        finally:
+            child.cancel()
+
+    async with stage.member(3) as (consumer, partition), streaming(consumer, handle):
+        await held.wait()
+        assert await committed(consumer, partition) == 0
+        tasks.release.set()
+        await until(lambda: tasks.count == 3)
+
+
 async def test_seek_drops_the_records_that_a_stream_has(start_stage: StartStage) -> None:
     stage, tasks = await start_stage(), Tasks()
     async with stage.member(10) as (consumer, partition), streaming(consumer, tasks):
