@@ -276,6 +276,51 @@ async def test_fetch_does_not_carry_renewals() -> None:
         consumer.acknowledge(record)
 
 
+async def test_renewals_do_not_wait_for_a_fetch() -> None:
+    world = ShareWorld()
+    world.offer(0, [b"a"])
+    loop = asyncio.get_running_loop()
+    async with world.consumer(**EXPLICIT, fetch_max_wait_ms=100_000) as consumer:
+        (record,) = await poll_records(consumer, 1)
+        for pause in (20.0, 20.0, 0.0, 0.0):
+            await asyncio.sleep(pause)
+            consumer.acknowledge(record, "renew")
+            started = loop.time()
+            assert await consumer.poll(timeout=None) == [record]
+            assert loop.time() - started <= 0.6
+        consumer.acknowledge(record)
+        assert await consumer.commit() == {T0: None}
+
+
+async def test_polls_return_others_while_a_record_is_renewed() -> None:
+    world = ShareWorld()
+    world.offer(0, [b"a"])
+    async with world.consumer(**EXPLICIT) as consumer:
+        (slow,) = await poll_records(consumer, 1)
+        consumer.acknowledge(slow, "renew")
+        world.offer(1, [b"b"])
+        others: list[int] = []
+        async with asyncio.timeout(10):
+            while not others:
+                for record in await consumer.poll():
+                    consumer.acknowledge(record, "renew" if record == slow else "accept")
+                    others += [] if record == slow else [record.offset]
+        assert others == [1]
+
+
+async def test_renewals_do_not_wait_for_the_fetch_from_another_broker() -> None:
+    world = ShareWorld(1, 2)
+    world.offer(0, [b"a"])
+    options: dict[str, Any] = {"share_acquire_mode": "record_limit", "fetch_max_wait_ms": 100_000}
+    async with world.consumer(**EXPLICIT, **options) as consumer:
+        (record,) = await poll_records(consumer, 1)
+        consumer.acknowledge(record, "renew")
+        started = asyncio.get_running_loop().time()
+        assert await consumer.poll(timeout=None) == [record]
+        assert asyncio.get_running_loop().time() - started <= 0.6
+        consumer.acknowledge(record)
+
+
 async def test_wrong_acknowledgements_are_refused() -> None:
     world = ShareWorld()
     world.offer(0, [b"a"])

@@ -328,8 +328,8 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             while True:
                 self._running()
                 rows = fetcher.records.take(limit, now())
+                fetcher.flush(delay=ACKNOWLEDGE_DELAY)
                 if rows:
-                    fetcher.flush(delay=ACKNOWLEDGE_DELAY)
                     return [row.record for row in rows if row.record is not None]
                 if fetcher.errors:
                     raise fetcher.errors.pop(0)

@@ -3,7 +3,8 @@
 Each broker has a `BrokerShareFetcher` with one request at a time in a share session. It sends a
 ShareFetch only when a poll waits for records, so that no record is locked before it is wanted; the
 request carries the acknowledgements that are due. Without a fetch, ShareAcknowledge sends them: at
-once for a commit or a release, otherwise after ACKNOWLEDGE_DELAY.
+once for a commit or a release, otherwise after ACKNOWLEDGE_DELAY. Renewals are sent before a fetch,
+since they would otherwise wait for its response, and the lock could end meanwhile.
 
 With share_acquire_mode="record_limit" one broker at a time fetches, since several could acquire
 more records together than a poll returns (KIP-1206).
@@ -390,9 +391,10 @@ class BrokerShareFetcher:
             while not fetcher.closing:
                 self.wakeup.clear()
                 now = self._loop.time()
-                if self._demand is not None:
-                    await self._fetch(self._demand)
-                elif self._flush_by is not None and self._flush_by <= now:
+                demand = self._demand
+                if demand is not None and not self._has_renewals_to_send():
+                    await self._fetch(demand)
+                elif demand is not None or (self._flush_by is not None and self._flush_by <= now):
                     await self._acknowledge()
                 else:
                     left = None if self._flush_by is None else self._flush_by - now
@@ -422,12 +424,12 @@ class BrokerShareFetcher:
                 pending = fetcher.records.pending(self.node_id)
                 # A request that renews fetches nothing, so ShareAcknowledge carries renewals.
                 sent = [
-                    each
-                    for each in pending
-                    if each.partition in wanted and each.type is not AcknowledgeType.RENEW
+                    each for each in pending if each.partition in wanted and not _is_renewal(each)
                 ]
                 fetcher.records.mark_sent(sent)
             wait = seconds(self._config.fetch_max_wait_ms)
+            if self._holds_renewed():
+                wait = min(wait, ACKNOWLEDGE_DELAY)  # the next renewal waits for the response
             if demand.deadline is not None:
                 wait = min(wait, max(0.0, demand.deadline - self._loop.time()))
             request = fetch_request(
@@ -513,6 +515,17 @@ class BrokerShareFetcher:
             error = UnknownServerError("the broker's response does not name the partition")
             self._fetcher.complete(rows, error)
 
+    # -- renewals ---------------------------------------------------------------------------------
+
+    def _has_renewals_to_send(self) -> bool:
+        pending = self._fetcher.records.pending(self.node_id)
+        return self._session.epoch > 0 and any(_is_renewal(each) for each in pending)
+
+    def _holds_renewed(self) -> bool:
+        """Return True if a poll is about to return a renewed record again."""
+        acquired = self._fetcher.records[RecordState.ACQUIRED]
+        return any(_is_renewal(each) and each.node_id == self.node_id for each in acquired)
+
     # -- both -------------------------------------------------------------------------------------
 
     async def _exchange(
@@ -550,6 +563,10 @@ class BrokerShareFetcher:
             self._services.metadata.request_update()
         fetcher.complete(sent, error)
         await asyncio.sleep(self._backoff.next())
+
+
+def _is_renewal(row: AcquiredRecord) -> bool:
+    return row.type is AcknowledgeType.RENEW
 
 
 def _error(code: int, message: str | None, partition: TopicPartition) -> KafkaError | None:
