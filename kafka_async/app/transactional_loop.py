@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
 
 from kafka_async.arguments import function, whole_number
 from kafka_async.backoff import Backoff
-from kafka_async.errors import Category, InvalidConfigurationError, KafkaError, RetriableError
+from kafka_async.consumer.consumer import partitions_outside_group
+from kafka_async.errors import (
+    Category,
+    IllegalStateError,
+    InvalidConfigurationError,
+    KafkaError,
+    RetriableError,
+)
+from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -66,7 +75,8 @@ async def transactional(
     Calls `fn` with the records of each poll that returns any, and with a transaction. It sends what
     it makes of them with the transaction's methods, which then commits these records together with
     the consumer's offsets, or neither. The consumer must be started; the records of one transaction
-    are at most its max_poll_records.
+    are at most its max_poll_records. It begins at the committed offsets, so records that were
+    returned and not committed are read again.
 
         async def copy(records, txn):
             for record in records:
@@ -91,8 +101,9 @@ async def transactional(
       whichever member of the group has their partitions then;
     - application-recoverable, as when the coordinator has expired the transaction: likewise, with
       a new producer;
-    - invalid configuration, an exception that is no KafkaError, and an error of the consumer that
-      it does not retry by itself: raised.
+    - invalid configuration, an exception that is no KafkaError, a call that does not fit the state,
+      such as `commit()` in `fn`, and an error of the consumer that it does not retry by itself:
+      raised.
 
     The delay before the next attempt is 0.1 s, and grows to 10 s until a transaction is committed.
 
@@ -100,7 +111,8 @@ async def transactional(
         fn: An `async def` function, called with a list of records and the transaction. It may be
             called with the same records again, so it should have no other lasting effect.
         consumer: A started consumer of a group, with enable_auto_commit=False and
-            isolation_level="read_committed".
+            isolation_level="read_committed". Partitions that it has besides its subscription are
+            refused.
         producer_factory: Returns a producer with a transactional_id that was not started. It is
             called at the beginning and for each restart, must give the same id each time, and
             no other worker may use this id.
@@ -147,6 +159,17 @@ def check_consumer(consumer: Consumer[K, V]) -> None:
         )
 
 
+def check_in_group(consumer: Consumer[K, V], records: list[Record[K, V]]) -> None:
+    """Raise InvalidConfigurationError if the group has no offset for a record's partition."""
+    outside = partitions_outside_group(consumer)
+    found = {TopicPartition(r.topic, r.partition) for r in records} & outside if outside else ()
+    if found:
+        raise InvalidConfigurationError(
+            f"{min(found)} is manually assigned to a consumer that subscribes to topics, so the "
+            "group has no offset for it: subscribe to its topic, or use another consumer"
+        )
+
+
 class _TransactionalLoop(Generic[K, V, P, Q]):
     """Holds the producer of `transactional`, and counts its restarts."""
 
@@ -166,14 +189,28 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         self._backoff = Backoff(FIRST_DELAY, LONGEST_DELAY)
 
     async def run(self) -> NoReturn:
-        producer = await self._started_producer()
+        records: list[Record[K, V]] = []
         while True:
-            records = await self._with_retries(self._consumer.poll)
-            if not records or await self._commit(producer, records):
-                continue
-            # A new producer first: it ends a transaction whose outcome is unknown.
+            # The producer first: it ends a transaction whose outcome is unknown.
             producer = await self._started_producer()
-            await self._with_retries(self._consumer.seek_to_committed)
+            await self._with_retries(partial(self._rewind, records))
+            while True:
+                records = await self._with_retries(self._consumer.poll)
+                if not await self._commit(producer, records):
+                    break
+
+    async def _rewind(self, records: list[Record[K, V]]) -> None:
+        """Return to the committed offsets; without one, to the first of these records."""
+        await self._consumer.seek_to_committed()
+        first: dict[TopicPartition, int] = {}
+        for record in records:
+            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        if not first:
+            return
+        committed = await self._consumer.committed(first)
+        for partition in self._consumer.assignment() & first.keys():
+            if committed[partition] is None:
+                self._consumer.seek(partition, first[partition])
 
     async def close(self) -> None:
         """Stop the producer, if there is one; a cancellation waits for that."""
@@ -205,6 +242,9 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
 
     async def _commit(self, producer: Producer[P, Q], records: list[Record[K, V]]) -> bool:
         """Process records in a transaction; return False if they are to be read again."""
+        if not records:
+            return True
+        check_in_group(self._consumer, records)
         try:
             async with producer.transaction() as txn:
                 await self._fn(records, txn)
@@ -218,7 +258,10 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
 
     async def _react(self, error: KafkaError, *, if_retriable: Reaction = Reaction.AGAIN) -> None:
         """Raise an error, or close the producer if it requires a new one, and wait."""
-        reaction = REACTIONS[error.category]
+        is_misuse = isinstance(error, IllegalStateError) or isinstance(
+            error.__cause__, IllegalStateError
+        )
+        reaction = Reaction.RAISE if is_misuse else REACTIONS[error.category]
         if reaction is Reaction.AGAIN:
             reaction = if_retriable
         if reaction is Reaction.RAISE:

@@ -1392,7 +1392,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
 
         A partition without a committed offset follows auto_offset_reset or, if it is new,
         auto_offset_reset_new_partitions. Partitions that are manually assigned while the consumer
-        subscribes to topics stay where they are.
+        subscribes to topics stay where they are. A `seek` of another task meanwhile is undone.
 
         Args:
             partitions: The partitions (default: all assigned).

@@ -882,8 +882,10 @@ class Consumer(Generic[K, V]):
         runtime = self._active_runtime
         if runtime.offset_committer is None:
             raise IllegalStateError("committing needs a group_id")
+        offsets = self._to_commit(what)
+        self._subscription.begin_commit(offsets)
         await runtime.offset_committer.commit(
-            self._to_commit(what), self._limit(timeout), named=isinstance(what, Mapping)
+            offsets, self._limit(timeout), named=isinstance(what, Mapping)
         )
 
     def _to_commit(
@@ -954,7 +956,7 @@ class Consumer(Generic[K, V]):
 
         A partition without a committed offset follows auto_offset_reset or, if it is new,
         auto_offset_reset_new_partitions. Partitions that are manually assigned while the consumer
-        subscribes to topics stay where they are.
+        subscribes to topics stay where they are. A `seek` of another task meanwhile is undone.
 
         Args:
             partitions: The partitions (default: all assigned).
@@ -968,19 +970,27 @@ class Consumer(Generic[K, V]):
         runtime = self._active_runtime
         if runtime.offset_committer is None:
             raise IllegalStateError("committed offsets need a group_id")
-        versions = {
-            state.partition: state.version
+        states = {
+            state.partition: state
             for state in self._subscription.select(topic_partitions(partitions))
             if not self._subscription.is_outside_group(state.partition)
         }
-        found = await runtime.offset_committer.fetch_committed(versions, self._limit(timeout))
-        newer = await runtime.position_finder.partitions_newer_than_group(found)
-        for partition, offset in found.items():
-            state = self._subscription.states.get(partition)
-            if state is None or state.version != versions[partition]:
-                continue  # revoked or sought meanwhile
-            runtime.queue.take_back(state)
-            runtime.position_finder.start_at(state, offset, newer=partition in newer)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._limit(timeout)
+        while states:
+            versions = {partition: state.version for partition, state in states.items()}
+            left = max(0.0, deadline - loop.time())
+            found = await runtime.offset_committer.fetch_committed(versions, left)
+            newer = await runtime.position_finder.partitions_newer_than_group(found)
+            for partition, offset in found.items():
+                state = states[partition]
+                if self._subscription.states.get(partition) is not state:
+                    del states[partition]  # It was revoked.
+                elif state.version == versions[partition]:
+                    runtime.queue.take_back(state)
+                    runtime.position_finder.start_at(state, offset, newer=partition in newer)
+                    del states[partition]
+                # Otherwise its leader or position has changed meanwhile: the offset may be old.
         self._subscription.lost_uncommitted.clear()
         runtime.on_partitions_changed()
 
@@ -1177,6 +1187,12 @@ class Consumer(Generic[K, V]):
 
     def _chosen(self, partitions: Partitions) -> list[TopicPartition]:
         return topic_partitions(partitions) or list(self._subscription.assignment)
+
+
+def partitions_outside_group(consumer: Consumer[Any, Any]) -> frozenset[TopicPartition]:
+    """Return the partitions that are manually assigned besides a subscription."""
+    subscription = consumer._subscription  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return frozenset(p for p in subscription.manual if subscription.is_outside_group(p))
 
 
 add_foreign_names(Consumer, CONSUMER)

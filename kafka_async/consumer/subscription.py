@@ -79,6 +79,7 @@ class PartitionState:
     """State of one partition of a consumer."""
 
     __slots__ = (
+        "_committing",
         "_preferred_replica_until",
         "_processed",
         "buffer",
@@ -120,7 +121,7 @@ class PartitionState:
         self.error: KafkaError | None = None
         self.reset_timestamp: int = EARLIEST
         self.out_of_range: int | None = None  # offset that caused the pending reset
-        self.committed = self.commit_base = self._processed = UNKNOWN
+        self.committed = self.commit_base = self._processed = self._committing = UNKNOWN
         self.fetch_offset = self.fetch_epoch = UNKNOWN
         self.leader_epoch = UNKNOWN  # of the leader that has validated the position
         self.high_watermark = self.last_stable_offset = UNKNOWN
@@ -171,6 +172,8 @@ class PartitionState:
         """
         handled = self.in_progress.lowest is None
         offset = self.position if include_unprocessed and handled else self.processed
+        if handled:
+            offset = max(offset, self._committing)
         if offset in (UNKNOWN, self.committed):
             return None
         epoch = self.buffer.epoch
@@ -194,6 +197,7 @@ class PartitionState:
         self.buffer.clear(offset, epoch)
         self.in_progress = OffsetsInProgress()
         self._processed = self.commit_base = self.fetch_offset = offset
+        self._committing = UNKNOWN
         self.fetch_epoch = epoch
         self._on_position_found()
 
@@ -213,7 +217,7 @@ class PartitionState:
         self.buffer.clear(UNKNOWN)
         self.in_progress = OffsetsInProgress()
         self.reset_timestamp = timestamp
-        self._processed = self.commit_base = self.fetch_offset = UNKNOWN
+        self._processed = self.commit_base = self.fetch_offset = self._committing = UNKNOWN
         self.preferred_replica = None
         self.fetch_state = FetchState.AWAIT_RESET
 
@@ -225,6 +229,11 @@ class PartitionState:
     def mark_processed(self) -> None:
         """Mark all returned records as processed: the application polled again."""
         self._processed = self.position
+
+    def begin_commit(self, offset: int) -> None:
+        """Record that the application commits an offset: no automatic commit may be lower."""
+        if offset <= self.position:
+            self._committing = offset
 
     def lend(self, records: list[AnyRecord], stream: NextRecord) -> None:
         """Let a stream return the records that were taken last; those before are processed."""
@@ -540,6 +549,12 @@ class Subscription:
         A consumer that subscribes to nothing uses the offsets of its group for such partitions.
         """
         return self.subscribes and partition in self.manual and partition not in self.owned
+
+    def begin_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Record that the application commits offsets, which `to_commit` takes into account."""
+        for partition, offset in offsets.items():
+            if (state := self.states.get(partition)) is not None:
+                state.begin_commit(offset.offset)
 
     def to_commit(self, *, include_unprocessed: bool) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit; see `PartitionState.to_commit`."""

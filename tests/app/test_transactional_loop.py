@@ -10,16 +10,19 @@ import pytest
 
 from kafka_async.app import transactional
 from kafka_async.app.transactional_loop import REACTIONS
+from kafka_async.cluster.client import services_of
 from kafka_async.errors import (
     ApplicationRecoverableError,
     Category,
     ClientClosedError,
     FencedInstanceIdError,
     InvalidConfigurationError,
+    KafkaError,
     KafkaTimeoutError,
     SerializationError,
     TopicAuthorizationError,
     TransactionAbortableError,
+    TransactionStateError,
 )
 from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafka_async.types import TopicPartition
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from kafka_async import Consumer, Producer, Record, Transaction
+    from kafka_async.embedded.faults import Fault
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -70,6 +74,7 @@ class Copying:
         self.producers: list[Producer] = []
         self.calls: list[list[bytes | None]] = []
         self.failing: list[Exception] = []
+        self.before_failure: Callable[[], object] = lambda: None
         self.task: asyncio.Task[None] = asyncio.create_task(
             transactional(
                 self._copy, consumer=consumer, producer_factory=self._make_producer, **options
@@ -85,6 +90,7 @@ class Copying:
         self.calls.append([record.value for record in records])
         await copy(records, txn)
         if self.failing:
+            self.before_failure()
             raise self.failing.pop(0)
 
     async def until_copied(self) -> list[bytes | None]:
@@ -239,6 +245,46 @@ async def test_function_may_ask_for_the_records_again(error: Exception) -> None:
         assert len(case.producers) == 1
 
 
+async def test_records_after_which_nothing_is_committed_are_read_again() -> None:
+    """With auto_offset_reset="latest" the group has no place to return to."""
+    async with copying({"auto_offset_reset": "latest"}) as case:
+        await asyncio.sleep(10)
+        case.failing += [TransactionAbortableError("first"), TransactionAbortableError("again")]
+        async with case.memory.producer() as producer:
+            await producer.send_many("lines", [b"6", b"7", b"8"], partition=0)
+        await until(lambda: len(case.calls) == 4)
+        await asyncio.sleep(10)
+        assert await committed_values(case.memory) == [b"6", b"7", b"8"]
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+async def test_function_that_ends_the_transaction_itself_is_refused(end: str) -> None:
+    async def copy_and_end(records: list[Record], txn: Transaction) -> None:
+        await copy(records, txn)
+        await getattr(txn, end)()
+
+    async with InMemory() as memory:
+        async with memory.producer() as producer:
+            await producer.send_many("lines", LINES, partition=0)
+        async with memory.consumer("lines", **CONSUMER_OPTIONS) as consumer:
+            with pytest.raises(TransactionStateError):
+                await transactional(
+                    copy_and_end,
+                    consumer=consumer,
+                    producer_factory=lambda: memory.producer(**PRODUCER_OPTIONS),
+                )
+
+
+async def test_factory_must_make_new_producers() -> None:
+    async with (
+        InMemory() as memory,
+        memory.consumer("lines", **CONSUMER_OPTIONS) as consumer,
+        memory.producer(**PRODUCER_OPTIONS) as started,
+    ):
+        with pytest.raises(KafkaError, match="was started before"):
+            await transactional(copy, consumer=consumer, producer_factory=lambda: started)
+
+
 @pytest.mark.parametrize("error", [ValueError("a bug"), SerializationError("not JSON")])
 async def test_exception_of_the_function_is_raised_and_the_consumer_stays_usable(
     error: Exception,
@@ -251,6 +297,36 @@ async def test_exception_of_the_function_is_raised_and_the_consumer_stays_usable
         assert await committed_values(case.memory) == []
         await case.consumer.seek_to_committed()
         assert [record.value for record in await case.consumer.poll()] == LINES[:2]
+
+
+async def test_call_after_an_exception_begins_at_the_committed_offsets() -> None:
+    async with copying() as case:
+        case.failing.append(ValueError("a bug"))
+        with pytest.raises(ValueError, match="a bug"):
+            await case.task
+        again = Copying(case.memory, case.consumer)
+        assert await again.until_copied() == LINES
+        again.task.cancel()
+        await asyncio.wait([again.task])
+
+
+async def test_leader_change_while_the_consumer_returns_to_the_committed_offsets() -> None:
+    async with InMemory(3) as memory:
+        await memory.cluster.create_topic("lines", partitions=1, replication_factor=3)
+        async with memory.producer() as producer:
+            await producer.send_many("lines", LINES, partition=0)
+        async with memory.consumer("lines", **CONSUMER_OPTIONS) as consumer:
+            case = Copying(memory, consumer)
+            case.failing.append(TransactionAbortableError("wanted"))
+            held: list[Fault] = []
+            case.before_failure = lambda: held.append(memory.hang("OffsetFetch"))
+            await until(lambda: bool(held) and held[0].hits == 1)
+            await memory.cluster.move_leader(PARTITION)
+            await services_of(consumer.client).metadata.refresh()
+            held[0].remove()
+            assert await case.until_copied() == LINES
+            case.task.cancel()
+            await asyncio.wait([case.task])
 
 
 async def test_restarts_are_limited_and_counted_from_the_last_commit() -> None:
@@ -320,6 +396,15 @@ async def test_consumer_that_does_not_fit_is_refused(options: dict[str, Any], me
         consumer = memory.consumer("lines", **CONSUMER_OPTIONS | options)
         with pytest.raises(InvalidConfigurationError, match=message):
             await transactional(copy, consumer=consumer, producer_factory=memory.producer)
+
+
+async def test_partition_without_an_offset_in_the_group_is_refused() -> None:
+    extra = TopicPartition("extra", 0)
+    async with copying({"partitions": [extra]}) as case:
+        async with case.memory.producer() as producer:
+            await producer.send("extra", b"v", partition=0)
+        with pytest.raises(InvalidConfigurationError, match="extra-0 is manually assigned"):
+            await case.task
 
 
 async def test_producer_without_transactional_id_is_refused() -> None:

@@ -551,6 +551,19 @@ async def test_auto_commit_does_not_go_back_behind_explicit_commit(stage: Stage)
         assert await committed(consumer, partition) == [3]
 
 
+async def test_auto_commit_does_not_go_back_behind_explicit_commit_in_flight(stage: Stage) -> None:
+    """The automatic commit is due while the explicit one waits for its response."""
+    async with stage.member(records=5, **AUTO_COMMIT) as (consumer, partition):
+        offsets: list[int] = []
+        consumer.client.hooks.listen(Committed, lambda event: offsets.append(event.offsets[0][1]))
+        await consumer.poll(max_records=3, timeout=10)
+        stage.cluster.faults.add(api="OffsetCommit", delay=1.5, count=1)
+        await consumer.commit()
+        await asyncio.sleep(3)
+        assert set(offsets) == {3}
+        assert await committed(consumer, partition) == [3]
+
+
 @pytest.mark.parametrize("seconds", [0, 1])  # per record
 @pytest.mark.parametrize(("failing", "offset"), [(False, 3), (True, 2)])
 async def test_block_commits_last_records_only_without_exception(
