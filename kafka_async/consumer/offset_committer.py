@@ -127,6 +127,7 @@ class OffsetCommitter:
         """
         pending, number = dict(offsets), next(self._numbers)
         owned = self._subscription.assignment.intersection(offsets)
+        started_in = self._membership.state
         deadline = self._now() + timeout
         backoff = self._services.retry_backoff()
         while pending:
@@ -138,9 +139,9 @@ class OffsetCommitter:
             if action is CommitErrorAction.FIND_COORDINATOR:
                 self._services.coordinators.forget(CoordinatorKind.GROUP, self._group_id)
             elif action is CommitErrorAction.WAIT_FOR_REBALANCE:
-                await self._wait_for_rebalance(
-                    error, deadline, wait_for_rebalance=wait_for_rebalance
-                )
+                if not wait_for_rebalance or self._may_block_rebalance(started_in):
+                    raise error
+                await self._wait_for_rebalance(error, deadline, owned.intersection(pending))
                 self._refuse_lost(pending, error, owned)
             elif action is CommitErrorAction.RETRY_OWNED:
                 self._refuse_lost(pending, error, owned)
@@ -263,17 +264,27 @@ class OffsetCommitter:
         """
         state = self._membership.state
         later = self._membership.metadata.generation_id > generation
-        return state in _JOINING_STATES or (state is MemberState.STABLE and later)
+        joined = state in (MemberState.ASSIGNING, MemberState.STABLE)
+        return state in _JOINING_STATES or (joined and later)
+
+    def _may_block_rebalance(self, started_in: MemberState) -> bool:
+        """Return True if the membership task may wait for a commit that started in that state."""
+        state = self._membership.state
+        assigning = MemberState.ASSIGNING
+        return state in _REVOKING_STATES and (state is not assigning or started_in is assigning)
 
     async def _wait_for_rebalance(
-        self, error: KafkaError, deadline: float, *, wait_for_rebalance: bool
+        self, error: KafkaError, deadline: float, owned: frozenset[TopicPartition]
     ) -> None:
-        membership = self._membership
-        if not wait_for_rebalance or membership.state in _REVOKING_STATES:
-            raise error
+        """Wait until partitions can be committed, or are not owned any more.
+
+        With a new assignment they can, while they are owned: a rebalance that revokes them waits
+        for handlers, and a handler may wait for this commit.
+        """
+        states = self._subscription.states
         try:
             async with asyncio.timeout_at(deadline):
-                await membership.wait_for_rebalance()
+                await self._membership.wait_for_rebalance(lambda: states.keys() >= owned)
         except TimeoutError:
             raise RebalanceInProgressError("the rebalance has not ended in time") from error
 

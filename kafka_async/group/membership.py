@@ -260,9 +260,22 @@ class GroupMembership:
         await self._wait_until(lambda: lost() or self._member.generation > former.generation_id)
         return None if lost() else self.metadata
 
-    async def wait_for_rebalance(self) -> None:
-        """Wait until no rebalance is in progress, or a rebalance ends and the next one begins."""
-        await self._wait_for(self._settled)
+    async def wait_for_rebalance(self, owned: Callable[[], bool]) -> None:
+        """Wait until no rebalance is in progress, or a rebalance ends and the next one begins.
+
+        Returns earlier once the member has its assignment, while `owned` returns True: the handler
+        may wait for the caller before it revokes partitions.
+        """
+        rebalances = self.rebalances
+        self._supervisor.check()
+        await self._wait_until(
+            lambda: (
+                self._settled.is_set()
+                or self.rebalances > rebalances
+                or (self._state is MemberState.ASSIGNING and owned())
+            )
+        )
+        self._supervisor.check()
 
     async def _wait_for(self, event: asyncio.Event) -> None:
         self._supervisor.check()

@@ -387,6 +387,49 @@ async def test_task_commits_within_the_drain_without_auto_commit(start_stage: St
     assert records[0].offset == done.count(1) > 0
 
 
+@pytest.mark.parametrize("delayed", ["SyncGroup", "OffsetCommit"])
+@pytest.mark.parametrize("concurrent", ["partition_streams", "process"])
+async def test_commit_of_a_task_that_a_rebalance_overtakes_does_not_delay_the_rebalance(
+    start_stage: StartStage, concurrent: str, delayed: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage, handled = await start_stage(), Counter[int]()
+    await stage.topic("t", 2, 500)
+    options = {**AUTO_COMMIT, "partition_assignment_strategy": ["cooperative-sticky"]}
+
+    async def handle(record: Record[bytes, bytes]) -> None:
+        await asyncio.sleep(0.05)
+        handled[record.partition] += 1
+        await first.commit()
+
+    async def handle_all(stream: PartitionStream) -> None:
+        async for _ in stream:
+            await asyncio.sleep(0.05)
+            handled[stream.partition.partition] += 1
+            await stream.commit()
+
+    async def run() -> None:
+        if concurrent == "process":
+            await first.process(handle, concurrency=2, ordering="partition")
+        else:
+            await run_streams(first, handle_all)
+
+    async with stage.consumer("t", **options) as first:
+        running = asyncio.create_task(run())
+        await until(lambda: handled.total() > 20)
+        # Commits are sent between JoinGroup and SyncGroup, or arrive in the next generation.
+        stage.cluster.faults.add(api=delayed, delay=0.5, count=None)
+        with caplog.at_level(logging.WARNING):
+            async with stage.consumer("t", **options) as second:
+                began = asyncio.get_running_loop().time()
+                records = await second.poll(timeout=60)
+                assert asyncio.get_running_loop().time() - began < 10
+        assert not running.done()
+        running.cancel()
+        await asyncio.wait({running})
+    assert "did not end within" not in caplog.text
+    assert records[0].offset == handled[records[0].partition]
+
+
 async def test_tasks_of_lost_partitions_are_cancelled_at_once_without_a_commit(
     start_stage: StartStage,
 ) -> None:
