@@ -150,7 +150,7 @@ class LoopWatchdog:
                 watched = self._loops[loop] = _WatchedLoop(loop, limit, self._clock.now())
             watched.members[member] = (name, limit)
             watched.apply_limit()
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
                     target=self._run, name="kafka_async loop watchdog", daemon=True
                 )
@@ -175,14 +175,17 @@ class LoopWatchdog:
                     return
                 now = self._clock.now()
                 blocked = [
-                    (each, each.check.blocked_for(now))
+                    (each, each.names(), each.check.blocked_for(now))
                     for each in list(self._loops.values())
                     if self._check(each, now)
                 ]
                 if self._loops and not blocked:
                     self._clock.wait(self._changed, self._time_to_next_check(now))
-            for each, seconds in blocked:  # Outside of the lock: log handlers may be slow.
-                _warn(each, seconds)
+            for each, names, seconds in blocked:  # Outside of the lock: log handlers may be slow.
+                try:
+                    _warn(each.thread_id, names, seconds)
+                except Exception:  # noqa: BLE001  # raised by a log handler
+                    traceback.print_exc()  # as logging does; the other loops are watched on
 
     def _time_to_next_check(self, now: float) -> float | None:
         times = [each.check.next_check_at() for each in self._loops.values()]
@@ -207,16 +210,16 @@ class LoopWatchdog:
             logger.info("the event loop runs again after %.1f s", blocked)
 
 
-def _warn(watched: _WatchedLoop, seconds: float) -> None:
+def _warn(thread_id: int, names: str, seconds: float) -> None:
     frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # documented
-    frame = frames.get(watched.thread_id)
+    frame = frames.get(thread_id)
     stack = "".join(traceback.format_stack(frame, MAX_STACK_FRAMES)) if frame else "  (it ended)"
     logger.warning(
         "the event loop has not run for %.1f s, so %s sends no heartbeats and loses its membership "
         "when the session ends: move what blocks the loop into a thread (asyncio.to_thread). The "
         "loop's thread is at:\n%s",
         seconds,
-        watched.names(),
+        names,
         stack.rstrip("\n"),
     )
 

@@ -87,6 +87,7 @@ class Warnings(logging.Handler):
     def __init__(self, clock: SteppedClock) -> None:
         super().__init__(logging.WARNING)
         self.messages: list[str] = []
+        self.error: BaseException | None = None
         self._clock = clock
         self._logged = threading.Event()
 
@@ -94,6 +95,8 @@ class Warnings(logging.Handler):
         self._clock.stop()
         self.messages.append(record.getMessage())
         self._logged.set()
+        if self.error is not None:
+            raise self.error
 
     def block_the_loop(self) -> None:
         """Block the caller until a warning is logged."""
@@ -151,6 +154,44 @@ async def test_logs_the_stack_of_what_blocks_the_loop(
     assert "has not run for 10.0 s, so group slow sends" in warnings_logged.messages[1]
     end()
     assert all_have_ended([thread])
+
+
+@pytest.mark.asyncio
+@pytest.mark.may_block
+async def test_watches_on_after_a_log_handler_has_raised(
+    clock: SteppedClock, warnings_logged: Warnings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watchdog = LoopWatchdog(clock)
+    warnings_logged.error = OSError("disk full")
+    end = watchdog.watch("group g", 3.0)
+    (thread,) = watchdog_threads()
+    for _ in range(2):
+        warnings_logged.block_the_loop()
+        await asyncio.sleep(0)
+    end()
+    assert all_have_ended([thread])
+    assert len(warnings_logged.messages) == 2
+    assert capsys.readouterr().err.count("OSError: disk full") == 2
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.asyncio
+@pytest.mark.may_block
+async def test_starts_another_thread_after_a_log_handler_has_ended_the_first(
+    clock: SteppedClock, warnings_logged: Warnings
+) -> None:
+    watchdog = LoopWatchdog(clock)
+    warnings_logged.error = SystemExit()
+    end = watchdog.watch("group g", 3.0)
+    threads = watchdog_threads()
+    warnings_logged.block_the_loop()
+    assert all_have_ended(threads)
+    end_second = watchdog.watch("group h", 3.0)
+    threads = watchdog_threads()
+    assert len(threads) == 1
+    end()
+    end_second()
+    assert all_have_ended(threads)
 
 
 @pytest.mark.may_block  # The thread is waited for.
