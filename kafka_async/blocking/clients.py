@@ -1043,6 +1043,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
 
         Raises:
             KafkaError: The group rejected the automatic commit; the consumer is closed.
+            IllegalStateError: A rebalance listener calls it.
         """
         run(self._client.stop, timeout, **unknown)
 

@@ -230,10 +230,16 @@ class Consumer(Generic[K, V]):
 
         Raises:
             KafkaError: The group rejected the automatic commit; the consumer is closed.
+            IllegalStateError: A rebalance listener calls it.
         """
         if unknown:
             raise unknown_keyword(self.stop, unknown)
         check_timeout(timeout)
+        if self._runtime is not None and self._runtime.gate.runs_listener:
+            raise IllegalStateError(
+                "stop() in a rebalance listener would wait for the listener itself: use "
+                "asyncio.get_running_loop().create_task(consumer.stop())"
+            )
         await self._stop(timeout, finished=False)
 
     async def _stop(self, timeout: float | None, *, finished: bool) -> None:

@@ -53,15 +53,14 @@ class DeliveryGate:
 
     def __enter__(self) -> None:
         """Begin a poll: the application has processed the records that it had."""
-        task = asyncio.current_task()
-        if task is not None and task is self._listener_task:
+        if self.runs_listener:
             raise IllegalStateError("a rebalance listener cannot poll its consumer")
         if self._polling_task is not None:
             raise IllegalStateError(
                 "another task waits for this consumer's records: poll, poll_batches and async for "
                 "exclude each other"
             )
-        self._polling_task = task
+        self._polling_task = asyncio.current_task()
         self._ever_polled = True
         self._note_poll()
         self._processed.set()
@@ -119,6 +118,11 @@ class DeliveryGate:
         """Undo `hold`."""
         self._holds -= 1
         self._queue.wake_poll()
+
+    @property
+    def runs_listener(self) -> bool:
+        """True in the task that runs a listener's callback now."""
+        return self._listener_task is not None and asyncio.current_task() is self._listener_task
 
     def set_listener_task(self, task: asyncio.Task[object] | None) -> None:
         """Set the task that runs a listener's callback now; None if none does."""

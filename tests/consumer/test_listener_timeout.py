@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kafka_async.errors import KafkaTimeoutError
+from kafka_async.errors import IllegalStateError, KafkaTimeoutError
 from tests.consumer.conftest import poll_until
 
 if TYPE_CHECKING:
@@ -140,3 +140,25 @@ async def test_function_that_blocks_for_longer_is_reported_once_it_has_returned(
         assert len(await consumer.poll(timeout=10)) == 3
     (warning,) = warnings_of(caplog)
     assert warning.endswith("rebalance_listener_timeout_ms (30 s); it has returned")
+
+
+@PROTOCOLS
+async def test_stop_in_a_listener_is_refused(stage: Stage, protocol: Any) -> None:
+    """It would wait for the rebalance, which waits for the listener."""
+    await stage.topic("t", 1)
+    refused: list[str] = []
+    async with stage.consumer("t", group_protocol=protocol) as consumer:
+
+        async def stop(_: Collection[TopicPartition]) -> None:
+            with pytest.raises(
+                IllegalStateError, match=r"stop\(\) in a rebalance listener"
+            ) as raised:
+                await consumer.stop()
+            refused.append(str(raised.value))
+
+        consumer.on_assigned(stop)
+        consumer.on_revoked(stop)
+        await poll_until(lambda: len(refused) == 1, consumer)
+        began = now()
+    assert len(refused) == 2
+    assert now() - began < 1
