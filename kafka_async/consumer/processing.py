@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from kafka_async.consumer.fetch_buffer import AnyRecord
-    from kafka_async.consumer.subscription import OffsetsInProgress, Subscription
+    from kafka_async.consumer.subscription import OffsetsInProgress, PartitionState, Subscription
 
 Ordering: TypeAlias = Literal["key", "partition", "none"]
 Handler: TypeAlias = "Callable[[AnyRecord], Awaitable[object]]"
@@ -204,11 +204,14 @@ class RecordProcessor:
             await self._room.wait()
 
     def _add(self, records: list[AnyRecord], group: TaskGroup) -> None:
+        states: dict[TopicPartition, PartitionState] = {}
         for record in records:
             partition = TopicPartition(record.topic, record.partition)
-            offsets = self._subscription.state(partition).in_progress
-            offsets.begin(record.offset)
-            self._queue.add(record, partition, offsets, record_size(record))
+            states[partition] = state = self._subscription.state(partition)
+            state.in_progress.begin(record.offset)
+            self._queue.add(record, partition, state.in_progress, record_size(record))
+        for state in states.values():
+            state.mark_processed()  # except for what is in progress, also before the next poll
         for _ in range(min(self._queue.ready, self._concurrency - self._workers)):
             self._workers += 1
             group.start_soon(self._work, group)

@@ -102,6 +102,29 @@ async def processing(
         await asyncio.wait({task})
 
 
+async def test_commits_a_partition_that_is_done_while_another_prevents_polls(
+    start_stage: StartStage,
+) -> None:
+    stage, done, held = await start_stage(), list[int](), asyncio.Event()
+    slow, quick = await stage.topic("t", 2, 3)
+
+    async def handle(record: Record[bytes, bytes]) -> None:
+        if record.partition == slow.partition:
+            await held.wait()
+        else:
+            done.append(record.offset)
+
+    async with (
+        stage.consumer("t", **AUTO_COMMIT) as consumer,
+        processing(consumer, handle, ordering="partition", max_bytes=1),
+    ):
+        await asyncio.sleep(10)
+        assert done == [0, 1, 2]
+        assert await committed(consumer, slow) in (None, 0)
+        assert await committed(consumer, quick) == 3
+        held.set()
+
+
 async def test_handlers_run_concurrently_up_to_the_concurrency(
     start_stage: StartStage,
 ) -> None:
