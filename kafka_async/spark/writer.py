@@ -55,7 +55,9 @@ def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) 
                 f"column {name} is of type {kind}: cast it to {' or '.join(TYPES[name])}"
             )
     if "value" not in names:
-        raise InvalidConfigurationError("there is no column value")
+        raise InvalidConfigurationError(
+            f"there is no column value: name one of these columns so: {', '.join(names)}"
+        )
     if "topic" not in names and options.topic is None:
         raise InvalidConfigurationError("there is neither an option topic nor a column topic")
     if ignored := [name for name in names if name not in TYPES and name not in READ_ONLY]:

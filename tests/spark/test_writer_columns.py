@@ -49,7 +49,10 @@ def test_all_columns_of_a_record_are_written(kind: str) -> None:
             "value STRING, headers MAP<STRING, BINARY>",
             "column headers is of type map<string,binary>",
         ),
-        ("key STRING", "there is no column value"),
+        (
+            "key STRING, word STRING",
+            "there is no column value: name one of these columns so: key, word",
+        ),
     ],
 )
 def test_error_names_the_column(ddl: str, message: str) -> None:
