@@ -181,7 +181,8 @@ class Cluster:
         async with asyncio.timeout(RESPONSE_TIMEOUT):
             while True:
                 found = (await self.call(MAIN_BROKER, request, 4)).coordinators
-                if all(it.error_code == ErrorCode.NONE for it in found):
+                known = all(it.error_code == ErrorCode.NONE for it in found)
+                if known and any(it.node_id == MAIN_BROKER for it in found):
                     break
                 await asyncio.sleep(0.2)
         pools: dict[bool, list[str]] = {False: [], True: []}

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from kafka_async.cluster.client import Client
+from kafka_async.cluster.request_router import Controller
 from kafka_async.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )
@@ -68,8 +70,17 @@ class Requests(Run):
             connection.drop()
 
 
+async def elect_preferred_leaders(handle: ClusterHandle) -> None:
+    """Let broker 1 coordinate groups again: earlier tests may have restarted it."""
+    if isinstance(handle.cluster, EmbeddedBackend):
+        return
+    async with Client(handle.bootstrap_servers) as client:
+        await client.request(ElectLeadersRequest(topic_partitions=None), to=Controller())
+
+
 @pytest_asyncio.fixture
 async def requests(kafka_cluster: ClusterHandle) -> AsyncIterator[Requests]:
+    await elect_preferred_leaders(kafka_cluster)
     cluster = Cluster(kafka_cluster.topic("leaders"), names=40)
     await cluster.open(kafka_cluster.bootstrap_servers)
     found = Requests(cluster)
