@@ -62,7 +62,7 @@ def find_or_install(version: str) -> Path:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{version}-") as work:
         installed = Path(work, "installed")
         command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q"]
-        command += ["--target", str(installed), "--no-compile", f"pyspark=={version}"]
+        command += ["--target", str(installed), f"pyspark=={version}"]
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )

@@ -56,7 +56,7 @@ CASES: Final = {
     "read-100": Case(goals.READ_100, 3_000_000, 100, False, (OURS, CONNECTOR, READY)),
     "read-1k": Case(goals.READ_1K, 1_000_000, 1024, False, (OURS, CONNECTOR, READY)),
     "copy-100": Case(goals.COPY, 3_000_000, 100, True, (OURS, CONNECTOR, ONCE)),
-    "filter-100": Case(goals.FILTER, 3_000_000, 100, False, (OURS, CONNECTOR), 0.01),
+    "filter-100": Case(goals.FILTER, 20_000_000, 100, False, (OURS, CONNECTOR), 0.01),
 }
 LATENCY, CONTROL = "latency", "control"
 STREAM_CLIENTS: Final = (OURS, CONNECTOR, goals.PYTHON, goals.JVM)

@@ -58,6 +58,13 @@ STREAM_ONLY: Final = (
     "maxBytesPerTrigger",
     "commitGroupId",
 )
+FETCH_MAX_WAIT_MS: Final = 10
+"""Time that brokers wait for data, unless kafka.fetch.max.wait.ms is given.
+
+A task may end with a fetch behind the last record of the partition, and the next task of its
+process waits for that one. With the client's 500 ms, 3,000,000 records of 100 B in 6 partitions
+take four times as long.
+"""
 VALUE_OPTIONS: Final = ("valueSchema", "corruptRecordColumn", "timeZone")
 """Options that belong to valueFormat."""
 
@@ -132,7 +139,11 @@ def source_options(options: Mapping[str, str], *, streaming: bool = False) -> So
     topics = tuple(t.strip() for t in own.get("subscribe", "").split(",") if t.strip())
     if "subscribe" in own and not topics:
         raise InvalidConfigurationError("subscribe names no topic")
-    properties = {**client_options(options, REFUSED), "auto_offset_reset": "none"}
+    properties = {
+        "fetch_max_wait_ms": FETCH_MAX_WAIT_MS,
+        **client_options(options, REFUSED),
+        "auto_offset_reset": "none",
+    }
     of_group = [properties.pop(name, None) for name in ("group_id", "group_instance_id")]
     if any(value is not None for value in of_group) or "groupIdPrefix" in own:
         logger.warning("kafka.group.id and groupIdPrefix have no effect: the source joins no group")

@@ -35,6 +35,13 @@ def test_defaults_match_a_batch_read() -> None:
     assert options.config().auto_offset_reset == "none"
 
 
+def test_tasks_do_not_wait_long_for_the_fetch_of_the_task_before() -> None:
+    options = {**SERVERS, "subscribe": "a"}
+    assert source_options(options).config().fetch_max_wait_ms == 10
+    options["kafka.fetch.max.wait.ms"] = "250"
+    assert source_options(options).config().fetch_max_wait_ms == 250
+
+
 def test_option_names_are_case_insensitive() -> None:
     options = source_options(
         {
