@@ -133,6 +133,20 @@ def test_transaction_errors_are_of_a_category_class() -> None:
         assert converted is raised or converted.__cause__ is raised
 
 
+@pytest.mark.parametrize("path", [Path.PRODUCE, Path.TRANSACTION])
+def test_each_error_of_a_transaction_has_a_category_class(path: Path) -> None:
+    classes = (
+        errors.TransactionAbortableError,
+        errors.ApplicationRecoverableError,
+        errors.InvalidConfigurationError,
+    )
+    for code in range(-1, 200):
+        if code:
+            converted = to_transaction_error(errors.error_for(code), path=path)
+            assert isinstance(converted, classes), code
+            assert converted.category is not None
+
+
 @pytest.mark.parametrize(
     ("raised", "text"),
     [

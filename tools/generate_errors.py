@@ -2,7 +2,8 @@
 
     python tools/generate_errors.py [--check]
 
-The category of an error on each path comes from `category_of`, which the clients use too.
+The category of an error on each path comes from `category_of`, which the clients use too; the
+table of transactional requests is in `tools/transaction_errors.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 from kafka_async import errors
 from kafka_async.errors import Category, KafkaError, category_of
 from tools import generated_page
+from tools.transaction_errors import FIRST_VERSIONS, HANDLINGS, STEPS, TABLE
 
 CATEGORIES: Final = {
     Category.RETRIABLE: (
@@ -45,18 +47,33 @@ CATEGORIES: Final = {
 """By category: its name in the tables, its class, and the action of the application."""
 
 
+AFTERWARDS: Final = {
+    "usable": "yes",
+    "abort": "yes, after `abort()`",
+    "init_transactions": "yes, after `init_transactions()`",
+    "commit": "after `commit()`, which is awaited again",
+    "close": "no: close it",
+}
+"""Text for `Handling.afterwards`."""
+
+
 def make() -> str:
     """Return the page."""
     brokers = sorted((cls for cls in all_errors() if cls.code is not None), key=code_of)
     own = (cls for cls in all_errors() if cls.code is None)
     codes = ["Code", "Name and class", "Meaning", *(path.value for path in errors.Path)]
     categories = ((name, f"`{cls.__name__}`", action) for name, cls, action in CATEGORIES.values())
+    words = ["Word", "Category", "Producer by itself", "Usable afterwards"]
     tables = {
         "categories": generated_page.table(["Category", "Class", "Action"], categories),
         "client errors": generated_page.table(
             ["Class", "Base class", "Meaning"], map(describe_own, own)
         ),
         "broker errors": generated_page.table(codes, map(describe_code, brokers)),
+        "transaction words": generated_page.table(words, map(describe_word, HANDLINGS)),
+        "transaction requests": generated_page.table(
+            ["Error", *STEPS], ([name, *map(cell, [name] * len(STEPS), STEPS)] for name in TABLE)
+        ),
     }
     return generated_page.filled("errors.md", tables)
 
@@ -87,6 +104,19 @@ def describe_code(cls: type[KafkaError]) -> tuple[str, ...]:
     found = [category_of(cls(), path) for path in errors.Path]
     cells = ["" if category is None else CATEGORIES[category][0] for category in found]
     return str(cls.code), f"`{cls.name}`<br>`{cls.__name__}`", meaning(cls), *cells
+
+
+def describe_word(word: str) -> tuple[str, str, str, str]:
+    """Return the row of a word in the table of transactional requests."""
+    handling = HANDLINGS[word]
+    seen = "none" if handling.category is None else CATEGORIES[handling.category][0]
+    return word, seen, handling.by_itself or "does not retry", AFTERWARDS[handling.afterwards]
+
+
+def cell(error: str, step: str) -> str:
+    """Return the handling of an error in a request, and the first version that returns it."""
+    first = FIRST_VERSIONS[step.split(maxsplit=1)[0]].get(error)
+    return TABLE[error][step] + ("" if first is None else f" (v{first}+)")
 
 
 def meaning(cls: type[KafkaError]) -> str:

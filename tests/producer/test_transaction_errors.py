@@ -21,7 +21,6 @@ from kafka_async.errors import (
     TransactionAbortableError,
     TransactionOutcomeUnknownError,
     TransactionStateError,
-    error_for,
 )
 from kafka_async.producer.producer import Producer
 from kafka_async.producer.transactions.state import TransactionState
@@ -69,52 +68,6 @@ async def caught(call: Awaitable[object]) -> KafkaError | None:
     except KafkaError as error:
         return error
     return None
-
-
-CALLS: dict[str, Call] = {
-    "send": lambda producer, txn: txn.send("counts", b"2"),
-    "commit_offsets": lambda producer, txn: txn.commit_offsets(OFFSETS, GROUP),
-    "commit": lambda producer, txn: txn.commit(),
-    "abort": lambda producer, txn: txn.abort(),
-}
-
-
-WITHOUT_AN_ERROR = [(2, "send", None)]
-"""With transactions v2 a partition leader adds its partition, without the coordinator."""
-
-
-@pytest.mark.one_kernel
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("code", [*CODES, None])
-async def test_each_error_of_a_call_has_a_category(
-    version: int, name: str, code: int | None
-) -> None:
-    """A code of None means that each connection is lost."""
-    async with transactional(version, max_block_ms=3_000, delivery_timeout_ms=60_000) as bench:
-        txn = await bench.producer.begin()
-        if name != "send":
-            await txn.send("counts", b"1")
-        fail_coordinators(bench, code)
-        if code is not None:
-            bench.faults.add(api="Produce", error=code, count=None)
-        error = await caught(CALLS[name](bench.producer, txn))
-        if (version, name, code) in WITHOUT_AN_ERROR:
-            assert error is None
-            return
-        assert isinstance(error, CATEGORIES), type(error)
-        assert error.__cause__ is not error
-        assert name != "abort" or not isinstance(error, TransactionAbortableError)
-        original = KafkaConnectionError if code is None else type(error_for(code))
-        assert original in [type(cause) for cause in causes(error)]
-
-
-def causes(error: BaseException | None) -> list[BaseException]:
-    chain: list[BaseException] = []
-    while error is not None:
-        chain.append(error)
-        error = error.__cause__
-    return chain
 
 
 @pytest.mark.one_kernel

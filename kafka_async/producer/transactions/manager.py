@@ -145,12 +145,18 @@ class TransactionManager:
         self._machine.apply(TransactionEvent.INIT)
         try:
             await self._new_epoch(self._deadline(timeout))
-        except BaseException as error:
-            fatal = category_of(error, Path.TRANSACTION) is Category.APPLICATION_RECOVERABLE
-            if fatal and isinstance(error, KafkaError):
-                self._machine.apply(TransactionEvent.FATAL, to_transaction_error(error))
-            else:
+        except Exception as error:
+            category = category_of(error, Path.TRANSACTION)
+            if category not in (None, Category.APPLICATION_RECOVERABLE):
                 self._machine.apply(TransactionEvent.INIT_FAILED)
+                raise
+            translated = to_transaction_error(error)
+            self._machine.apply(TransactionEvent.FATAL, translated)
+            if translated is error:
+                raise
+            raise translated from error
+        except BaseException:
+            self._machine.apply(TransactionEvent.INIT_FAILED)
             raise
         self._needs_new_epoch = False
         self._ending = None
@@ -223,7 +229,7 @@ class TransactionManager:
             return
         try:
             await self._commit_offsets(offsets, group, source, self._deadline(timeout))
-        except KafkaError as error:
+        except Exception as error:
             translated = self._apply_error(to_transaction_error(error))
             if translated is error:
                 raise
@@ -485,7 +491,7 @@ class TransactionManager:
         try:
             if self._known_to_coordinator():
                 await self._send_end_txn(commit=True, deadline=deadline, attempts=attempts)
-        except KafkaError as error:
+        except Exception as error:
             self._needs_new_epoch = self._needs_new_epoch or attempts.without_response > 0
             translated = self._handle_commit_error(error, attempts)
             if translated is error:
@@ -502,7 +508,7 @@ class TransactionManager:
         if self._machine.state is TransactionState.COMMITTING_TRANSACTION:
             self._machine.apply(TransactionEvent.COMMIT_SENT)
 
-    def _handle_commit_error(self, error: KafkaError, attempts: RequestAttempts) -> KafkaError:
+    def _handle_commit_error(self, error: Exception, attempts: RequestAttempts) -> KafkaError:
         translated = to_transaction_error(
             error, commit_sent=self._machine.state is TransactionState.COMMIT_SENT
         )
@@ -529,7 +535,7 @@ class TransactionManager:
             third = (deadline - self._loop.time()) / 3
             await self._wait_for_in_flight(in_flight, deadline - 2 * third)
             await self._send_abort(deadline - third, deadline, attempts)
-        except KafkaError as error:
+        except Exception as error:
             translated = to_transaction_error(error)
             if translated.category is Category.ABORTABLE:  # an abort must not require another abort
                 translated = ApplicationRecoverableError(
@@ -559,7 +565,7 @@ class TransactionManager:
                 await self._send_end_txn(commit=False, deadline=end_txn_deadline, attempts=attempts)
             except _FENCED:
                 raise
-            except KafkaError as error:
+            except Exception as error:  # noqa: BLE001  # a new epoch needs no response to EndTxn
                 # A new epoch aborts an open transaction and fences requests that may still arrive.
                 logger.debug("%s: aborting by a new epoch: %s", self._id, error)
                 new_epoch = True
@@ -680,7 +686,7 @@ def _abortable(message: str) -> TransactionAbortableError:
     return error
 
 
-def _no_response_error(error: KafkaError) -> KafkaError:
+def _no_response_error(error: Exception) -> KafkaError:
     doubt = KafkaTimeoutError(
         f"an attempt to commit got no response, and the next one failed: {error}"
     )
