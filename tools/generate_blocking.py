@@ -55,6 +55,8 @@ WORDS: Final = {
     "Await the call at once": None,
     "received. Await": "received. Call",
     "It takes the arguments of `enqueue`": None,
+    "In a handler of `process`, or": None,
+    "Handlers of `process` and": None,
     "`async with ": "`with ",
     "an `async for` is in": "an iteration is in",
     "A handle: await it for the `RecordMetadata`. It": "A handle of the record. It",

@@ -1044,6 +1044,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Raises:
             KafkaError: The group rejected the automatic commit; the consumer is closed.
             IllegalStateError: A rebalance listener calls it.
+            Exception: A rebalance listener raised it, and no poll has raised it before; the
+                consumer is closed.
         """
         run(self._client.stop, timeout, **unknown)
 
@@ -1360,6 +1362,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
                 member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
+            ClientClosedError: The consumer is not started, or is stopped.
         """
         run(self._client.commit, what, timeout=timeout, **unknown)
 

@@ -6,7 +6,8 @@ import asyncio
 import contextvars
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast
 
@@ -154,6 +155,7 @@ class Consumer(Generic[K, V]):
         )
         self._started = self._starting = False
         self._closing: asyncio.Task[None] | None = None
+        self._stopped_by_handler = False
         if listener is not None:
             self._listeners.add(listener)
         if topics is not None:
@@ -225,12 +227,18 @@ class Consumer(Generic[K, V]):
         caller is cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s.
         Safe to call again.
 
+        In a handler of `process`, or a task of `partition_streams`, it returns at once: the
+        consumer closes once the handlers have returned, and `process`, or the block of
+        `partition_streams`, ends when it is closed.
+
         Args:
             timeout: Maximum total time in seconds (default: close_timeout_ms).
 
         Raises:
             KafkaError: The group rejected the automatic commit; the consumer is closed.
             IllegalStateError: A rebalance listener calls it.
+            Exception: A rebalance listener raised it, and no poll has raised it before; the
+                consumer is closed.
         """
         if unknown:
             raise unknown_keyword(self.stop, unknown)
@@ -255,9 +263,19 @@ class Consumer(Generic[K, V]):
             self._closing = self._in_closing_task(
                 self._stop_runtime(runtime, deadlines, finished=finished)
             )
-        elif self._closing.done():
+        elif self._closing.done() and not self._stopped_by_handler:
             return
+        if runtime.gate.runs_handler:
+            self._stopped_by_handler = True
+            await asyncio.sleep(0)  # Closing begins, so that no further handler does.
+            return
+        self._stopped_by_handler = False
         await self._await_closing(self._closing, runtime.shorten_closing)
+
+    async def _await_stop_of_handler(self) -> None:
+        """Wait until the consumer is closed, if a handler has stopped it."""
+        if self._stopped_by_handler:
+            await self._stop(None, finished=False)
 
     async def _stop_runtime(
         self, runtime: ConsumerRuntime, deadlines: CloseDeadlines, *, finished: bool
@@ -614,6 +632,7 @@ class Consumer(Generic[K, V]):
             max_bytes=whole_number(max_bytes, "max_bytes", low=1),
             drain_timeout=drain_timeout,
         )
+        await self._await_stop_of_handler()
 
     def partition_streams(
         self, *, drain_timeout: float = 10.0, **unknown: Never
@@ -625,10 +644,11 @@ class Consumer(Generic[K, V]):
                     stream.start_soon(handle, stream)
 
         A stream comes with each partition as soon as that is assigned, and iterates over its
-        records. Tasks begun with `stream.start_soon` belong to the partition. A partition whose
-        stream has 1,000 records or 1 MiB waiting is not fetched until half of them were taken; the
-        others continue. `pause` and `seek` apply to streams, but records that a stream has already
-        are returned after `pause`.
+        records. Tasks begun with `stream.start_soon` belong to the partition. An `async for` over a
+        stream directly in the loop over the streams lets all others wait; that is logged. A
+        partition whose stream has 1,000 records or 1 MiB waiting is not fetched until half of them
+        were taken; the others continue. `pause` and `seek` apply to streams, but records that a
+        stream has already are returned after `pause`.
 
         Commits never pass a record that is not done: auto-commit, `commit()` and `stream.commit()`
         commit the offset of the first such record. A record is done once the task that got it
@@ -654,7 +674,15 @@ class Consumer(Generic[K, V]):
         if unknown:
             raise unknown_keyword(self.partition_streams, unknown)
         check_timeout(drain_timeout, "drain_timeout")
-        return self._active_runtime.partition_streams(drain_timeout, self.commit)
+        return self._partition_streams(self._active_runtime, drain_timeout)
+
+    @asynccontextmanager
+    async def _partition_streams(
+        self, runtime: ConsumerRuntime, drain_timeout: float
+    ) -> AsyncGenerator[PartitionStreams[K, V]]:
+        async with runtime.partition_streams(drain_timeout, self.commit) as streams:
+            yield streams
+        await self._await_stop_of_handler()
 
     # -- positions ---------------------------------------------------------------------------------
 
@@ -870,6 +898,9 @@ class Consumer(Generic[K, V]):
         whose offset another member commits (`RedundantAssignor`), and those that are manually
         assigned while the consumer subscribes to topics: they are not the group's.
 
+        Handlers of `process` and tasks of `partition_streams` may also commit while `stop` waits
+        for them.
+
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
                 the next record to read, by partition (default: all partitions).
@@ -882,10 +913,11 @@ class Consumer(Generic[K, V]):
             RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
                 member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
+            ClientClosedError: The consumer is not started, or is stopped.
         """
         if unknown:
             raise unknown_keyword(self.commit, unknown)
-        runtime = self._active_runtime
+        runtime = self._committing_runtime
         if runtime.offset_committer is None:
             raise IllegalStateError("committing needs a group_id")
         offsets = self._to_commit(what)
@@ -1183,6 +1215,21 @@ class Consumer(Generic[K, V]):
         if runtime is None:
             raise ClientClosedError(
                 f"{self._supervisor.name} was not started: use `async with`, or await start() first"
+            )
+        runtime.check()
+        return runtime
+
+    @property
+    def _committing_runtime(self) -> ConsumerRuntime:
+        """Runtime of a consumer that may commit: also while handlers are drained by `stop`."""
+        runtime = self._runtime
+        if runtime is None or not self._stopped:
+            return self._active_runtime
+        if runtime.drained:
+            raise ClientClosedError(
+                f"{self._supervisor.name} is closed, so it commits no more: commit before stop(), "
+                "or in a handler of process() or a task of partition_streams() before it returns; "
+                "stop() waits for them, for drain_timeout and half of its timeout at most"
             )
         runtime.check()
         return runtime

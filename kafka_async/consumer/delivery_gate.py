@@ -10,7 +10,7 @@ max_poll_interval_ms loses its partitions.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from anyio import move_on_after
 
@@ -18,13 +18,26 @@ from kafka_async.errors import IllegalStateError
 from kafka_async.group.member import PollTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Collection
     from types import TracebackType
 
     from kafka_async.consumer.delivery_queue import DeliveryQueue
     from kafka_async.types import TopicPartition
 
-    Drain = Callable[[Collection[TopicPartition], float | None], Awaitable[None]]
+
+class ConcurrentHandlers(Protocol):
+    """The handlers of `Consumer.process`, or the tasks of `Consumer.partition_streams`."""
+
+    @property
+    def run_caller(self) -> bool:
+        """True in a running handler, and in the tasks that it has created."""
+        ...
+
+    async def drain(
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
+    ) -> None:
+        """Wait for the handlers of these partitions, for `timeout` seconds at most."""
+        ...
 
 
 class DeliveryGate:
@@ -42,7 +55,7 @@ class DeliveryGate:
         self._last_poll = self._now()
         self._ever_polled = False
         self._processed = asyncio.Event()
-        self._drain: Drain | None = None
+        self._handlers: ConcurrentHandlers | None = None
 
     # -- polls ------------------------------------------------------------------------------------
 
@@ -128,23 +141,28 @@ class DeliveryGate:
         """Set the task that runs a listener's callback now; None if none does."""
         self._listener_task = task
 
-    def set_drain(self, drain: Drain | None) -> None:
-        """Set how a rebalance waits for concurrent handlers; None if there are none.
+    def set_handlers(self, handlers: ConcurrentHandlers | None) -> None:
+        """Set the concurrent handlers, for which rebalances wait; None if there are none.
 
-        Raises IllegalStateError if other handlers run already.
+        Raises IllegalStateError if there are others already.
         """
-        if drain is not None and self._drain is not None:
+        if handlers is not None and self._handlers is not None:
             raise IllegalStateError(
                 "process or partition_streams runs already; a consumer has one at a time"
             )
-        self._drain = drain
+        self._handlers = handlers
+
+    @property
+    def runs_handler(self) -> bool:
+        """True in a concurrent handler, and in the tasks that it has created."""
+        return self._handlers is not None and self._handlers.run_caller
 
     async def drain(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> None:
         """Wait for the handlers of these partitions, for `timeout` seconds at most."""
-        if self._drain is not None:
-            await self._drain(partitions, timeout)
+        if self._handlers is not None:
+            await self._handlers.drain(partitions, timeout)
 
     async def wait_until_processed(self, *, ignore_poll_timeout: bool = False) -> None:
         """Wait until the application has processed the returned records or polls again.
@@ -155,7 +173,7 @@ class DeliveryGate:
         while not (
             self._ended
             or self._polling_task is not None
-            or self._drain is not None
+            or self._handlers is not None
             or not self._queue.has_unprocessed
         ):
             left = self.last_poll_time() + self._max_poll_interval - self._now()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from anyio import CancelScope
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from kafka_async.types import TopicPartition
 
 logger = logging.getLogger("kafka_async.consumer")
+_enclosing: ContextVar[tuple[tuple[RunningHandlers, CancelScope], ...]] = ContextVar(
+    "enclosing_handlers", default=()
+)
+"""The handlers that run the current code; the tasks that they create inherit it."""
 
 
 class RunningHandlers:
@@ -31,13 +36,25 @@ class RunningHandlers:
         with CancelScope() as scope:
             scopes = self._scopes.setdefault(partition, set())
             scopes.add(scope)
+            outer = tuple(each for each in _enclosing.get() if each[0].runs(each[1]))
+            _enclosing.set((*outer, (self, scope)))
             try:
                 yield scope
             finally:
+                _enclosing.set(outer)
                 scopes.discard(scope)
                 if not scopes and self._scopes.get(partition) is scopes:
                     del self._scopes[partition]
                 self._ended.set()
+
+    def runs(self, scope: CancelScope) -> bool:
+        """Return True while the handler of a scope runs."""
+        return any(scope in scopes for scopes in self._scopes.values())
+
+    @property
+    def run_caller(self) -> bool:
+        """True in a running handler, and in the tasks that it has created."""
+        return any(each is self and self.runs(scope) for each, scope in _enclosing.get())
 
     async def drain(self, partitions: Collection[TopicPartition], timeout: float) -> None:
         """Wait for the handlers of these partitions; cancel those that run after `timeout` s.

@@ -108,7 +108,8 @@ class PartitionStream(Generic[K, V]):
 class PartitionStreams(Generic[K, V]):
     """Iterates over the streams of partitions, each as soon as its partition is assigned.
 
-    Ends once the consumer is stopped.
+    Ends once the consumer is stopped. Start a task for each stream, and request the next stream
+    without delay: while the body of this loop reads a stream itself, no other stream is read.
     """
 
     def __init__(self, runner: StreamRunner) -> None:
@@ -144,7 +145,9 @@ class StreamBuffer:
     def request(self) -> Coroutine[Any, Any, AnyRecord]:
         """Return a coroutine that takes the next record for the current task."""
         self.finish_taken()
-        return self._take(asyncio.current_task())
+        task = asyncio.current_task()
+        self._runner.on_request(self, task)
+        return self._take(task)
 
     async def _take(self, owner: asyncio.Task[Any] | None) -> AnyRecord:
         """Return the next record. Raises StopAsyncIteration at the end of the stream."""
@@ -274,12 +277,16 @@ class StreamRunner:
         self._streams: dict[TopicPartition, StreamBuffer] = {}
         self._new: deque[StreamBuffer] = deque()
         self._changed = asyncio.Event()
+        self._iterating: asyncio.Task[Any] | None = None
+        self._nested: StreamBuffer | None = None
+        self._warned = False
         self._stopped = False
         self._failure: Exception | None = None
         self._group: TaskGroup | None = None
 
     async def next_new(self) -> StreamBuffer:
         """Return the stream of a newly assigned partition. Raises StopAsyncIteration at the end."""
+        self._iterating, self._nested = asyncio.current_task(), None
         while True:
             while self._new:
                 stream = self._new.popleft()
@@ -289,6 +296,27 @@ class StreamRunner:
                 raise StopAsyncIteration
             self._changed.clear()
             await self._changed.wait()
+
+    def on_request(self, stream: StreamBuffer, task: asyncio.Task[Any] | None) -> None:
+        """Note that a task requests a record of a stream."""
+        if task is self._iterating:
+            self._nested = stream
+            self._warn_of_nested_loop()
+
+    def _warn_of_nested_loop(self) -> None:
+        """Warn once if streams wait while the task that is to get them reads another one."""
+        if self._nested is None or self._nested.ended or self._warned:
+            return
+        waiting = sorted(stream.partition for stream in self._new if not stream.ended)
+        if waiting:
+            self._warned = True
+            logger.warning(
+                "the records of %s are not read as long as the loop over the streams reads those "
+                "of %s in its body: read each stream in a task, with "
+                "stream.start_soon(handle, stream)",
+                ", ".join(map(str, waiting)),
+                self._nested.partition,
+            )
 
     @asynccontextmanager
     async def running(self, poll: Poll) -> AsyncGenerator[Self]:
@@ -327,6 +355,11 @@ class StreamRunner:
             known = state.partition in self._streams
             if not known and state.fetch_state is not FetchState.AWAIT_CALLBACK:
                 self._create(state)
+
+    @property
+    def run_caller(self) -> bool:
+        """True in a running task of a stream, and in the tasks that it has created."""
+        return self._handlers.run_caller
 
     async def drain(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
@@ -400,6 +433,7 @@ class StreamRunner:
         self._streams[state.partition] = stream
         self._new.append(stream)
         self._changed.set()
+        self._warn_of_nested_loop()
         return stream
 
     def _fail(self, error: Exception) -> None:

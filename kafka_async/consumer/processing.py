@@ -189,6 +189,11 @@ class RecordProcessor:
                 return
             self._add(records, group)
 
+    @property
+    def run_caller(self) -> bool:
+        """True in a running handler, and in the tasks that it has created."""
+        return self._handlers.run_caller
+
     async def drain(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> None:

@@ -30,7 +30,8 @@ class RebalanceListener:
     long as no other rebalance starts. A coroutine that takes longer than
     rebalance_listener_timeout_ms is cancelled, and the rebalance continues as if it had returned.
     The methods may seek and commit; a poll from them raises IllegalStateError, and polls of other
-    tasks wait. The application's next poll raises their last exception.
+    tasks wait. The application's next poll raises their last exception, or else `stop` does, once
+    the consumer is closed.
     """
 
     def on_assigned(self, partitions: Partitions) -> Awaitable[None] | None:

@@ -62,7 +62,11 @@ logger = logging.getLogger("kafka_async.consumer")
 
 
 class ConsumerRuntime:
-    """Connects the parts of a started consumer."""
+    """Connects the parts of a started consumer.
+
+    Attributes:
+        drained: True once no handler may commit any more, because the consumer stops.
+    """
 
     def __init__(
         self,
@@ -82,6 +86,7 @@ class ConsumerRuntime:
         self._loop = asyncio.get_running_loop()
         self._stopping = False
         self._closing: Closing | None = None
+        self.drained = False
         self._revoke_commit: asyncio.Timeout | None = None
         self._rejection: AuthenticationError | None = None
         self._tracked_topics = frozenset[str]()
@@ -209,7 +214,7 @@ class ConsumerRuntime:
         """Commit, if auto-commit is enabled, and leave the group.
 
         `finished` says that the application has processed the returned records. Raises KafkaError
-        if the group rejected the commit.
+        if the group rejected the commit, else the exception of a listener that no poll has raised.
         """
         self._closing = Closing(self._supervisor.name, deadlines, self.subscription)
         self._stopping = True
@@ -221,12 +226,21 @@ class ConsumerRuntime:
             self._revoke_commit.reschedule(deadlines.commit_by)
         if self._supervisor.failure is not None or self._services.supervisor.failure is not None:
             return
-        failure: KafkaError | None = None
-        await self._closing.drain(self.gate)
+        failure: Exception | None = None
+        try:
+            await self._closing.drain(self.gate)
+        finally:
+            self.drained = True
         if self._config.enable_auto_commit and self.offset_committer is not None:
             failure = await self._closing.commit(self.offset_committer)
         if self.membership is not None:
             await self._closing.leave_group(self.membership)
+        if (raised := self.listeners.take_failure()) is not None:
+            logger.warning("%s: a rebalance listener raised %r", self._supervisor.name, raised)
+            if failure is None:
+                failure = raised
+            else:
+                failure.add_note(f"a rebalance listener raised too: {raised!r}")
         if failure is not None:
             raise failure
 
@@ -239,7 +253,7 @@ class ConsumerRuntime:
 
     def detach(self) -> None:
         """Stop following the client's metadata, and end all waiting."""
-        self._stopping = True
+        self._stopping = self.drained = True
         self.gate.end()
         for unregister in self._unregister:
             unregister()
@@ -453,11 +467,11 @@ class ConsumerRuntime:
             max_bytes=max_bytes,
             drain_timeout=drain_timeout,
         )
-        self.gate.set_drain(processor.drain)
+        self.gate.set_handlers(processor)
         try:
             await processor.run()
         finally:
-            self.gate.set_drain(None)
+            self.gate.set_handlers(None)
             if not self._stopping:
                 self._rewind_unfinished()
 
@@ -467,14 +481,14 @@ class ConsumerRuntime:
     ) -> AsyncGenerator[PartitionStreams[Any, Any]]:
         """Run streams while the block runs, see `Consumer.partition_streams`."""
         runner = StreamRunner(self.subscription, self._set_full, commit, drain_timeout)
-        self.gate.set_drain(runner.drain)
+        self.gate.set_handlers(runner)
         self._streams = runner
         try:
             async with runner.running(self._poll_until_stopped):
                 yield PartitionStreams(runner)
         finally:
             self._streams = None
-            self.gate.set_drain(None)
+            self.gate.set_handlers(None)
             if not self._stopping:
                 self._rewind_unfinished()
 

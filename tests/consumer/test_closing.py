@@ -17,9 +17,10 @@ from kafka_async.errors import ClientClosedError, GroupAuthorizationError, Kafka
 from kafka_async.protocol.messages.describe_groups import DescribeGroupsRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Collection, Coroutine
     from typing import Any
 
+    from kafka_async.types import TopicPartition
     from tests.consumer.conftest import Stage, StartStage
 
     Use = Callable[[], Coroutine[Any, Any, None]]
@@ -429,6 +430,59 @@ async def test_failed_commit_on_close_is_raised_and_logged(
         await consumer.stop()
     assert "t-0: 2" in caplog.text
     assert await members(stage) == 0
+
+
+def refuse(_: Collection[TopicPartition]) -> None:
+    raise ValueError("the state store is full")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_stop_raises_and_logs_the_exception_of_a_listener(
+    stage: Stage, caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    consumer = await reading(stage, group_protocol=protocol)
+    consumer.on_revoked(refuse)
+    with pytest.raises(ValueError, match="the state store is full"):
+        await consumer.stop()
+    assert consumer.health().state == "closed"
+    assert "a rebalance listener raised ValueError('the state store is full')" in caplog.text
+    assert await members(stage) == 0
+    await consumer.stop()  # It is raised once.
+
+
+async def test_end_of_the_block_raises_the_exception_of_a_listener(stage: Stage) -> None:
+    await stage.topic("t", 1, records=1)
+
+    async def use() -> None:
+        async with stage.consumer("t", **AUTO) as consumer:
+            consumer.on_revoked(refuse)
+            await consumer.poll(timeout=10)
+
+    with pytest.raises(ValueError, match="the state store is full"):
+        await use()
+
+
+async def test_exception_of_the_block_is_raised_before_that_of_a_listener(stage: Stage) -> None:
+    await stage.topic("t", 1, records=1)
+
+    async def use() -> None:
+        async with stage.consumer("t") as consumer:
+            consumer.on_revoked(refuse)
+            await consumer.poll(timeout=10)
+            raise KeyError("from the block")
+
+    with pytest.raises(KeyError) as raised:
+        await use()
+    assert "the state store is full" in raised.value.__notes__[0]
+
+
+async def test_stop_that_cannot_commit_tells_of_the_listener_too(stage: Stage) -> None:
+    consumer = await reading(stage, **AUTO)
+    consumer.on_revoked(refuse)
+    stage.cluster.faults.add(api="OffsetCommit", error="GROUP_AUTHORIZATION_FAILED")
+    with pytest.raises(GroupAuthorizationError) as raised:
+        await consumer.stop()
+    assert "the state store is full" in raised.value.__notes__[0]
 
 
 async def test_error_of_failed_task_is_raised_by_unsubscribe(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.consumer.partition_streams import MAX_RECORDS_PER_STREAM, RECORDS_PER_POLL
-from kafka_async.errors import IllegalStateError
+from kafka_async.errors import ClientClosedError, IllegalStateError
 from kafka_async.types import TopicPartition
 from tests.embedded_client import IterationCounter, until
 
@@ -463,6 +463,47 @@ async def test_stop_ends_the_streams_and_commits_what_is_done(start_stage: Start
     assert await committed_in(stage, partition) == 1
 
 
+async def test_stop_in_a_task_does_not_wait_for_the_task(start_stage: StartStage) -> None:
+    stage, begun = await start_stage(), list[int]()
+    loop = asyncio.get_running_loop()
+    async with stage.member(5, **AUTO_COMMIT) as (consumer, partition):
+
+        async def handle(stream: PartitionStream) -> None:
+            async for record in stream:
+                begun.append(record.offset)
+                if record.offset == 2:
+                    called_at = loop.time()
+                    await consumer.stop()
+                    assert loop.time() - called_at < 1
+
+        await run_streams(consumer, handle)
+        assert consumer.health().state == "closed"  # once the block has ended
+    assert begun == [0, 1, 2]
+    assert await committed_in(stage, partition) == 3
+
+
+async def test_task_commits_after_stop_has_ended_its_stream(start_stage: StartStage) -> None:
+    stage = await start_stage()
+    streams: list[PartitionStream] = []
+    got = asyncio.Event()
+    async with stage.member(5) as (consumer, partition):
+
+        async def handle(stream: PartitionStream) -> None:
+            streams.append(stream)
+            async for record in stream:
+                if record.offset == 4:
+                    got.set()
+            await stream.commit()
+
+        async with streaming(consumer, handle) as task:
+            await got.wait()
+            await consumer.stop()
+            await task
+            with pytest.raises(ClientClosedError, match=r"commit before stop\(\), or in a handler"):
+                await streams[0].commit()
+    assert await committed_in(stage, partition) == 5
+
+
 async def awaited_in_another_task(stream: PartitionStream) -> Record[bytes, bytes]:
     """Do what `asyncio.wait_for(anext(stream), 10)` does on Python 3.11."""
     return await asyncio.create_task(anext(stream))
@@ -602,6 +643,58 @@ async def test_warns_of_a_stream_without_a_task(
     with caplog.at_level(logging.WARNING):
         async with stage.member(3) as (consumer, _), streaming(consumer, first_only):
             await until(lambda: "all tasks of the stream of t-0 have returned" in caplog.text)
+
+
+def warnings_of_nested_loops(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for text in caplog.messages if "are not read as long as" in text]
+
+
+async def test_warns_once_of_a_nested_loop_that_lets_other_streams_wait(
+    start_stage: StartStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = await start_stage()
+    await stage.topic("t", 3, 3)
+    async with stage.consumer("t") as consumer, consumer.partition_streams() as streams:
+        async for stream in streams:
+            async for record in stream:
+                if record.offset == 2:
+                    break
+            break
+    (warning,) = warnings_of_nested_loops(caplog)
+    assert warning.startswith("the records of t-1, t-2 are not read as long as")
+    assert "stream.start_soon(handle, stream)" in warning
+
+
+async def test_warns_of_a_stream_that_comes_while_a_nested_loop_waits_for_records(
+    start_stage: StartStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = await start_stage()
+    partition, other = await stage.topic("t", 2)
+
+    async def read_in_nested_loops() -> None:
+        async with consumer.partition_streams() as streams:
+            async for stream in streams:
+                async for _ in stream:
+                    pass
+
+    async with stage.consumer(partitions=[partition]) as consumer:
+        reading = asyncio.create_task(read_in_nested_loops())
+        await asyncio.sleep(1)
+        assert not warnings_of_nested_loops(caplog)
+        consumer.assign([partition, other])
+        await until(lambda: len(warnings_of_nested_loops(caplog)) == 1)
+        await consumer.stop()
+        await reading
+
+
+async def test_does_not_warn_of_tasks_that_read_streams(
+    start_stage: StartStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage, tasks = await start_stage(), Tasks(hold=False)
+    await stage.topic("t", 3, 3)
+    async with stage.consumer("t") as consumer, streaming(consumer, tasks):
+        await until(lambda: tasks.count == 9)
+    assert not warnings_of_nested_loops(caplog)
 
 
 async def test_polls_and_process_are_refused_meanwhile(start_stage: StartStage) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.errors import IllegalStateError
-from tests.embedded_client import IterationCounter
+from tests.embedded_client import IterationCounter, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -242,6 +242,108 @@ async def test_stop_waits_for_running_handlers_and_commits(start_stage: StartSta
     assert (handlers.begun, handlers.done, handlers.cancelled) == ([0, 1], [0, 1], [])
     async with stage.consumer("t") as reader:
         assert await committed(reader, partition) == 2
+
+
+async def directly(stop: Callable[[], Awaitable[None]]) -> None:
+    await stop()
+
+
+async def in_another_task(stop: Callable[[], Awaitable[None]]) -> None:
+    async def stop_in_task() -> None:
+        await stop()
+
+    await asyncio.create_task(stop_in_task())
+
+
+@pytest.mark.parametrize("call", [directly, in_another_task])
+async def test_stop_in_a_handler_does_not_wait_for_the_handler(
+    start_stage: StartStage, call: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
+) -> None:
+    stage, begun = await start_stage(), list[int]()
+    loop = asyncio.get_running_loop()
+    async with stage.member(10, **AUTO_COMMIT) as (consumer, partition):
+
+        async def handle(record: Record[bytes, bytes]) -> None:
+            begun.append(record.offset)
+            if record.offset == 3:
+                called_at = loop.time()
+                await call(consumer.stop)
+                assert loop.time() - called_at < 1
+
+        await consumer.process(handle, concurrency=1)
+        assert consumer.health().state == "closed"  # once process has returned
+    assert begun == [0, 1, 2, 3]  # no further handler has begun
+    async with stage.consumer("t") as reader:
+        assert await committed(reader, partition) == 4
+
+
+async def test_stop_in_a_handler_waits_for_another_consumer(start_stage: StartStage) -> None:
+    stage, handled = await start_stage(), list[str]()
+    await stage.topic("u", 1, 1)
+    async with stage.member(1) as (consumer, _), stage.consumer("u", group_id="h") as other:
+
+        async def handle(_: Record[bytes, bytes]) -> None:
+            await other.stop()
+            handled.append(other.health().state)
+            await consumer.stop()
+
+        await consumer.process(handle, concurrency=1)
+    assert handled == ["closed"]
+
+
+async def test_failed_commit_of_a_stop_in_a_handler_is_raised_by_process(
+    start_stage: StartStage,
+) -> None:
+    stage = await start_stage()
+
+    def fail(_: object) -> None:
+        raise ValueError("from on_revoked")
+
+    async with stage.member(1, **AUTO_COMMIT) as (consumer, _):
+        consumer.on_revoked(fail)
+
+        async def handle(_: Record[bytes, bytes]) -> None:
+            await consumer.stop()
+
+        with pytest.raises(ValueError, match="from on_revoked"):
+            await consumer.process(handle, concurrency=1)
+
+
+async def test_stop_after_a_handler_is_not_that_of_the_handler(start_stage: StartStage) -> None:
+    """A task that a handler has created, and that outlives it, waits until all is closed."""
+    stage, tasks = await start_stage(), list[asyncio.Task[str]]()
+    ended = asyncio.Event()
+    async with stage.member(1) as (consumer, _):
+
+        async def stop_later() -> str:
+            await ended.wait()
+            await consumer.stop()
+            return consumer.health().state
+
+        async def handle(_: Record[bytes, bytes]) -> None:
+            tasks.append(asyncio.create_task(stop_later()))
+
+        async with processing(consumer, handle):
+            await until(lambda: len(tasks) == 1)
+            ended.set()
+            assert await tasks[0] == "closed"
+
+
+async def test_handler_commits_while_stop_waits_for_it(start_stage: StartStage) -> None:
+    stage, begun = await start_stage(), asyncio.Event()
+    async with stage.member(1) as (consumer, partition):
+
+        async def handle(_: Record[bytes, bytes]) -> None:
+            begun.set()
+            await asyncio.sleep(1)
+            await consumer.commit({partition: 1})
+
+        async with processing(consumer, handle) as task:
+            await begun.wait()
+            await consumer.stop()
+            await task
+    async with stage.consumer("t") as reader:
+        assert await committed(reader, partition) == 1
 
 
 async def test_stop_cancels_handlers_that_do_not_end_in_time(
