@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafka_async import errors, serde, types
     from kafka_async.admin import Admin, NewTopic
     from kafka_async.cluster.client import Client
+    from kafka_async.cluster.request_handle import RequestHandle
     from kafka_async.cluster.request_router import (
         AnyBroker,
         Broker,
@@ -69,6 +70,7 @@ __all__ = [
     "Record",
     "RecordBatch",
     "RecordMetadata",
+    "RequestHandle",
     "ShareConsumer",
     "ShareRecord",
     "Token",
@@ -104,6 +106,7 @@ _MODULES: Final[dict[str, str | None]] = {
     "Record": "kafka_async.kernel",
     "RecordBatch": "kafka_async.records.batch",
     "RecordMetadata": "kafka_async.types",
+    "RequestHandle": "kafka_async.cluster.request_handle",
     "ShareConsumer": "kafka_async.consumer.share.share_consumer",
     "ShareRecord": "kafka_async.consumer.share.share_record",
     "Token": "kafka_async.types",

@@ -307,6 +307,8 @@ CLIENT: list[Row] = [
     (lambda c: c.client.request(5, to=AnyBroker()), TypeError, "request must be Request, not int"),
     (lambda c: c.client.request(METADATA, to="x"), TypeError, r"as AnyBroker\(\) or .*not 'x'"),
     (lambda c: c.client.request(METADATA, to=Broker(1), timeout="1"), TypeError, "timeout is sec"),
+    (lambda c: c.client.submit(5, to=AnyBroker()), TypeError, "request must be Request, not int"),
+    (lambda c: c.client.submit(METADATA, to="x"), TypeError, r"as AnyBroker\(\) or .*not 'x'"),
     (lambda c: c.client.hooks.listen(5, print), TypeError, "event must be a class of"),
     (lambda c: c.client.hooks.listen(Fetched, 5), TypeError, "listener must be callable, not 5"),
     (lambda c: c.client.stop("1"), TypeError, "timeout is seconds"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import importlib
 import inspect
 import itertools
@@ -28,14 +29,21 @@ from kafka_async.admin import (
     ResourceType,
     UserScramCredentialDeletion,
 )
-from kafka_async.cluster.request_router import AnyBroker
+from kafka_async.cluster.request_router import AnyBroker, Leader
 from kafka_async.embedded import run_in_thread
 from kafka_async.errors import DeliveryError, IllegalStateError, KafkaError, KafkaTimeoutError
 from kafka_async.kernel._pykernel import RecordAppender
 from kafka_async.protocol.messages.metadata import MetadataRequest
+from kafka_async.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from kafka_async.records.batch import RecordBatch
 from kafka_async.secrets import SecretBytes
 from kafka_async.types import PreparedTransaction, ProducerRecord, TopicPartition
+from tests.raw_connection import batch
 
 if TYPE_CHECKING:
     from kafka_async.embedded import BlockingCluster
@@ -265,6 +273,7 @@ CLIENT: Calls = {
     "request": lambda client: (
         client.request(MetadataRequest(topics=None), to=AnyBroker()).topics[0].name == T
     ),
+    "submit": lambda client: answers_handles(client),
     "health": lambda client: client.health().state == "running",
     "quota_usage": lambda client: set(client.quota_usage().values()) == {0.0},
     "reload_certificates": lambda client: uses_no_certificates(client),
@@ -281,6 +290,21 @@ def raises(kind: str, function: Callable[..., object], *args: object) -> bool:
 def acknowledges_a_record(consumer: Any) -> bool:
     (record,) = consumer.poll(timeout=30, max_records=1)
     return record.delivery_count == 1 and consumer.acknowledge(record) is None
+
+
+def answers_handles(client: Any) -> bool:
+    handle = client.submit(MetadataRequest(topics=None), to=AnyBroker())
+    assert handle.response(timeout=30).topics[0].name == T
+    assert (handle.done, handle.cancelled, handle.cancel()) == (True, False, False)
+    data = PartitionProduceData(index=0, records=batch(b"unacknowledged"))
+    produce = ProduceRequest(
+        acks=0, timeout_ms=1000, topic_data=[TopicProduceData(name=T, partition_data=[data])]
+    )
+    to = Leader(TP)
+    assert client.request(produce, to=to, max_version=9) == ProduceResponse()
+    assert client.submit(produce, to=to, max_version=9).response(30) == ProduceResponse()
+    assert client.request(MetadataRequest(topics=None), to=to).topics[0].name == T
+    return True
 
 
 def uses_no_certificates(client: Any) -> bool:
@@ -391,6 +415,28 @@ def test_callback_that_calls_its_blocking_client_raises(servers: str) -> None:
             consumer.poll(timeout=30)
 
 
+def test_handle_of_a_request_can_be_cancelled_and_waited_for(cluster: BlockingCluster) -> None:
+    with blocking.Client(cluster.bootstrap_servers) as client:
+        held = cluster.faults.add(api="Metadata", hang=True, count=None)
+        handle = client.submit(MetadataRequest(topics=None), to=AnyBroker())
+        with pytest.raises(KafkaTimeoutError, match=r"no response after 0\.01 s"):
+            handle.response(timeout=0.01)
+        assert not handle.done
+        assert handle.cancel()
+        with pytest.raises(concurrent.futures.CancelledError):
+            handle.response(timeout=30)
+        assert handle.done
+        assert handle.cancelled
+        held.remove()
+
+
+def test_handle_has_the_methods_of_the_asyncio_handle() -> None:
+    assert signatures(blocking.RequestHandle, "") == {
+        **signatures(kafka_async.RequestHandle, ""),
+        "__init__": signatures(blocking.RequestHandle, "")["__init__"],
+    }
+
+
 # -- limits of time -------------------------------------------------------------------------------
 
 ARGUMENTS: dict[str, object] = {
@@ -425,7 +471,7 @@ ARGUMENTS: dict[str, object] = {
 }
 """Arguments of the methods with a timeout, by their name."""
 DAY = 24 * 3_600_000
-ONLY_WAIT = {"stop", "poll", "poll_batches"}
+ONLY_WAIT = {"stop", "poll", "poll_batches", "submit"}
 
 
 def raise_at_timeout(client: Any, *without: str) -> None:

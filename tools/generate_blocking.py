@@ -59,6 +59,9 @@ WORDS: Final = {
     "Handlers of `process` and": None,
     "`async with ": "`with ",
     "an `async for` is in": "an iteration is in",
+    "A handle, which can be awaited; errors are raised there": (
+        "A handle of the request; its `response` raises errors"
+    ),
     "A handle: await it for the `RecordMetadata`. It": "A handle of the record. It",
 }
 """Words that only apply to asyncio, and their replacement; None: the paragraph is left out."""
@@ -75,7 +78,14 @@ from typing import TYPE_CHECKING, Any, Generic, Never
 
 from typing_extensions import TypeVar
 
-from kafka_async.blocking.portal import BlockingClient, RecordIteration, call, run, unwrap
+from kafka_async.blocking.portal import (
+    BlockingClient,
+    RecordIteration,
+    RequestHandle,
+    call,
+    run,
+    unwrap,
+)
 
 if TYPE_CHECKING:
     from typing import Self
@@ -179,8 +189,9 @@ def method(member: Method, imports: set[str]) -> str:
     function = "run" if waits else "call"
     given = ", ".join(filter(None, [f"self._client.{member.__name__}", arguments(member)]))
     value = f"{function}({given})"
-    if result.startswith("Transaction["):
-        value = f"Transaction({value})"
+    wrapped = re.match(r"(Transaction|RequestHandle)\[", result)
+    if wrapped:
+        value = f"{wrapped[1]}({value})"
     body = value if result == "None" else f"return {value}"
     for row in inspect.signature(member).parameters.values():
         if re.search(r"\bSecret\b", str(row.annotation)):
@@ -212,7 +223,7 @@ def definition(member: Method, imports: set[str], body: str, *, decorator: str =
 def imports_of(annotation: str, module: str) -> set[str]:
     """Return the imports that an annotation of a module needs."""
     annotation = re.sub(r"'[^']*'", "", annotation.replace(*OFFSETS))
-    known = {*CLIENTS, *vars(builtins), "RecordIteration", "K", "V"}
+    known = {*CLIENTS, *vars(builtins), "RecordIteration", "RequestHandle", "K", "V"}
     known |= {"Any", "Never", "Self", "Awaitable"}
     imports: set[str] = set()
     for name in set(re.findall(r"[A-Za-z_][\w.]*", annotation)) - known:

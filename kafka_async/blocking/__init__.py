@@ -16,6 +16,15 @@ from kafka_async.blocking.clients import (
     ShareConsumer,
     Transaction,
 )
-from kafka_async.blocking.portal import run
+from kafka_async.blocking.portal import RequestHandle, run
 
-__all__ = ["Admin", "Client", "Consumer", "Producer", "ShareConsumer", "Transaction", "run"]
+__all__ = [
+    "Admin",
+    "Client",
+    "Consumer",
+    "Producer",
+    "RequestHandle",
+    "ShareConsumer",
+    "Transaction",
+    "run",
+]

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, Never
 
 from typing_extensions import TypeVar
 
-from kafka_async.blocking.portal import BlockingClient, RecordIteration, call, run, unwrap
+from kafka_async.blocking.portal import (
+    BlockingClient,
+    RecordIteration,
+    RequestHandle,
+    call,
+    run,
+    unwrap,
+)
 
 if TYPE_CHECKING:
     import re
@@ -234,6 +241,9 @@ class Client(BlockingClient):
     ) -> ResponseT:
         """Send a request and return its response; errors in the response are not raised.
 
+        A Produce request with acks=0 has no response: the call returns an empty one after the
+        request was written. The broker may or may not receive it.
+
         Args:
             request: The request.
             to: The destination, such as `AnyBroker()` or `Leader(partition)`.
@@ -258,6 +268,45 @@ class Client(BlockingClient):
             timeout=timeout,
             retry=retry,
             max_version=max_version,
+        )
+
+    def submit(
+        self,
+        request: Request[ResponseT],
+        *,
+        to: Destination,
+        timeout: float | None = None,
+        retry: bool = True,
+        max_version: int | None = None,
+    ) -> RequestHandle[ResponseT]:
+        """Start a request and return its handle, without waiting.
+
+        It is retried like that of `request`, also if the handle is dropped. Requests that are
+        submitted one after another may leave in another order, since a connection or a leader may
+        have to be found first.
+
+        Args:
+            request: The request, which must not be changed before it is done.
+            to: The destination, such as `AnyBroker()` or `Leader(partition)`.
+            timeout: Maximum time in seconds, retries included (default: default_api_timeout_ms).
+            retry: Whether to send the request again, as in `request`.
+            max_version: Upper limit for the negotiated version.
+
+        Returns:
+            A handle of the request; its `response` raises errors.
+
+        Raises:
+            ClientClosedError: The client was not started, or is closed.
+        """
+        return RequestHandle(
+            call(
+                self._client.submit,
+                request,
+                to=to,
+                timeout=timeout,
+                retry=retry,
+                max_version=max_version,
+            )
         )
 
     def quota_usage(self, *, timeout: float | None = None) -> dict[tuple[int, str], float | None]:

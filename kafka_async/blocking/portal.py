@@ -16,10 +16,13 @@ from typing_extensions import TypeVar
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
+    from kafka_async.cluster.request_handle import RequestHandle as AsyncRequestHandle
     from kafka_async.kernel import Record
+    from kafka_async.protocol.message import Response
 
 P = ParamSpec("P")
 R = TypeVar("R")
+ResponseT = TypeVar("ResponseT", bound="Response")
 RecordT = TypeVar("RecordT", default="Record")
 
 
@@ -114,6 +117,47 @@ class RecordIteration(BlockingClient, Generic[RecordT]):
         """
         while True:
             yield run(self._client.__anext__)
+
+
+class RequestHandle(Generic[ResponseT]):
+    """A request that `Client.submit` has started, with blocking calls."""
+
+    def __init__(self, handle: AsyncRequestHandle[ResponseT]) -> None:
+        self._handle = handle
+
+    @property
+    def done(self) -> bool:
+        """True if there is a response or an error, or the request was cancelled."""
+        return self._handle.done
+
+    @property
+    def cancelled(self) -> bool:
+        """True if the request was cancelled before it was done."""
+        return self._handle.cancelled
+
+    def cancel(self) -> bool:
+        """Cancel the request; `response` then raises concurrent.futures.CancelledError.
+
+        A request that has left already is still handled by its broker, but not sent again.
+
+        Returns:
+            False if the request was done.
+        """
+        return call(self._handle.cancel)
+
+    def response(self, timeout: float | None = None) -> ResponseT:
+        """Wait for the response and return it.
+
+        Args:
+            timeout: Maximum time to wait, in seconds (default: no limit but the request's). The
+                request continues.
+
+        Raises:
+            KafkaTimeoutError: `timeout` is over, or the request's own timeout.
+            KafkaError: The error of the request, see `Client.request`.
+            concurrent.futures.CancelledError: The request was cancelled.
+        """
+        return run(self._handle.response, timeout)
 
 
 def unwrap(value: Any) -> Any:

@@ -27,6 +27,7 @@ from kafka_async.cluster.connection import (
     UNANSWERED_AFTER,
     Connection,
     ConnectionSetupError,
+    has_response,
 )
 from kafka_async.cluster.throttle import HEARTBEAT_APIS, ThrottleWindow, throttle_seconds
 from kafka_async.config import seconds
@@ -236,7 +237,8 @@ class BrokerConnection:
     ) -> ResponseT:
         """Send a request, connecting first if necessary, and wait for its response.
 
-        With `offload`, a large response is decoded in a thread.
+        With `offload`, a large response is decoded in a thread. A request without a response
+        (Produce with acks=0) waits until it was written; its result is an empty response.
 
         Raises:
             KafkaTimeoutError: There was no response within `timeout` seconds.
@@ -252,25 +254,43 @@ class BrokerConnection:
             timeout = deadline - self._loop.time()
         while connection.writing_paused:
             deadline = self._loop.time() + timeout
-            await connection.drain()
+            await self._drain(connection, deadline)
             if self._window.ends_at > self._loop.time():  # throttled while it waited
                 connection = await self._connect_unmuted(deadline, request.API_KEY)
-                timeout = deadline - self._loop.time()
+            timeout = deadline - self._loop.time()
         response = connection.submit(request, version, timeout)
+        if not has_response(request):
+            deadline = self._loop.time() + timeout
+            message = await response  # not yet written if the connection authenticates again
+            await self._drain(connection, deadline)
+            return message
         return await (response if offload is None else response.decoded(offload))
+
+    async def _drain(self, connection: Connection, deadline: float) -> None:
+        """Wait until the bytes of all requests were written, up to the transport's buffer."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await connection.drain()
+        except TimeoutError:
+            raise KafkaTimeoutError(
+                f"{connection}: the broker has not read the bytes of earlier requests in time"
+            ) from None
+        if not connection.open:
+            raise self._ended or KafkaConnectionError(
+                f"{connection}: lost before the request was written"
+            )
 
     def submit(
         self,
         request: Request[ResponseT],
         *,
         timeout: float,
-        expect_response: bool = True,
         version: int | None = None,
     ) -> ResponseFuture[ResponseT]:
         """Send a request without waiting; the broker must be connected.
 
-        Cancelling the future does not cancel the request. Without `expect_response` (acks=0) the
-        future is done at once, with an empty response.
+        Cancelling the future does not cancel the request. A request without a response (Produce
+        with acks=0) leaves the future done at once, with an empty response.
 
         Raises:
             KafkaConnectionError: The broker is not connected.
@@ -279,7 +299,7 @@ class BrokerConnection:
                 field that is set.
         """
         connection = self._current()
-        return connection.submit(request, version, timeout, expect_response=expect_response)
+        return connection.submit(request, version, timeout)
 
     def submit_with_callback(
         self,
@@ -287,7 +307,6 @@ class BrokerConnection:
         callback: Callable[[ResponseT | KafkaError], None],
         *,
         timeout: float,
-        expect_response: bool = True,
         version: int | None = None,
     ) -> None:
         """Send a request like `submit`; `callback` receives the response or the error.
@@ -296,9 +315,7 @@ class BrokerConnection:
         called exactly once, not before this method has returned, and must not raise.
         """
         connection = self._current()
-        connection.submit_with_callback(
-            request, version, timeout, callback, expect_response=expect_response
-        )
+        connection.submit_with_callback(request, version, timeout, callback)
 
     async def connect(self, timeout: float) -> None:
         """Connect unless connected; one attempt, after backoff and throttle time have ended.

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import warnings
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from typing_extensions import Unpack
@@ -22,6 +22,7 @@ from kafka_async.clock import LoopClock
 from kafka_async.cluster import client_quotas
 from kafka_async.cluster.authentication import authenticator_for
 from kafka_async.cluster.metadata_updater import bootstrap_error
+from kafka_async.cluster.request_handle import RequestHandle
 from kafka_async.cluster.request_router import REROUTE_ERRORS
 from kafka_async.cluster.services import ClientServices
 from kafka_async.cluster.transport import SocketDialer
@@ -291,6 +292,9 @@ class Client:
     ) -> ResponseT:
         """Send a request and return its response; errors in the response are not raised.
 
+        A Produce request with acks=0 has no response: the call returns an empty one after the
+        request was written. The broker may or may not receive it.
+
         Args:
             request: The request.
             to: The destination, such as `AnyBroker()` or `Leader(partition)`.
@@ -312,6 +316,45 @@ class Client:
         return await self._started_services().request(
             request, to=to, timeout=timeout, retry=retry, max_version=max_version
         )
+
+    def submit(
+        self,
+        request: Request[ResponseT],
+        *,
+        to: Destination,
+        timeout: float | None = None,
+        retry: bool = True,
+        max_version: int | None = None,
+    ) -> RequestHandle[ResponseT]:
+        """Start a request and return its handle, without waiting.
+
+        It is retried like that of `request`, also if the handle is dropped. Requests that are
+        submitted one after another may leave in another order, since a connection or a leader may
+        have to be found first.
+
+        Args:
+            request: The request, which must not be changed before it is done.
+            to: The destination, such as `AnyBroker()` or `Leader(partition)`.
+            timeout: Maximum time in seconds, retries included (default: default_api_timeout_ms).
+            retry: Whether to send the request again, as in `request`.
+            max_version: Upper limit for the negotiated version.
+
+        Returns:
+            A handle, which can be awaited; errors are raised there.
+
+        Raises:
+            ClientClosedError: The client was not started, or is closed.
+        """
+        _check_request(request, to, timeout)
+        send = partial(
+            self._started_services().request,
+            request,
+            to=to,
+            timeout=timeout,
+            retry=retry,
+            max_version=max_version,
+        )
+        return RequestHandle(self._supervisor, send)
 
     async def quota_usage(
         self, *, timeout: float | None = None

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.framing import Frame
     from kafka_async.cluster.handshake import Step
     from kafka_async.protocol.message import Request, Response
+    from kafka_async.protocol.messages.produce import ProduceRequest
     from kafka_async.supervisor import SupervisedTask
 
 logger = logging.getLogger("kafka_async.cluster")
@@ -92,6 +93,11 @@ Responses may have arrived meanwhile, which the loop reads after it has run the 
 """
 BLOCKED_LOOP_GRACE: Final = 0.1
 """Seconds in which such responses are read before overdue requests fail."""
+
+
+def has_response(request: Request[Any]) -> bool:
+    """Return whether brokers respond to a request: not to Produce with acks=0."""
+    return request.API_KEY != PRODUCE_API or cast("ProduceRequest", request).acks != 0
 
 
 class ConnectionSetupError(KafkaConnectionError):
@@ -298,12 +304,10 @@ class Connection:
         request: Request[ResponseT],
         version: int | None,
         timeout: float,
-        *,
-        expect_response: bool = True,
     ) -> ResponseFuture[ResponseT]:
         """Send a request as `BrokerConnection.submit` does; None is the newest version."""
         future = ResponseFuture[ResponseT](request.RESPONSE, self._on_throttle, loop=self._loop)
-        self._send(request, version, timeout, future, expect_response)
+        self._send(request, version, timeout, future)
         return future
 
     def submit_with_callback(
@@ -312,12 +316,10 @@ class Connection:
         version: int | None,
         timeout: float,
         callback: Callable[[ResponseT | KafkaError], None],
-        *,
-        expect_response: bool = True,
     ) -> None:
         """Send a request as `BrokerConnection.submit_with_callback` does."""
         waiter = ResponseCallback(request.RESPONSE, self._on_throttle, callback, self._loop)
-        self._send(request, version, timeout, waiter, expect_response)
+        self._send(request, version, timeout, waiter)
 
     @property
     def writing_paused(self) -> bool:
@@ -396,7 +398,7 @@ class Connection:
             raise self._close_reason
         future: ResponseFuture[Any] = ResponseFuture(loop=self._loop)
         now = self._loop.time()
-        self._write(step.request, step.version, now, now + timeout, future, expect_response=True)
+        self._write(step.request, step.version, now, now + timeout, future)
         return await future
 
     def _send(
@@ -405,7 +407,6 @@ class Connection:
         version: int | None,
         timeout: float,
         waiter: Waiter,
-        expect_response: bool = True,
     ) -> None:
         """Write a request, or hold it while the connection authenticates again."""
         if self._close_reason is not None or self._stream is None:
@@ -414,9 +415,9 @@ class Connection:
             version = self.versions.version(request.API_KEY)
         now = self._loop.time()
         if now >= self._authentication.hold_from:
-            self._hold(request, version, now, now + timeout, waiter, expect_response)
+            self._hold(request, version, now, now + timeout, waiter)
         else:
-            self._write(request, version, now, now + timeout, waiter, expect_response)
+            self._write(request, version, now, now + timeout, waiter)
         self._used_at = now
 
     def _write(
@@ -426,19 +427,19 @@ class Connection:
         now: float,
         deadline: float,
         waiter: Waiter,
-        expect_response: bool,
     ) -> None:
         stream, requests = self._stream, self._requests
         assert stream is not None
         correlation_id, parts = requests.encode(request, version)
+        responds = has_response(request)
         # With nothing in flight, delaying the write only adds latency.
-        stream.write(parts, not requests.queue)
+        stream.write(parts, not (requests.queue and responds))
         if request.API_KEY == PRODUCE_API:
             size, node_id = sum(map(len, parts)), self.address.node_id
             self._context.quota_usage.record(node_id, PRODUCE, size, now)
         if self._hooks.active:
             self._emit_request_sent(request.API_KEY, version, correlation_id, sum(map(len, parts)))
-        if not expect_response:
+        if not responds:
             waiter.set_empty_response(request.RESPONSE())
             return
         connection_deadline = max(deadline, now + self._request_timeout)
@@ -542,10 +543,9 @@ class Connection:
         now: float,
         deadline: float,
         waiter: Waiter,
-        expect_response: bool,
     ) -> None:
         self._requests.check(request, version)
-        held = HeldRequest(request, version, waiter, expect_response, now, deadline)
+        held = HeldRequest(request, version, waiter, now, deadline)
         self._authentication.hold(held)
         if deadline < self._timer_at:
             self._set_timer(deadline)
@@ -558,14 +558,7 @@ class Connection:
             if held is None:
                 break
             try:
-                self._write(
-                    held.request,
-                    held.version,
-                    now,
-                    held.deadline,
-                    held.waiter,
-                    held.expect_response,
-                )
+                self._write(held.request, held.version, now, held.deadline, held.waiter)
             except KafkaError as error:
                 held.waiter.fail(error)
         self._set_timer(min(self._timer_at, self._authentication.due_at))

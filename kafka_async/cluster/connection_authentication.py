@@ -48,7 +48,6 @@ class HeldRequest:
     request: Request[Any]
     version: int
     waiter: Waiter
-    expect_response: bool
     submitted_at: float
     deadline: float
 

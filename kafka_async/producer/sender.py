@@ -319,7 +319,6 @@ class Sender:
                 call.request,
                 partial(self._on_response, broker, batches, call),
                 timeout=self._request_timeout,
-                expect_response=self._requests.acks != 0,
                 version=call.version,
             )
         except KafkaError as error:

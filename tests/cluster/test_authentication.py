@@ -735,9 +735,7 @@ async def test_request_that_cannot_be_encoded_is_refused_at_once_while_requests_
 async def test_request_without_a_response_is_complete_when_it_is_written() -> None:
     async with Renewal() as renewal:
         await renewal.begun()
-        held = renewal.connection.submit(
-            ProduceRequest(acks=0, timeout_ms=1), timeout=5, expect_response=False
-        )
+        held = renewal.connection.submit(ProduceRequest(acks=0, timeout_ms=1), timeout=5)
         await asyncio.sleep(0.5)
         assert not held.done()
         renewal.broker.resume()

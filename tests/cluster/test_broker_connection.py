@@ -188,7 +188,7 @@ async def test_correlation_ids_wrap_around(
 async def test_request_without_response_is_done_when_sent(
     setting: Setting, connection: BrokerConnection
 ) -> None:
-    future = connection.submit(ProduceRequest(acks=0), timeout=1.0, expect_response=False)
+    future = connection.submit(ProduceRequest(acks=0), timeout=1.0)
     assert future.result() == ProduceResponse()
     await until(lambda: len(setting.memory.requests(ProduceRequest)) == 1)
     await connection.send(REQUEST, timeout=1.0)
@@ -325,9 +325,7 @@ async def test_callback_without_response_runs_in_next_iteration(
     connection: BrokerConnection,
 ) -> None:
     results: list[object] = []
-    connection.submit_with_callback(
-        ProduceRequest(acks=0), results.append, timeout=1.0, expect_response=False
-    )
+    connection.submit_with_callback(ProduceRequest(acks=0), results.append, timeout=1.0)
     assert results == []
     await asyncio.sleep(0)
     assert results == [ProduceResponse()]

@@ -175,13 +175,13 @@ async def test_response_to_acks_0_closes_connection(harness: FrameHarness) -> No
     harness.broker.handlers[PRODUCE] = respond
     await harness.send_requests(0)
     request = ProduceRequest(acks=0)
-    await harness.connection.submit(request, timeout=5.0, expect_response=False)
+    await harness.connection.submit(request, timeout=5.0)
     await harness.assert_reconnects()
 
 
 async def test_response_to_acks_0_is_not_matched_to_next_request(harness: FrameHarness) -> None:
     await harness.send_requests(0)
-    await harness.connection.submit(ProduceRequest(acks=0), timeout=5.0, expect_response=False)
+    await harness.connection.submit(ProduceRequest(acks=0), timeout=5.0)
     harness.pending = [harness.connection.submit(HeartbeatRequest(group_id="g"), timeout=60.0)]
     (error,) = await harness.outcomes()
     assert isinstance(error.__cause__, CorrelationIdMismatchError)

@@ -23,8 +23,15 @@ from kafka_async.cluster.request_router import (
 from kafka_async.hooks import Hooks, Rebootstrapped
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafka_async.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from kafka_async.types import TopicPartition
 from tests.integration.helpers import create_topic
+from tests.raw_connection import batch
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
@@ -47,11 +54,35 @@ async def test_requests_reach_every_kind_of_destination(
     for to in [*places, Leader(TopicPartition(name, 2))]:
         response = await client.request(request, to=to)
         assert response.cluster_id == services_of(client).metadata.snapshot.cluster_id
+    handles = [client.submit(request, to=to) for to in places]
+    for handle in reversed(handles):  # the responses are there in any order
+        assert (await handle).cluster_id == services_of(client).metadata.snapshot.cluster_id
+        assert handle.done
     found = await services_of(client).coordinators.find_all(
         CoordinatorKind.GROUP, ["a", "b", "c"], timeout=10.0
     )
     assert set(found) == {"a", "b", "c"}
     assert set(found.values()) <= {1, 2, 3}
+
+
+async def test_request_without_a_response_is_written_and_leaves_the_connection_usable(
+    client: Client, kafka_cluster: ClusterHandle
+) -> None:
+    partition = TopicPartition(await create_topic(kafka_cluster), 0)
+    values = [b"%d" % number for number in range(10)]
+    for number, value in enumerate(values):
+        data = PartitionProduceData(index=0, records=batch(value))
+        topic = TopicProduceData(name=partition.topic, partition_data=[data])
+        request = ProduceRequest(acks=0, timeout_ms=10_000, topic_data=[topic])
+        if number % 2:
+            response = await client.submit(request, to=Leader(partition), max_version=9)
+        else:
+            response = await client.request(request, to=Leader(partition), max_version=9)
+        assert response == ProduceResponse()
+        # Matched to its request, which an entry for the Produce request would prevent.
+        described = await client.request(DescribeClusterRequest(), to=Leader(partition))
+        assert {broker.broker_id for broker in described.brokers} == {1, 2, 3}
+    assert [record.value for record in await kafka_cluster.read(partition.topic)] == values
 
 
 async def test_reads_the_finalized_features_of_the_cluster(
