@@ -317,6 +317,8 @@ class Client(BlockingClient):
         The kinds are "produce" and "fetch": a client cannot measure request_percentage. Brokers
         with which neither was exchanged are left out.
 
+        `statistics()` of producers and consumers uses the quotas that the last call has found.
+
         Args:
             timeout: Maximum time to look up the quotas, in seconds (default:
                 default_api_timeout_ms).

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from kafka_async.cli import background_io, options, terminal
 from kafka_async.cli.connection import Connection
+from kafka_async.cli.quota_usage import Quota, in_progress, print_usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +43,7 @@ def consume(
     read_committed: Annotated[
         bool, typer.Option(help="Skip records of transactions that are not committed.")
     ] = True,
+    quota: Quota = False,
 ) -> None:
     """Print a topic's records."""
     from kafka_async import Consumer
@@ -59,7 +61,12 @@ def consume(
         async with Consumer(config=config, partitions=()) as consumer:
             partitions = await _seek(consumer, topic, offset)
             ends = await consumer.end_offsets(partitions) if exit_at_end else None
-            return await _print_all(consumer, ends, count, as_json)
+            if quota:
+                await consumer.client.quota_usage()
+            printed = await _print_all(consumer, ends, count, as_json)
+            if quota:
+                print_usage(consumer.statistics().quota_usage_percent)
+            return printed
 
     printed = terminal.run(main)
     terminal.err.print(terminal.plural(printed, "record"))
@@ -102,7 +109,8 @@ async def _print_all(
                 progress.update(task, completed=(progress.tasks[0].total or 0) - remaining)
             await _print(records, as_json, progress)
             printed += len(records)
-            progress.update(task, description=terminal.plural(printed, "record"))
+            usage = in_progress(consumer.statistics().quota_usage_percent)
+            progress.update(task, description=terminal.plural(printed, "record") + usage)
             if printed == count:
                 break
     return printed

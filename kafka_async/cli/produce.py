@@ -11,6 +11,7 @@ import typer
 
 from kafka_async.cli import background_io, options, terminal
 from kafka_async.cli.connection import Connection
+from kafka_async.cli.quota_usage import Quota, in_progress, print_usage
 from kafka_async.errors import RecordTooLargeError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def produce(
         str | None,
         typer.Option(metavar="CODEC", help="none, gzip, snappy, lz4 or zstd. Default: none."),
     ] = None,
+    quota: Quota = False,
 ) -> None:
     """Produce each line as a record."""
     from kafka_async import Producer
@@ -47,7 +49,12 @@ def produce(
     async def main() -> int:
         config = connection.limited_config(ProducerConfig, **codec)
         async with Producer(config=config) as producer:
-            return await _produce(producer, topic, files or [], separator)
+            if quota:
+                await producer.client.quota_usage()
+            sent = await _produce(producer, topic, files or [], separator)
+            if quota:
+                print_usage(producer.statistics().quota_usage_percent)
+            return sent
 
     sent = terminal.run(main)
     terminal.err.print(
@@ -73,7 +80,8 @@ async def _produce(
                     await producer.enqueue(topic, value, key=key)
                 except RecordTooLargeError as error:
                     terminal.fail(f"line {sent:,}: {error}")
-            description = f"{terminal.plural(sent, 'record')} to {topic}"
+            usage = in_progress(producer.statistics().quota_usage_percent)
+            description = f"{terminal.plural(sent, 'record')} to {topic}{usage}"
             progress.update(task, completed=done, description=description)
         await producer.flush()
     return sent

@@ -366,6 +366,8 @@ class Client:
         The kinds are "produce" and "fetch": a client cannot measure request_percentage. Brokers
         with which neither was exchanged are left out.
 
+        `statistics()` of producers and consumers uses the quotas that the last call has found.
+
         Args:
             timeout: Maximum time to look up the quotas, in seconds (default:
                 default_api_timeout_ms).
@@ -392,8 +394,8 @@ class Client:
             else:
                 resolved = client_quotas.resolve(entries, names)
                 quotas = {key: value for key, (value, _) in resolved.items()}
-        now = self._supervisor.loop.time()
-        return services.quota_usage.fractions(quotas, now)
+        services.quota_usage.set_quotas(quotas)
+        return services.quota_usage.fractions(self._supervisor.loop.time())
 
     def _quota_user(self) -> str | None:
         """Return the name of the user that brokers see; None if it is not known."""

@@ -47,9 +47,13 @@ class ByteRate:
 
 
 class QuotaUsage:
-    """Measures the requests and responses of one client that count for quotas."""
+    """Measures the requests and responses of one client that count for quotas.
+
+    The quotas are those that the cluster had when `set_quotas` was called last.
+    """
 
     def __init__(self) -> None:
+        self._quotas: Mapping[str, float] | None = None
         self._rates: dict[tuple[int, str], ByteRate] = {}
 
     def record(self, node_id: int, kind: str, size: int, now: float) -> None:
@@ -59,21 +63,25 @@ class QuotaUsage:
             rate = self._rates[node_id, kind] = ByteRate()
         rate.record(size, now)
 
-    def fractions(
-        self, quotas: Mapping[str, float] | None, now: float
-    ) -> dict[tuple[int, str], float | None]:
+    def set_quotas(self, quotas: Mapping[str, float] | None) -> None:
+        """Set the client's quotas by Kafka's names; None if they are not known."""
+        self._quotas = quotas
+
+    def fractions(self, now: float) -> dict[tuple[int, str], float | None]:
         """Return the used part of each quota, from 0 to 1, by broker and kind.
 
-        Args:
-            quotas: The client's quotas by Kafka's names; without one the fraction is 0. None if
-                they are not known, then so are the fractions.
-            now: Time in seconds.
+        It is 0 without a quota, and None while the quotas are not known.
         """
         found: dict[tuple[int, str], float | None] = {}
         for (node_id, kind), rate in sorted(self._rates.items()):
-            if quotas is None:
+            if self._quotas is None:
                 found[node_id, kind] = None
                 continue
-            quota = quotas.get(QUOTA_KEYS[kind])
+            quota = self._quotas.get(QUOTA_KEYS[kind])
             found[node_id, kind] = 0.0 if quota is None else min(1.0, rate.rate(now) / quota)
         return found
+
+    def percentages(self, now: float) -> dict[tuple[int, str], float | None]:
+        """Return what `fractions` returns, in percent."""
+        found = self.fractions(now)
+        return {key: None if part is None else 100 * part for key, part in found.items()}

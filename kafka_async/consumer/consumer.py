@@ -1091,6 +1091,9 @@ class Consumer(Generic[K, V]):
             / max(1, runtime.fetcher.fetches),
             fetch_throttle_time_max=runtime.fetcher.throttle_max,
             fetch_throttle_wait_total=round(runtime.fetcher.throttle_wait * 1000),
+            quota_usage_percent=services_of(self.client).quota_usage.percentages(
+                asyncio.get_running_loop().time()
+            ),
         )
 
     def explain(self) -> AssignmentExplanation:

@@ -31,6 +31,8 @@ class ConsumerStatistics:
         fetch_throttle_time_avg: Average throttle time of the responses, in milliseconds.
         fetch_throttle_time_max: Longest throttle time of a response, in milliseconds.
         fetch_throttle_wait_total: Time that fetches waited for throttle times, in milliseconds.
+        quota_usage_percent: What `client.quota_usage()` returns, in percent (100: throttled), with
+            the present rates and the quotas that its last call has found; None before a call.
     """
 
     records_consumed_total: int
@@ -46,3 +48,4 @@ class ConsumerStatistics:
     fetch_throttle_time_avg: float
     fetch_throttle_time_max: int
     fetch_throttle_wait_total: int
+    quota_usage_percent: Mapping[tuple[int, str], float | None]

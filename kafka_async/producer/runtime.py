@@ -101,7 +101,8 @@ class ProducerRuntime:
 
     def statistics(self) -> ProducerStatistics:
         """Return counts since the start."""
-        return self._metrics.snapshot(self.sender.in_flight, self.buffer_pool)
+        usage = self.services.quota_usage.percentages(self.now())
+        return self._metrics.snapshot(self.sender.in_flight, self.buffer_pool, usage)
 
     async def flush(self) -> None:
         """Wait until everything appended so far is acknowledged or has failed."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kafka_async.hooks import Hooks
     from kafka_async.producer.buffer_pool import BufferPool
@@ -38,6 +38,8 @@ class ProducerStatistics:
         produce_throttle_time_max: Longest throttle time of a response, in milliseconds.
         produce_throttle_wait_total: Time that ready batches waited for throttle times, in
             milliseconds.
+        quota_usage_percent: What `client.quota_usage()` returns, in percent (100: throttled), with
+            the present rates and the quotas that its last call has found; None before a call.
     """
 
     record_send_total: int
@@ -54,6 +56,7 @@ class ProducerStatistics:
     produce_throttle_time_avg: float
     produce_throttle_time_max: int
     produce_throttle_wait_total: int
+    quota_usage_percent: Mapping[tuple[int, str], float | None]
 
 
 class ProducerMetrics:
@@ -140,7 +143,12 @@ class ProducerMetrics:
         """Count a batch that was split."""
         self._splits += 1
 
-    def snapshot(self, requests_in_flight: int, buffer_pool: BufferPool) -> ProducerStatistics:
+    def snapshot(
+        self,
+        requests_in_flight: int,
+        buffer_pool: BufferPool,
+        quota_usage_percent: Mapping[tuple[int, str], float | None],
+    ) -> ProducerStatistics:
         """Return the counts."""
         return ProducerStatistics(
             record_send_total=self._records,
@@ -157,4 +165,5 @@ class ProducerMetrics:
             produce_throttle_time_avg=self._throttle_total / max(1, self._responses),
             produce_throttle_time_max=self._throttle_max,
             produce_throttle_wait_total=round(self._throttle_wait * 1000),
+            quota_usage_percent=quota_usage_percent,
         )

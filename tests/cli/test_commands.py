@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kafka_async import Producer
+from kafka_async.cli.quota_usage import in_progress, print_usage
 from tests.cli.conftest import Command, call
 from tests.cli.programs import Program, run
 
@@ -79,6 +80,32 @@ def test_produces_and_consumes_lines(command: Command, topic: str, tmp_path: Pat
     consumed = command("consume", topic, "--offset", "beginning", "--exit")
     assert (consumed.status, consumed.err) == (0, "5 records\n")
     assert sorted(consumed.out.split("\n")[:-1]) == sorted(["one", "two", "", "ü", "last"])
+
+
+def test_quota_shows_the_used_part_of_each_quota(
+    command: Command, topic: str, tmp_path: Path
+) -> None:
+    text = tmp_path / "text"
+    text.write_text("one\ntwo\n")
+    produced = command("produce", topic, str(text), "--quota")
+    assert (produced.status, produced.err) == (
+        0, f"broker 1: 0% of the produce quota\n2 records produced to {topic}\n"
+    )  # fmt: skip
+    consumed = command("consume", topic, "--offset", "beginning", "--exit", "--quota")
+    assert (consumed.status, consumed.err) == (0, "broker 1: 0% of the fetch quota\n2 records\n")
+
+
+def test_quota_texts_name_the_percentage_or_what_it_needs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert in_progress({}) == in_progress({(1, "fetch"): None}) == ""
+    assert in_progress({(1, "fetch"): 12.4, (2, "fetch"): 99.6}) == ", 100% of the quota"
+    print_usage({(2, "fetch"): 99.6, (1, "fetch"): None})
+    assert capsys.readouterr().err.splitlines() == [
+        "broker 1: an unknown part of the fetch quota",
+        "broker 2: 100% of the fetch quota",
+        "the quotas are unknown: they need the permission DESCRIBE_CONFIGS of the cluster",
+    ]
 
 
 def test_produces_lines_of_standard_input_before_its_end(servers: str, topic: str) -> None:
