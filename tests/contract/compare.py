@@ -35,6 +35,7 @@ async def run_embedded(scenario: Scenario) -> Run:
         BROKERS,
         network=network,
         min_insync_replicas=2,
+        quota_request_time_ms=0.1,
         group_min_session_timeout_ms=500,
         group_consumer_session_timeout_ms=6_000,
         group_consumer_heartbeat_interval_ms=500,

@@ -98,7 +98,7 @@ _CONSUMER_MEMBER: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 _RECENT: Final = 1_600_000_000_000
 
 MASKS: Final[dict[str, Mask]] = {
-    "throttle_time_ms": lambda names, value, owner: 0,
+    "throttle_time_ms": lambda names, value, owner: "<throttled>" if value else 0,
     "host": _present,
     "port": _present,
     "cluster_id": _present,

@@ -132,7 +132,8 @@ class SendRequest:
         fields: fields of the request; placeholders are resolved before sending.
         label: name by which `reply` and `AwaitResponse` refer to it.
         broker: id of the broker that gets it.
-        connection: connections are opened per broker and name.
+        connection: connections are opened per broker and name, and per client id.
+        client_id: the client id of the connection; None is one without quotas.
         later: do not wait for the response; an `AwaitResponse` step or the scenario's end does.
         retry: error codes after which the request is sent again.
         until: send the request again until it gets this error code.
@@ -150,6 +151,7 @@ class SendRequest:
     label: str = ""
     broker: int = MAIN_BROKER
     connection: str = ""
+    client_id: Name | None = None
     later: bool = False
     retry: tuple[int, ...] = ()
     until: int | None = None

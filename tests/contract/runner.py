@@ -7,7 +7,7 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.handlers.routes import routes_by_api_key
@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from kafka_async.protocol.registry import Api
 
 R = TypeVar("R", bound=Response)
+ConnectionKey: TypeAlias = tuple[int, str, Name | None]
+"""Id of the broker, name and client id of a connection."""
 
 RESPONSE_TIMEOUT: Final = 15.0
 """Seconds to wait for a response before the run fails."""
@@ -103,9 +105,9 @@ class Cluster:
         for connection in self._connections.values():
             connection.drop()
 
-    async def connect(self, broker: int) -> RawConnection:
+    async def connect(self, broker: int, client_id: str = "contract") -> RawConnection:
         """Open a connection to a broker."""
-        return await RawConnection.dial(*self._addresses[broker], self._network, "contract")
+        return await RawConnection.dial(*self._addresses[broker], self._network, client_id)
 
     async def call(self, broker: int, request: Request[R], version: int) -> R:
         """Send a request that does not belong to a scenario."""
@@ -233,8 +235,8 @@ class Run:
     _names: Names = field(default_factory=Names)
     _bound: dict[Name, str] = field(default_factory=dict[Name, str])
     _topic_ids: dict[str, UUID] = field(default_factory=dict[str, "UUID"])
-    _connections: dict[tuple[int, str], RawConnection] = field(
-        default_factory=dict[tuple[int, str], RawConnection]
+    _connections: dict[ConnectionKey, RawConnection] = field(
+        default_factory=dict["ConnectionKey", RawConnection]
     )
     _responses: dict[str, Any] = field(default_factory=dict[str, Any])
     _later: dict[str, tuple[str, _SentRequest]] = field(
@@ -272,7 +274,7 @@ class Run:
         if isinstance(step, AwaitResponse):
             await self._take(step.label)
         elif isinstance(step, CloseConnection):
-            self._connections.pop((step.broker, step.connection)).drop()
+            self._connections.pop((step.broker, step.connection, None)).drop()
         else:
             title = f"{number} {step.api} v{step.version}"
             if step.later:
@@ -298,7 +300,7 @@ class Run:
                 await asyncio.sleep(0.02)
 
     async def _send(self, title: str, step: SendRequest) -> _SentRequest:
-        connection = await self._connection(step.broker, step.connection)
+        connection = await self._connection((step.broker, step.connection, step.client_id))
         found = cast("Api", api.lookup(step.api))
         fields = self._resolve(step.fields)
         if found.versions.contains(step.version):
@@ -318,7 +320,7 @@ class Run:
             async with asyncio.timeout(RESPONSE_TIMEOUT):
                 frame = await sent.frame
         except ConnectionResetError:
-            self._connections.pop((step.broker, step.connection), None)
+            self._connections.pop((step.broker, step.connection, step.client_id), None)
             return DISCONNECTED
         found = cast("Api", api.lookup(step.api))
         version = step.version if found.versions.contains(step.version) else 0
@@ -336,10 +338,11 @@ class Run:
                 await sent.connection.call(ApiVersionsRequest(), 0)
         return sent.frame.done()
 
-    async def _connection(self, broker: int, name: str) -> RawConnection:
-        key = broker, name
+    async def _connection(self, key: ConnectionKey) -> RawConnection:
         if key not in self._connections:
-            self._connections[key] = await self.cluster.connect(broker)
+            broker, _, client_id = key
+            name = {} if client_id is None else {"client_id": self._name(client_id)}
+            self._connections[key] = await self.cluster.connect(broker, **name)
         return self._connections[key]
 
     # -- placeholders -----------------------------------------------------------------------------

@@ -72,10 +72,15 @@ class MutationQuota:
         client, now = self._context.quota_client, asyncio.get_running_loop().time()
         if self._strict and (debt := self._quotas.mutation_debt(client, now)):
             self.throttle_time_ms = round(debt * 1000)
-            raise ThrottlingQuotaExceededError("The throttling quota has been exceeded.")
+            raise ThrottlingQuotaExceededError
         throttle = self._quotas.record_mutations(client, partitions, now)
         if not self._strict:
             self.throttle_time_ms = round(throttle * 1000)
+
+
+def _message(error: KafkaError) -> str | None:
+    """Return the message of a response; a broker sends none with THROTTLING_QUOTA_EXCEEDED."""
+    return None if isinstance(error, ThrottlingQuotaExceededError) else error.message
 
 
 async def create_topics(
@@ -129,7 +134,7 @@ def _create_topic(
         return CreatableTopicResult(
             name=topic.name,
             error_code=error_code_of(error),
-            error_message=error.message,
+            error_message=_message(error),
         )
     resource = (ResourceType.TOPIC, topic.name)
     if code := authorization.code(context, Operation.DESCRIBE_CONFIGS, *resource):
@@ -251,7 +256,7 @@ def _create_partitions_of(
             error_code=error_code_of(error),
             error_message=None
             if isinstance(error, UnknownTopicOrPartitionError)
-            else error.message,
+            else _message(error),
         )
     return CreatePartitionsTopicResult(name=topic.name)
 
@@ -290,7 +295,7 @@ def _delete_topic(
     duplicate: bool,
 ) -> DeletableTopicResult:
     by_id = requested.topic_id != ZERO_UUID
-    shown = requested.name
+    shown, shown_id = requested.name, requested.topic_id
     try:
         if duplicate:
             raise InvalidRequestError("Duplicate topic name or id.")
@@ -304,13 +309,14 @@ def _delete_topic(
                     raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
             authorization.require_topic(context, Operation.DELETE, name)
         if (existing := topics.get(name)) is not None:
+            shown, shown_id = name, existing.id
             mutations.record(len(existing.partitions))
         topic = topics.delete(name)
     except KafkaError as error:
         return DeletableTopicResult(
             name=shown if shown is not None or context.version >= 6 else "",
-            topic_id=requested.topic_id,
+            topic_id=shown_id,
             error_code=error_code_of(error),
-            error_message=error.message,
+            error_message=_message(error),
         )
     return DeletableTopicResult(name=topic.name, topic_id=topic.id)

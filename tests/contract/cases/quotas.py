@@ -1,10 +1,21 @@
-"""DescribeClientQuotas and AlterClientQuotas (KIP-546)."""
+"""DescribeClientQuotas and AlterClientQuotas (KIP-546), and requests over a quota."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.contract.model import Fields, Name, T, request, scenario, send, topic
+from tests.contract.cases.admin import NEW, create, drop, grow, metadata, remove, row, versions
+from tests.contract.model import (
+    GROUP,
+    Fields,
+    Name,
+    T,
+    TopicId,
+    request,
+    scenario,
+    send,
+    topic,
+)
 
 OTHER: Final = topic("u")
 USER, CLIENT, IP = "user", "client-id", "ip"
@@ -43,6 +54,20 @@ def entry(entity: dict[str, Name | str | None], **values: float | None) -> Field
 def bad(entity: dict[str, Name | str | None], **values: float | None) -> Any:
     """Return an alteration that a broker refuses."""
     return alter(1, entry(entity, **(values or {PRODUCE: 1000.0})))
+
+
+LIMITED: Final = topic("limited")
+"""The client id that has a quota."""
+THROTTLED: Final = "<throttled>"
+QUOTA_EXCEEDED: Final = 89
+
+
+def limited(connection: str, **given: Any) -> Any:
+    """Return the options of a request of `LIMITED`.
+
+    A broker mutes the connection after a throttled response, so each request has its own.
+    """
+    return {"client_id": LIMITED, "connection": connection, **given}
 
 
 SCENARIOS: Final = [
@@ -129,5 +154,74 @@ SCENARIOS: Final = [
         describe(1, cut=2),
         send("DescribeClientQuotas", 99),
         describe(1, component(USER)),
+    ),
+    scenario(
+        "controller-mutation-quota",
+        {"t": {}, "second": {}},
+        alter(
+            1,
+            entry({CLIENT: LIMITED}, controller_mutation_rate=0.01),
+            entry({CLIENT: OTHER}, controller_mutation_rate=0.01),
+        ),
+        # The tokens of 10 partitions return after 1,000 s. The controller knows of the quota
+        # some time after the response.
+        create(6, NEW, 10, dry=True, until=QUOTA_EXCEEDED, **limited("1")),
+        create(7, **limited("2")),
+        create(6, dry=True, **limited("3")),
+        create(7, T, **limited("4")),
+        create(7, dry=True, **limited("5")),
+        create(5, **limited("6")),
+        create(7, **limited("7")),
+        create(7, topic("free"), dry=True),
+        grow(3, 2, **limited("8")),
+        grow(3, 2, dry=True, **limited("9")),
+        grow(3, 1, **limited("10")),
+        grow(3, 2, name=topic("none"), **limited("11")),
+        grow(2, 2, **limited("12")),
+        drop(5, T, **limited("13")),
+        drop(5, topic("none"), **limited("14")),
+        remove(6, {"name": T}, **limited("15")),
+        remove(6, {"name": None, "topic_id": TopicId()}, **limited("18")),
+        remove(6, {"name": T}, {"name": topic("second")}, {"name": topic("none")}, **limited("19")),
+        send(
+            "CreateTopics",
+            7,
+            topics=[row("a"), row("b")],
+            timeout_ms=30_000,
+            **limited("20"),
+        ),
+        drop(4, T, NEW, **limited("16")),
+        # The first topic of a request exceeds the quota of another client, the second is refused.
+        send(
+            "CreateTopics",
+            6,
+            topics=[row("a"), row("b")],
+            timeout_ms=30_000,
+            validate_only=True,
+            until=QUOTA_EXCEEDED,
+            client_id=OTHER,
+        ),
+        alter(
+            1,
+            entry({CLIENT: LIMITED}, controller_mutation_rate=None),
+            entry({CLIENT: OTHER}, controller_mutation_rate=None),
+        ),
+        drop(5, topic("second")),
+    ),
+    scenario(
+        "request-percentage-quota",
+        {},
+        metadata(9, **limited("1")),
+        alter(1, entry({CLIENT: LIMITED}, request_percentage=1e-6)),
+        metadata(9, awaiting=THROTTLED, **limited("2")),
+        metadata(5, **limited("3")),
+        versions(4, own=True, **limited("4")),
+        send("FindCoordinator", 4, key_type=0, coordinator_keys=[GROUP], **limited("5")),
+        send("Heartbeat", 4, group_id=GROUP, member_id="m", **limited("6")),
+        create(7, NEW, 0, dry=True, **limited("7")),
+        metadata(9),
+        metadata(9, client_id=OTHER),
+        alter(1, entry({CLIENT: LIMITED}, request_percentage=None)),
+        metadata(9, passing=THROTTLED, **limited("8")),
     ),
 ]
