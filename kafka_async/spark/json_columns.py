@@ -18,6 +18,7 @@ import pyarrow.compute
 import pyarrow.json
 from pyspark.sql import types
 
+from kafka_async.spark.json_maps import KEY, VALUE, count_maps, has_map, rewrite_maps
 from kafka_async.spark.json_records import JsonRecords
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class JsonColumns:
         self._corrupt = corrupt
         self._zone = zone
         self._fields = [field for field in schema.fields if field.name != corrupt]
-        self._batches = not any(_has_map(field.dataType) for field in self._fields)
+        self._maps = [field for field in self._fields if has_map(field.dataType)]
         self._options = pj.ParseOptions(
             explicit_schema=pa.schema(
                 [pa.field(row.name, _arrow_type(row.dataType, reads=True)) for row in self._fields]
@@ -127,13 +128,12 @@ class JsonColumns:
 
     def _decode(self, values: Any) -> Iterator[list[Any]]:
         """Yield the columns of parts of the values, in order."""
-        if self._batches:
-            try:
-                yield self._decode_batch(values)
-                return
-            except (*_CANNOT, _ParsedOtherwiseError):
-                pass
-        if not self._batches or len(values) <= ROWS_PARSED_ONE_BY_ONE:
+        try:
+            yield self._decode_batch(values)
+            return
+        except (*_CANNOT, _ParsedOtherwiseError):
+            pass
+        if len(values) <= ROWS_PARSED_ONE_BY_ONE:
             yield self._decode_one_by_one(values)
             return
         step = max(ROWS_PARSED_ONE_BY_ONE, -(-len(values) // PARTS))
@@ -150,7 +150,7 @@ class JsonColumns:
             pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n"
         )[0]
         _check(pc.invert(pc.match_substring_regex(joined, _NOT_FINITE)))
-        data = joined.as_buffer()
+        data, maps = self._rewritten(joined.as_buffer())
         table = pj.read_json(
             pa.BufferReader(data),
             read_options=pj.ReadOptions(use_threads=False, block_size=data.size + 1),
@@ -162,7 +162,18 @@ class JsonColumns:
             row.name: self._finish(_one_chunk(table.column(row.name)), row.dataType)
             for row in self._fields
         }
+        if sum(count_maps(columns[row.name], row.dataType) for row in self._maps) != maps:
+            raise _ParsedOtherwiseError  # A value is already as a map is rewritten.
         return self._in_order(columns, pa.nulls(len(values), pa.string()))
+
+    def _rewritten(self, text: Any) -> tuple[Any, int]:
+        """Return a text with lists in place of maps, and the number of maps."""
+        if not self._maps:
+            return text, 0
+        rewritten = rewrite_maps(text, types.StructType(self._maps))
+        if rewritten is None:
+            raise _ParsedOtherwiseError
+        return rewritten
 
     def _decode_one_by_one(self, values: Any) -> list[Any]:
         self.parsed_one_by_one += len(values)
@@ -202,6 +213,8 @@ class JsonColumns:
             return pa.ListArray.from_arrays(
                 array.offsets, values, type=_arrow_type(kind), mask=mask
             )
+        if isinstance(kind, types.MapType):
+            return self._finish_map(array, kind)
         if isinstance(kind, (types.FloatType, types.DoubleType)):
             bits, zero = _NEGATIVE_ZERO[type(kind)]
             _check(pc.invert(pc.any(pc.equal(array.view(bits), pa.scalar(zero, bits)))))
@@ -215,6 +228,18 @@ class JsonColumns:
         elif isinstance(kind, types.BinaryType):
             return _from_base64(array)
         return array
+
+    def _finish_map(self, array: Any, kind: types.MapType) -> Any:
+        """Return a map for each list of entries."""
+        entries, arrow_type = array.values, _arrow_type(kind)
+        keys = entries.field(0)
+        if entries.null_count or keys.null_count:
+            raise _ParsedOtherwiseError  # The text has null in place of an entry or a key.
+        items = self._finish(entries.field(1), kind.valueType)
+        fields = [arrow_type.key_field, arrow_type.item_field]
+        children = [pa.StructArray.from_arrays([keys, items], fields=fields)]
+        buffers = array.buffers()[:2]
+        return pa.Array.from_buffers(arrow_type, len(array), buffers, children=children)
 
     def _timestamps(self, texts: Any) -> Any:
         is_utc = self._zone == "UTC"
@@ -267,14 +292,6 @@ def _from_base64(texts: Any) -> Any:
     return pc.if_else(texts.is_valid(), cut, pa.scalar(None, pa.binary()))
 
 
-def _has_map(kind: types.DataType) -> bool:
-    if isinstance(kind, types.StructType):
-        return any(_has_map(field.dataType) for field in kind.fields)
-    if isinstance(kind, types.ArrayType):
-        return _has_map(kind.elementType)
-    return isinstance(kind, types.MapType)
-
-
 def _arrow_type(kind: types.DataType, *, reads: bool = False) -> Any:
     """Return Arrow's type of a column; with `reads` the one that Arrow's JSON parser reads."""
     if isinstance(kind, types.StructType):
@@ -284,7 +301,10 @@ def _arrow_type(kind: types.DataType, *, reads: bool = False) -> Any:
     if isinstance(kind, types.ArrayType):
         return pa.list_(pa.field("element", _arrow_type(kind.elementType, reads=reads)))
     if isinstance(kind, types.MapType):
-        return pa.map_(pa.string(), _arrow_type(kind.valueType, reads=reads))
+        value = _arrow_type(kind.valueType, reads=reads)
+        if reads:  # Arrow's JSON parser reads no maps; see json_maps.
+            return pa.list_(pa.struct([pa.field(KEY, pa.string()), pa.field(VALUE, value)]))
+        return pa.map_(pa.string(), value)
     if isinstance(kind, types.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if reads and isinstance(kind, _READ_AS_STRING):
