@@ -173,7 +173,7 @@ reliability-restarts: $(VENV)/.installed-dev ## ten rolling restarts of three br
 reliability-groups: $(VENV)/.installed-dev ## 12 members of a group stopped, started, killed and frozen for 5 minutes
 	@$(BIN)/python -m tests.reliability.groups $(RELIABILITY_ARGS)
 
-# RELIABILITY_ARGS='--seconds 120 --seed 7 --backend embedded'. A seed determines the faults and their order.
+# RELIABILITY_ARGS='--seconds 120 --seed 7 --backend embedded', or --resume after an interruption. A seed determines the faults and their order.
 reliability-spark: $(VENV)/.installed-dev $(VENV)/.installed-spark ## 15 minutes of kills around the exactly-once sink, rows compared
 	@$(BIN)/python -m tests.reliability $(RELIABILITY_ARGS)
 

@@ -7,6 +7,7 @@ epoch; then come the faults of the round, of which the last kills the driver.
 from __future__ import annotations
 
 import enum
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -126,9 +127,17 @@ class Goal:
         return [f"{found} of {needed} {what}" for found, needed, what in rows if found < needed]
 
 
-def rounds(seed: int) -> Iterator[Round]:
-    """Yield rounds without end: each six contain every kind of fault, in a random order."""
-    rng = random.Random(seed)
+def rounds(seed: int, done: int = 0) -> Iterator[Round]:
+    """Yield rounds without end: each six contain every kind of fault, in a random order.
+
+    Args:
+        seed: Seed of the order and the faults.
+        done: Number of rounds to leave out at the beginning.
+    """
+    return itertools.islice(_rounds(random.Random(seed)), done, None)
+
+
+def _rounds(rng: random.Random) -> Iterator[Round]:
     while True:
         for extra in rng.sample(_EXTRAS, len(_EXTRAS)):
             yield _round(rng, extra)

@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async import Admin, Consumer, NewTopic, Producer, TopicPartition
@@ -37,7 +37,7 @@ from tests.reliability.row_check import Verdict, check, ends_of_epoch
 from tests.reliability.streaming_driver import DriverOptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
     from kafka_async.testing.backends.base import Backend, BrokerControl
@@ -83,6 +83,9 @@ class Record:
         fenced: Number of drivers that another one has replaced.
         faults: Number of faults by kind.
         events: Seconds since the start, and a text.
+        rounds: Number of rounds.
+        epochs: Number of epochs, as of the last comparison.
+        verdicts: Last verdict of each cluster; a run that was interrupted continues on a new one.
     """
 
     kills: list[Kill] = field(default_factory=list[Kill])
@@ -90,7 +93,25 @@ class Record:
     fenced: int = 0
     faults: dict[str, int] = field(default_factory=dict[str, int])
     events: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+    rounds: int = 0
+    epochs: int = 0
+    verdicts: list[str] = field(default_factory=list[str])
     started: float = field(default_factory=time.monotonic)
+
+    def saved(self) -> dict[str, Any]:
+        """Return the record for `continued`, as JSON has it."""
+        values = asdict(self)
+        del values["started"]
+        return values | {"seconds": round(self.seconds, 1)}
+
+    @classmethod
+    def continued(cls, saved: dict[str, Any]) -> Record:
+        """Return a record that continues one that was saved."""
+        values = dict(saved)
+        started = time.monotonic() - values.pop("seconds")
+        kills = [Kill(**kill) for kill in values.pop("kills")]
+        events = [(seconds, text) for seconds, text in values.pop("events")]
+        return cls(kills=kills, events=events, started=started, **values)
 
     @property
     def seconds(self) -> float:
@@ -120,27 +141,42 @@ class Run:
         spark_master: URL of a standalone cluster of Spark.
         directory: Directory of the checkpoint and the drivers' logs.
         seed: Seed of the faults.
+        record: Record to continue, without the rounds that it has.
     """
 
-    def __init__(self, backend: Backend, spark_master: str, directory: Path, seed: int) -> None:
-        self.record = Record()
+    def __init__(
+        self,
+        backend: Backend,
+        spark_master: str,
+        directory: Path,
+        seed: int,
+        record: Record | None = None,
+    ) -> None:
+        self.record = record or Record()
+        self._earlier_epochs = self.record.epochs
+        self._earlier_verdicts = self.record.verdicts.copy()
         self._servers = backend.bootstrap_servers
         self._control: BrokerControl = backend  # pyright: ignore[reportAttributeAccessIssue]
         self._spark_master = spark_master
         self._directory = directory
         self._standby: dict[str, list[Driver]] = {LOCAL: [], spark_master: []}
-        self._rounds = rounds(seed)
+        self._rounds = rounds(seed, self.record.rounds)
+        self._rows = itertools.count()
         self._rng = random.Random(seed)
         self._proxy = EndTxnProxy()
         self._brokers = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
 
-    async def run(self, goal: Goal, deadline: float) -> Verdict:
-        """Run rounds until the goal is reached, then read the input to its end and compare.
+    async def run(
+        self, goal: Goal, deadline: float, part: float, save: Callable[[], None]
+    ) -> Verdict:
+        """Run rounds until the goal is reached, and compare the rows after each part.
 
         Args:
             goal: What the run needs.
             deadline: Seconds after which no further round starts.
+            part: Seconds after which the input is read to its end and compared with the output.
+            save: Called after each comparison that leaves something to do.
 
         Raises:
             ReliabilityError: The goal was missed, a driver did not start, two drivers ran side by
@@ -151,33 +187,49 @@ class Run:
             await admin.create_topics([NewTopic(INPUT, PARTITIONS), NewTopic(OUTPUT, PARTITIONS)])
         record = self.record
         try:
-            async with self._producing():
-                number = 0
-                while missing := goal.missing(record.seconds, record.kills, self.epochs):
-                    if record.seconds > deadline:
-                        break
-                    number += 1
-                    round_ = next(self._rounds)
-                    record.say(f"round {number}: {round_}")
-                    await self._run_round(round_)
-            await asyncio.gather(*self._background)
-            await self._read_to_the_end()
-            await self._check_open_transactions()
-            verdict = check(await self._input(), await self._output(), self._ends())
+            while True:
+                missing = await self._run_part(goal, min(deadline, record.seconds + part))
+                verdict = await self._compare()
+                record.epochs = self.epochs
+                record.verdicts = [*self._earlier_verdicts, str(verdict)]
+                if not verdict.is_exact or not missing or record.seconds > deadline:
+                    break
+                save()
         finally:
             for task in self._background:
                 task.cancel()
             for driver in itertools.chain(*self._standby.values()):
                 await driver.kill()
             await self._proxy.stop()
-        if missing:
+        if missing and verdict.is_exact:
             raise ReliabilityError(f"{verdict}; the run was too short: {', '.join(missing)}")
+        return verdict
+
+    async def _run_part(self, goal: Goal, deadline: float) -> list[str]:
+        """Run rounds until the goal or the deadline; return what the goal lacks."""
+        record = self.record
+        async with self._producing():
+            while missing := goal.missing(record.seconds, record.kills, self.epochs):
+                if record.seconds > deadline:
+                    break
+                round_ = next(self._rounds)
+                record.say(f"round {record.rounds + 1}: {round_}")
+                await self._run_round(round_)
+                record.rounds += 1
+        return missing
+
+    async def _compare(self) -> Verdict:
+        await asyncio.gather(*self._background)
+        await self._read_to_the_end()
+        await self._check_open_transactions()
+        verdict = check(await self._input(), await self._output(), self._ends())
+        self.record.say(str(verdict))
         return verdict
 
     @property
     def epochs(self) -> int:
-        """Number of committed epochs."""
-        return len(self._ends())
+        """Number of committed epochs, those on the clusters of earlier parts included."""
+        return self._earlier_epochs + len(self._ends())
 
     # -- rounds -----------------------------------------------------------------------------------
 
@@ -396,7 +448,7 @@ class Run:
 
         async def produce() -> None:
             async with Producer(self._servers, linger_ms=50) as producer:
-                for number in itertools.count():
+                for number in self._rows:
                     if stopped.is_set():
                         return
                     try:
@@ -461,7 +513,7 @@ def _workers_of(driver: Driver) -> Any:
     return lambda: python_workers(driver.pid)
 
 
-def describe(record: Record, verdict: Verdict | None, epochs: int) -> dict[str, Any]:
+def describe(record: Record, epochs: int) -> dict[str, Any]:
     """Return the figures of a run for its file."""
     counted = [kill for kill in record.kills if kill.counts]
     return {
@@ -473,6 +525,6 @@ def describe(record: Record, verdict: Verdict | None, epochs: int) -> dict[str, 
         "faults": record.faults,
         "fenced drivers": record.fenced,
         "failures": record.failures,
-        "verdict": "" if verdict is None else str(verdict),
+        "verdict": "; ".join(record.verdicts),
         "events": record.events,
     }

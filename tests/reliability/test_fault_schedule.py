@@ -31,6 +31,7 @@ def test_a_seed_determines_the_rounds() -> None:
     assert first == again
     assert first != other
     assert [str(each) for each in first] == [str(each) for each in again]
+    assert [*itertools.islice(rounds(7, done=20), 10)] == first[20:]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

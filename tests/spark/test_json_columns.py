@@ -209,7 +209,7 @@ def test_both_parsers_give_the_same_columns_for_any_bytes(values: list[bytes | N
 
 MAPS = (
     "a MAP<STRING, DOUBLE>, b ARRAY<MAP<STRING, STRING>>, "
-    "c STRUCT<a: MAP<STRING, MAP<STRING, INT>>>, d MAP<STRING, STRUCT<e: MAP<STRING, DATE>>>"
+    "c STRUCT<a: MAP<STRING, MAP<STRING, INT>>>, d MAP<STRING, STRUCT<e: MAP<STRING, BINARY>>>"
 )
 MARKS = (
     *(b"{", b"}", b"[", b"]", b":", b",", b'"', b"\\", b"\n", b"1", b"null", b'"a"', b"{}"),
@@ -229,7 +229,7 @@ def test_both_parsers_give_the_same_maps_for_damaged_values(seeded: int) -> None
     rows: list[dict[str, Any]] = [
         {"a": {"a": 1.5, "key": None}, "b": [{"{": "}"}, {}, None]},
         {"c": {"a": {"a": inner, "": {}}, "more": inner}, "more": {"a": inner}},
-        {"d": {"x": {"e": {"ä": "2020-01-02"}}, "y": None}, "a": {}},
+        {"d": {"x": {"e": {"ä": "QUI="}}, "y": None}, "a": {}},
     ]
     wholly = decoder(MAPS)
     for _ in range(80):
