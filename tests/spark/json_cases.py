@@ -434,6 +434,40 @@ TABLE: Final[dict[str, tuple[bytes | None, ...]]] = {
             ),
         )
     ),
+    "a MAP<STRING, STRING>, b ARRAY<MAP<STRING, INT>>, "
+    "c STRUCT<d: MAP<STRING, MAP<STRING, DATE>>>, z INT": tuple(
+        b'{"z":1,%b}' % text
+        for text in (
+            *(
+                b'"a":{}',
+                b'"a":{ "k" : "v" , "" : null }',
+                b'"a":{"k":"{[:,]}"}',
+                b'"a":{"q\\"":"\\\\"}',
+                b'"a":{"key":"a","value":"b"}',
+                b'"a":{"k":"v","k":"w"}',
+                b'"a":{"k":1,"l":{"m":2}}',
+            ),
+            *(
+                b'"a":[{"key":"a","value":"b"}]',
+                b'"a":[]',
+                b'"\\u0061":{"k":"v"}',
+                b'"a":{"k":"v"},"a":{"l":"w"}',
+                b'"o":{"a":{"k":1}}',
+            ),
+            *(
+                b'"b":[{"k":1},null,{},{"k":null}]',
+                b'"b":[{"k":"x"}]',
+                b'"b":[[]]',
+                b'"b":{"k":{"k":1}}',
+                b'"c":{"d":{"k":{"l":"2020-01-02"},"m":null,"n":{}}}',
+            ),
+            *(
+                b'"c":{"d":{"k":{"l":"x"}}}',
+                b'"c":{"d":null,"a":{"k":1}}',
+                b'"c":{"d":{"k":{"l":null}},"d":{}}',
+            ),
+        )
+    ),
 }
 """Values by schema: every rule of Spark's JSON reader that decoding depends on."""
 
