@@ -193,6 +193,7 @@ class ProducerOptions(ClientOptions, total=False):
     transactional_id: str | None
     transaction_timeout_ms: int
     partitioner: Partitioner | None
+    interceptors: Sequence[Any]
     key_serializer: Serializer | None
     value_serializer: Serializer | None
 
@@ -225,6 +226,7 @@ class ConsumerOptions(ReaderOptions, total=False):
     session_timeout_ms: int
     heartbeat_interval_ms: int
     partition_assignment_strategy: Sequence[Any]
+    interceptors: Sequence[Any]
     rebalance_min_interval_ms: int
     rebalance_listener_timeout_ms: int
     max_partition_fetch_bytes: int
@@ -604,6 +606,12 @@ class ProducerConfig(ClientConfig):
         "of the key, or sticky without a key.",
         why="a function in place of Java's partitioner.class",
     )
+    interceptors: tuple[Any, ...] = option(
+        (),
+        "Objects of classes derived from kafka_async.producer.interceptors.ProducerInterceptor, "
+        "which change records and learn their outcome (KIP-42).",
+        why="objects in place of Java's interceptor.classes",
+    )
     key_serializer: Serializer | None = option(
         None,
         "Function of (key) or (topic, headers, key) that returns bytes or str, or an object of "
@@ -772,6 +780,12 @@ class ConsumerConfig(ReaderConfig):
         high=MAX_INT32,
     )
     heartbeat_interval_ms: int = option(3_000, "Time between heartbeats to the coordinator.", low=1)
+    interceptors: tuple[Any, ...] = option(
+        (),
+        "Objects of classes derived from kafka_async.consumer.interceptors.ConsumerInterceptor, "
+        "which change or drop records and learn which offsets were committed (KIP-42).",
+        why="objects in place of Java's interceptor.classes",
+    )
     partition_assignment_strategy: tuple[Any, ...] = option(
         ("range", "cooperative-sticky"),
         "Assignors, the preferred first: names, classes or objects.",
@@ -1153,7 +1167,7 @@ def _normal(row: dataclasses.Field[Any], value: object) -> object:
         entries = tuple(cast("Iterable[object]", value))
     else:
         entries = _entries(row.name, value)
-    if not entries:
+    if not entries and row.default != ():
         raise InvalidConfigurationError(f"{row.name} is empty: name at least one, or leave it out")
     return entries
 
@@ -1522,6 +1536,7 @@ _RENAMED: Final[Mapping[str, str]] = {
     "ssl_protocol": "ssl_enabled_protocols",
     "ssl_truststore_certificates": "ssl_cafile",
     "ssl_truststore_location": "ssl_cafile",
+    "interceptor_classes": "interceptors",
     "partitioner_class": "partitioner",
     "retries": "delivery_timeout_ms",
 }
@@ -1535,7 +1550,6 @@ _UNSUPPORTED: Final = frozenset(
         "client_dns_lookup",
         "config_providers",
         "enable_metrics_push",
-        "interceptor_classes",
         "metadata_cluster_check_enable",
         "metadata_max_idle_ms",
         "metric_reporters",

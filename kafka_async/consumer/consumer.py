@@ -30,6 +30,7 @@ from kafka_async.cluster.client import connect_with, services_of
 from kafka_async.config import ConsumerConfig, hide_secret, hide_secrets, seconds
 from kafka_async.consumer.closing import CloseDeadlines
 from kafka_async.consumer.deserialize import converter_of
+from kafka_async.consumer.interceptors import ConsumerInterceptors
 from kafka_async.consumer.offsets import EARLIEST, LATEST, UNKNOWN
 from kafka_async.consumer.partition_batch import PartitionBatch
 from kafka_async.consumer.rebalance_listener import (
@@ -149,6 +150,7 @@ class Consumer(Generic[K, V]):
         )
         self._runtime: ConsumerRuntime | None = None
         self._convert = converter_of(chosen)
+        self._interceptors = ConsumerInterceptors.from_config(chosen)
         self._stopped = False
         self._listeners = RebalanceListenerInvoker(
             seconds(self.config.rebalance_listener_timeout_ms)
@@ -212,6 +214,7 @@ class Consumer(Generic[K, V]):
                 self._subscription,
                 self._listeners,
                 self._convert,
+                self._interceptors,
             )
             self._started = True
             self._runtime.start()

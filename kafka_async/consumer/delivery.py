@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.delivery_queue import DeliveryQueue
     from kafka_async.consumer.deserialize import Convert
     from kafka_async.consumer.fetcher import Fetcher
+    from kafka_async.consumer.interceptors import ConsumerInterceptors
     from kafka_async.consumer.subscription import PartitionState
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class RecordDelivery:
         convert: Convert | None,
         before_poll: Callable[[], None],
         check: Callable[[], None],
+        interceptors: ConsumerInterceptors | None,
     ) -> None:
         self._queue = queue
         self._gate = gate
@@ -52,6 +54,7 @@ class RecordDelivery:
         self._convert = convert
         self._before_poll = before_poll
         self._check = check
+        self._interceptors = interceptors
         self._time = asyncio.get_running_loop().time
         self._yield_at = self._stream_yield_at = 0.0
         self._next_record = NextRecord(self._time, self._next)
@@ -63,7 +66,19 @@ class RecordDelivery:
     async def poll(self, limit: int, timeout: float | None) -> list[AnyRecord]:
         """Return records of any partitions."""
         take = self._take_records if self._convert is None else self._take_deserialized
-        return await self._poll(lambda: take(limit), timeout) or []
+        interceptors = self._interceptors
+        if interceptors is None:
+            return await self._poll(lambda: take(limit), timeout) or []
+        deadline = None if timeout is None else self._time() + timeout
+        while True:
+            records = await self._poll(lambda: take(limit), timeout) or []
+            kept = interceptors.on_records(records) if records else records
+            if kept or not records:
+                return kept
+            if deadline is not None:
+                timeout = deadline - self._time()
+                if timeout <= 0:
+                    return []
 
     async def poll_batches(self, timeout: float | None) -> list[PartitionBatch]:
         """Return batches by partition."""
@@ -139,6 +154,15 @@ class RecordDelivery:
 
     async def _next(self) -> AnyRecord:
         """Return the next record. Raises StopAsyncIteration once the consumer stops."""
+        while True:
+            record = await self._next_deserialized()
+            if self._interceptors is None:
+                return record
+            kept = self._interceptors.on_records([record])
+            if kept:
+                return kept[0]
+
+    async def _next_deserialized(self) -> AnyRecord:
         if self._time() >= self._stream_yield_at:
             with self._gate:
                 self._queue.mark_processed()
@@ -175,8 +199,9 @@ class RecordDelivery:
 
     def _set_stream_time(self) -> None:
         self._stream_yield_at = time = self._time() + MAX_LOOP_SECONDS
-        # With deserializers the kernel must not return records by itself.
-        self._next_record.until = time if self._convert is None else float("-inf")
+        # With deserializers or interceptors the kernel must not return records by itself.
+        direct = self._convert is None and self._interceptors is None
+        self._next_record.until = time if direct else float("-inf")
 
     # -- taking records ---------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.services import ClientServices
     from kafka_async.config import ConsumerConfig
     from kafka_async.consumer.delivery_gate import DeliveryGate
+    from kafka_async.consumer.interceptors import ConsumerInterceptors
     from kafka_async.consumer.subscription import Subscription
     from kafka_async.group.membership import GroupMembership
     from kafka_async.protocol.message import Request, Response
@@ -94,6 +95,7 @@ class OffsetCommitter:
         membership: GroupMembership,
         subscription: Subscription,
         gate: DeliveryGate,
+        interceptors: ConsumerInterceptors | None,
     ) -> None:
         assert config.group_id is not None
         self.commit_count = 0
@@ -103,6 +105,7 @@ class OffsetCommitter:
         self._membership = membership
         self._subscription = subscription
         self._gate = gate
+        self._interceptors = interceptors
         self._request_timeout = seconds(min(config.request_timeout_ms, config.session_timeout_ms))
         self._now = asyncio.get_running_loop().time
         self._commit_lock = asyncio.Lock()
@@ -337,6 +340,8 @@ class OffsetCommitter:
         self._gate.on_processed()
 
     def _emit_committed(self, offsets: Offsets) -> None:
+        if self._interceptors is not None:
+            self._interceptors.on_commit(offsets)
         if self._services.hooks.active:
             rows = tuple((partition, offset.offset) for partition, offset in offsets.items())
             client_id = self._services.config.client_id

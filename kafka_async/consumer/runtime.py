@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.closing import CloseDeadlines
     from kafka_async.consumer.deserialize import Convert
     from kafka_async.consumer.fetch_buffer import AnyRecord
+    from kafka_async.consumer.interceptors import ConsumerInterceptors
     from kafka_async.consumer.processing import Handler, Ordering
     from kafka_async.consumer.rebalance_listener import RebalanceListenerInvoker
     from kafka_async.consumer.subscription import PartitionState, Subscription
@@ -76,6 +77,7 @@ class ConsumerRuntime:
         subscription: Subscription,
         listeners: RebalanceListenerInvoker,
         convert: Convert | None,
+        interceptors: ConsumerInterceptors | None,
         group_protocol: GroupProtocol,
     ) -> None:
         self.subscription = subscription
@@ -101,7 +103,13 @@ class ConsumerRuntime:
         self.offset_lookup = OffsetLookup(services, config)
         self.fetcher = Fetcher(services, supervisor, config, subscription, self.queue)
         self.delivery = RecordDelivery(
-            self.queue, self.gate, self.fetcher, convert, self._before_poll, self._check_poll
+            self.queue,
+            self.gate,
+            self.fetcher,
+            convert,
+            self._before_poll,
+            self._check_poll,
+            interceptors,
         )
         self.membership: GroupMembership | None = None
         self.offset_committer: OffsetCommitter | None = None
@@ -121,7 +129,7 @@ class ConsumerRuntime:
             settings = GroupSettings.of(config)
             self.membership = self._new_membership(group_protocol, settings, self.rebalance_handler)
             self.offset_committer = OffsetCommitter(
-                services, config, self.membership, subscription, self.gate
+                services, config, self.membership, subscription, self.gate, interceptors
             )
             self.rewinds = Rewinds(
                 self.offset_lookup,
@@ -175,10 +183,20 @@ class ConsumerRuntime:
         subscription: Subscription,
         listeners: RebalanceListenerInvoker,
         convert: Convert | None,
+        interceptors: ConsumerInterceptors | None,
     ) -> Self:
         """Create the runtime, after `group_protocol_of` has chosen the protocol of its group."""
         group_protocol = await group_protocol_of(services, config)
-        return cls(services, supervisor, config, subscription, listeners, convert, group_protocol)
+        return cls(
+            services,
+            supervisor,
+            config,
+            subscription,
+            listeners,
+            convert,
+            interceptors,
+            group_protocol,
+        )
 
     def start(self) -> None:
         """Start the tasks."""

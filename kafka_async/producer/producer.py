@@ -28,6 +28,7 @@ from kafka_async.foreign_names import (
     check_construction,
     unknown_keyword,
 )
+from kafka_async.producer.interceptors import ProducerInterceptors
 from kafka_async.producer.preload import preload
 from kafka_async.producer.runtime import ProducerRuntime, Serializers
 from kafka_async.producer.transactions.manager import TransactionManager
@@ -107,6 +108,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             servers, ProducerConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
         )
         self._serializers = Serializers.from_config(self.config)
+        self._interceptors = ProducerInterceptors.from_config(self.config)
         self._transactions: TransactionManager | None = None
         name = f"Producer {self.config.transactional_id or self.config.client_id}"
         self._supervisor = Supervisor(name, self.client.hooks)
@@ -160,7 +162,11 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 partial(preload, self.config.compression_type, transactional=transactional)
             )
             self._runtime = ProducerRuntime(
-                self.config, services_of(self.client), self._supervisor, self._serializers
+                self.config,
+                services_of(self.client),
+                self._supervisor,
+                self._serializers,
+                self._interceptors,
             )
             if transactional:
                 self._transactions = TransactionManager(self._runtime)

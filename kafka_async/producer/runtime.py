@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.services import ClientServices
     from kafka_async.config import ProducerConfig
     from kafka_async.errors import KafkaError
+    from kafka_async.producer.interceptors import ProducerInterceptors
     from kafka_async.producer.statistics import ProducerStatistics
     from kafka_async.serde.functions import Serialize
     from kafka_async.supervisor import Supervisor
@@ -49,6 +50,7 @@ class ProducerRuntime:
 
     Attributes:
         supports_fast_path: The kernel may append records to open batches.
+        interceptors: The interceptors, None without any.
         max_block: `max_block_ms` in seconds.
         now: Returns the time of appends in seconds, as `Sender.now`.
         wall: Returns the seconds since the epoch, for the timestamps of records.
@@ -60,18 +62,23 @@ class ProducerRuntime:
         services: ClientServices,
         supervisor: Supervisor,
         serializers: Serializers,
+        interceptors: ProducerInterceptors | None,
     ) -> None:
         loop = supervisor.loop
         self.config = config
         self.services = services
         self.supervisor = supervisor
         self.serializers = serializers
+        self.interceptors = interceptors
         self.rng = random.Random()
         self.now = time_function(loop)
         self.wall = services.clock.wall
         self.max_block = seconds(config.max_block_ms)
         self.supports_fast_path = (
-            serializers.key is None and serializers.value is None and config.partitioner is None
+            serializers.key is None
+            and serializers.value is None
+            and config.partitioner is None
+            and interceptors is None
         )
         self.buffer_pool = BufferPool(config.buffer_memory, loop.create_future)
         self._metrics = ProducerMetrics(config.client_id, services.hooks)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kafka_async.kernel import Delivery
+    from kafka_async.producer.interceptors import ProducerInterceptors
     from kafka_async.producer.runtime import ProducerRuntime
     from kafka_async.records.from_arrow import TopicRows
     from kafka_async.types import ArrowData, Headers, RecordMetadata, TopicPartition
@@ -368,6 +369,9 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
     ) -> Delivery:
         try:
             runtime = self._check_ready()
+            if runtime.interceptors is not None:
+                record = ProducerRecord(topic, value, key, headers, partition, timestamp)  # pyright: ignore[reportArgumentType]  # of any type that the serializers accept
+                return await self._enqueue_intercepted(runtime, runtime.interceptors, record)
             arguments = self._check_arguments(topic, value, key, headers, partition, timestamp)
             delivery = await self._append(runtime, runtime.accumulator.append, arguments)
         except KafkaError as error:
@@ -375,6 +379,31 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         if self._batches(topic) is None:
             self._add_topic(topic, runtime.accumulator.open_batches(topic))
         return delivery
+
+    async def _enqueue_intercepted(
+        self,
+        runtime: ProducerRuntime,
+        interceptors: ProducerInterceptors,
+        record: ProducerRecord,
+    ) -> Delivery:
+        record = interceptors.on_send(record)
+        try:
+            arguments = self._check_record(record)
+            delivery = await self._append(runtime, runtime.accumulator.append, arguments)
+        except Exception as error:
+            interceptors.on_failure(record, error)
+            raise
+        interceptors.watch(record, delivery)
+        return delivery
+
+    def _check_record(
+        self, record: ProducerRecord
+    ) -> tuple[str, int | None, bytes | None, bytes | None, Headers, int]:
+        value: Any = record.value
+        key: Any = record.key
+        return self._check_arguments(
+            record.topic, value, key, record.headers, record.partition, record.timestamp
+        )
 
     def _enqueue_nowait(
         self,
@@ -387,16 +416,12 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
     ) -> Delivery:
         try:
             runtime = self._check_ready()
+            if runtime.interceptors is not None:
+                record = ProducerRecord(topic, value, key, headers, partition, timestamp)  # pyright: ignore[reportArgumentType]  # of any type that the serializers accept
+                return self._enqueue_intercepted_nowait(runtime, runtime.interceptors, record)
             arguments = self._check_arguments(topic, value, key, headers, partition, timestamp)
             now = self._now()
-            result = runtime.accumulator.append(*arguments, now)
-            runtime.sender.wakeup()
-            if isinstance(result, BufferShortage):
-                raise BufferFullError(
-                    f"buffer_memory={runtime.config.buffer_memory} bytes are used up: await "
-                    "enqueue(), or increase buffer_memory",
-                    topic=topic,
-                )
+            result = self._append_nowait(runtime, arguments, now)
         except KafkaError as error:
             self._raise(error)
         if self._batches(topic) is None:
@@ -404,6 +429,38 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         if runtime.supports_fast_path:
             self._default_timestamp = int(runtime.wall() * 1000)
             self._nowait_until = now + YIELD_INTERVAL
+        return result
+
+    def _enqueue_intercepted_nowait(
+        self,
+        runtime: ProducerRuntime,
+        interceptors: ProducerInterceptors,
+        record: ProducerRecord,
+    ) -> Delivery:
+        record = interceptors.on_send(record)
+        try:
+            delivery = self._append_nowait(runtime, self._check_record(record), self._now())
+        except Exception as error:
+            interceptors.on_failure(record, error)
+            raise
+        interceptors.watch(record, delivery)
+        return delivery
+
+    def _append_nowait(
+        self,
+        runtime: ProducerRuntime,
+        arguments: tuple[str, int | None, bytes | None, bytes | None, Headers, int],
+        now: float,
+    ) -> Delivery:
+        """Return the result of `Accumulator.append`; raise BufferFullError without memory."""
+        result = runtime.accumulator.append(*arguments, now)
+        runtime.sender.wakeup()
+        if isinstance(result, BufferShortage):
+            raise BufferFullError(
+                f"buffer_memory={runtime.config.buffer_memory} bytes are used up: await "
+                "enqueue(), or increase buffer_memory",
+                topic=arguments[0],
+            )
         return result
 
     def _check_arguments(
