@@ -228,6 +228,7 @@ class ConsumerOptions(ReaderOptions, total=False):
     partition_assignment_strategy: Sequence[Any]
     interceptors: Sequence[Any]
     rebalance_min_interval_ms: int
+    rewind_check_interval_ms: int
     rebalance_listener_timeout_ms: int
     max_partition_fetch_bytes: int
     fetch_buffer_memory: int
@@ -795,6 +796,15 @@ class ConsumerConfig(ReaderConfig):
         "Minimum time between a rebalance and one that the leader starts for changed topics.",
         low=0,
         high=MAX_INT32,
+    )
+    rewind_check_interval_ms: int = option(
+        0,
+        "Interval in which a member of the consumer protocol looks for partitions of its that "
+        "another member rewinds; 0: not at all. Members of the classic protocol need no such "
+        "interval.",
+        low=0,
+        high=MAX_INT32,
+        why="it costs one more request to a coordinator for each interval and member",
     )
     rebalance_listener_timeout_ms: int = option(
         60_000,

@@ -809,22 +809,28 @@ class Consumer(Generic[K, V]):
     ) -> dict[TopicPartition, int]:
         """Rewind partitions of the running group, also those that other members own.
 
-        The members rebalance. Each owner finishes the records that it has returned, commits the
-        offset, seeks to it and reports it; the other partitions continue. An offset that the log
-        does not have is replaced by the nearest one. All members must be consumers of this package
-        and use the classic protocol.
+        Each owner finishes the records that it has returned, commits the offset, seeks to it and
+        reports it; the other partitions continue. An offset that the log does not have is replaced
+        by the nearest one. Partitions of this member are rewound at once, as with `seek`, unless
+        another task or handlers process records.
+
+        If other members own partitions, all members must be consumers of this package. In the
+        classic protocol they rebalance; in the consumer protocol (KIP-848) they do not, and all
+        need rewind_check_interval_ms.
 
         Args:
             offsets: Offset of the next record to read, by partition.
-            timeout: Maximum time in seconds (default: default_api_timeout_ms). The application
-                must poll meanwhile, in another task, if this member has returned records.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms). If other members
+                own partitions and this one has returned records, the application must poll
+                meanwhile, in another task.
 
         Returns:
             The offsets that were committed.
 
         Raises:
-            IllegalStateError: The consumer is not a member of a group of the classic protocol, a
-                member is of another client, or no member subscribes to a partition.
+            IllegalStateError: The consumer has no group or no subscription, a member is of another
+                client or has no rewind_check_interval_ms, no member subscribes to a partition, an
+                owner could not commit, or a handler of `process` or of a stream calls.
             KafkaTimeoutError: Not all owners have reported in time; they may rewind them yet.
         """
         if unknown:

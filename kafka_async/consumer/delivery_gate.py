@@ -48,6 +48,7 @@ class DeliveryGate:
         self._max_poll_interval = max_poll_interval
         self._last_progress: object = None
         self._polling_task: asyncio.Task[object] | None = None
+        self._last_poller: asyncio.Task[object] | None = None
         self._listener_task: asyncio.Task[object] | None = None
         self._holds = 0
         self._ended = False
@@ -73,7 +74,7 @@ class DeliveryGate:
                 "another task waits for this consumer's records: poll, poll_batches and async for "
                 "exclude each other"
             )
-        self._polling_task = asyncio.current_task()
+        self._polling_task = self._last_poller = asyncio.current_task()
         self._ever_polled = True
         self._note_poll()
         self._processed.set()
@@ -131,6 +132,20 @@ class DeliveryGate:
         """Undo `hold`."""
         self._holds -= 1
         self._queue.wake_poll()
+
+    @property
+    def may_seek(self) -> bool:
+        """True if the caller may change positions without waiting for returned records.
+
+        There are none, or the caller itself processes them: no other task that has polled runs.
+        Handlers of `process` and of streams are always waited for.
+        """
+        if self._handlers is not None:
+            return False
+        if self._polling_task is not None or not self._queue.has_unprocessed:
+            return True
+        poller = self._last_poller
+        return poller is None or poller.done() or poller is asyncio.current_task()
 
     @property
     def runs_listener(self) -> bool:

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.delivery_gate import DeliveryGate
     from kafka_async.consumer.rebalance_listener import Callback, RebalanceListenerInvoker
     from kafka_async.consumer.rewinds import Offsets, Rewinds
+    from kafka_async.consumer.stored_rewinds import StoredRewinds
     from kafka_async.consumer.subscription import Subscription
     from kafka_async.group.member import Member
     from kafka_async.supervisor import Supervisor
@@ -211,10 +212,11 @@ class ConsumerRebalanceHandler:
         self._led_racks: Mapping[TopicPartition, frozenset[str]] = {}
         self._checking_deleted = False
         self._rewinds: Rewinds | None = None
+        self._stored_rewinds: StoredRewinds | None = None
 
-    def set_rewinds(self, rewinds: Rewinds) -> None:
-        """Set what sends and applies rewinds of the group's partitions."""
-        self._rewinds = rewinds
+    def set_rewinds(self, rewinds: Rewinds, stored: StoredRewinds | None) -> None:
+        """Set what sends and applies rewinds; `stored` are those of the consumer protocol."""
+        self._rewinds, self._stored_rewinds = rewinds, stored
 
     # -- RebalanceHandler -------------------------------------------------------------------------
 
@@ -315,6 +317,21 @@ class ConsumerRebalanceHandler:
                 self._on_change()
         return actual
 
+    async def rewind_at_once(
+        self, wanted: Offsets, commit: Callable[[Offsets], Awaitable[Offsets]]
+    ) -> Offsets:
+        """Commit while no records are returned, and seek, without a wait for returned records."""
+        states = self._subscription.states
+        self._delivery_gate.hold()
+        try:
+            actual = await commit(wanted)
+            for partition in actual.keys() & states.keys():
+                states[partition].seek(actual[partition])
+            self._on_change()
+        finally:
+            self._delivery_gate.release()
+        return actual
+
     async def _apply(
         self,
         assigned: frozenset[TopicPartition],
@@ -347,13 +364,14 @@ class ConsumerRebalanceHandler:
     async def on_assignment(self, assigned: frozenset[TopicPartition], epoch: int) -> None:
         """Revoke and add partitions as assigned, if anything has changed."""
         owned = self._subscription.owned
-        if assigned == owned and self._generation >= 0:
-            return
 
         def note() -> None:
             self._explained = {"": explain_member(assigned, owned)}
 
-        await self._apply(assigned, epoch, note)
+        if assigned != owned or self._generation < 0:
+            await self._apply(assigned, epoch, note)
+        if self._stored_rewinds is not None:
+            await self._stored_rewinds.apply(self._subscription.owned, self._rewind)
 
     # -- both protocols ---------------------------------------------------------------------------
 

@@ -12,7 +12,13 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.consumer.offsets import EARLIEST, LATEST
-from kafka_async.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from kafka_async.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    RebalanceInProgressError,
+)
 from kafka_async.group.rewind_messages import RewindMessage
 from kafka_async.types import OffsetAndMetadata, TopicPartition
 
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.offset_committer import OffsetCommitter
 
     Offsets = dict[TopicPartition, int]
+    Seek = Callable[[Offsets, Callable[[Offsets], Awaitable[Offsets]]], Awaitable[Offsets]]
 
 MAX_APPLIED_REQUESTS: Final = 100
 """Requests whose replies are remembered, in case a member repeats them."""
@@ -75,6 +82,20 @@ class Rewinds:
             del self._requests[name]
             self._found.pop(name, None)
 
+    async def rewind_at_once(self, offsets: Offsets, timeout: float, seek: Seek) -> Offsets | None:
+        """Rewind partitions of this member; None if a rebalance has begun meanwhile."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await seek(offsets, self.commit_nearest)
+        except (RebalanceInProgressError, CommitFailedError):
+            return None
+        except TimeoutError as error:
+            raise KafkaTimeoutError(f"the rewind was not committed within {timeout:g} s") from error
+        except KafkaError as error:
+            raise IllegalStateError(
+                f"the rewind was refused: {type(error).__name__}: {error}"
+            ) from error
+
     def outgoing(self) -> bytes:
         """Return the requests and replies to send with the next JoinGroup."""
         self._sent = frozenset(self._requests)
@@ -86,7 +107,7 @@ class Rewinds:
         self,
         data: bytes | None,
         assigned: Collection[TopicPartition],
-        seek: Callable[[Offsets, Callable[[Offsets], Awaitable[Offsets]]], Awaitable[Offsets]],
+        seek: Seek,
     ) -> None:
         """Apply what the leader has sent; None if the leader sends no such messages.
 
@@ -114,10 +135,10 @@ class Rewinds:
         self,
         name: str,
         wanted: Offsets,
-        seek: Callable[[Offsets, Callable[[Offsets], Awaitable[Offsets]]], Awaitable[Offsets]],
+        seek: Seek,
     ) -> None:
         try:
-            actual = await seek(wanted, self._commit)
+            actual = await seek(wanted, self.commit_nearest)
         except KafkaError as error:
             logger.warning("rewinding %s: %s", ", ".join(map(str, wanted)), error)
             refusal = f"an owner could not rewind: {type(error).__name__}: {error}"
@@ -132,7 +153,7 @@ class Rewinds:
         else:
             self._outgoing.replies.setdefault(name, {}).update(actual)
 
-    async def _commit(self, wanted: Offsets) -> Offsets:
+    async def commit_nearest(self, wanted: Offsets) -> Offsets:
         """Commit the offsets, or the nearest ones that the logs have."""
         first = await self._lookup.find_offsets(dict.fromkeys(wanted, EARLIEST), self._timeout)
         end = await self._lookup.find_offsets(dict.fromkeys(wanted, LATEST), self._timeout)

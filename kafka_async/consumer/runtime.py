@@ -30,7 +30,9 @@ from kafka_async.consumer.partition_streams import PartitionStreams, StreamRunne
 from kafka_async.consumer.position_finder import PositionFinder
 from kafka_async.consumer.processing import HandlerQueue, RecordProcessor
 from kafka_async.consumer.rebalance_handler import ConsumerRebalanceHandler
+from kafka_async.consumer.rewind_store import RewindStore
 from kafka_async.consumer.rewinds import Rewinds
+from kafka_async.consumer.stored_rewinds import StoredRewinds
 from kafka_async.consumer.transaction_offsets import TransactionOffsets
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError
 from kafka_async.group.consumer_group_heartbeat import ConsumerGroupMembership
@@ -114,6 +116,7 @@ class ConsumerRuntime:
         self.membership: GroupMembership | None = None
         self.offset_committer: OffsetCommitter | None = None
         self.rewinds: Rewinds | None = None
+        self.stored_rewinds: StoredRewinds | None = None
         self.rebalance_handler: ConsumerRebalanceHandler | None = None
         if config.group_id is not None:
             self.rebalance_handler = ConsumerRebalanceHandler(
@@ -137,7 +140,11 @@ class ConsumerRuntime:
                 self.membership.rejoin,
                 seconds(config.request_timeout_ms),
             )
-            self.rebalance_handler.set_rewinds(self.rewinds)
+            if isinstance(self.membership, ConsumerGroupMembership):
+                self.stored_rewinds = self._new_stored_rewinds(
+                    self.rewinds, self.membership, config.group_id
+                )
+            self.rebalance_handler.set_rewinds(self.rewinds, self.stored_rewinds)
         self.transaction_offsets = TransactionOffsets(
             subscription, self.membership, self.offset_committer
         )
@@ -171,6 +178,19 @@ class ConsumerRuntime:
                 ),
             )
         return GroupMembership(services, supervisor, settings, handler, on_error)
+
+    def _new_stored_rewinds(
+        self, rewinds: Rewinds, membership: GroupMembership, group_id: str
+    ) -> StoredRewinds:
+        timeout = seconds(self._config.request_timeout_ms)
+        return StoredRewinds(
+            RewindStore(self._services, group_id, timeout),
+            rewinds,
+            self.subscription,
+            membership,
+            seconds(self._config.rewind_check_interval_ms),
+            self._services.clock.wall,
+        )
 
     # -- starting and closing ---------------------------------------------------------------------
 
@@ -218,6 +238,8 @@ class ConsumerRuntime:
             self.membership.start()
             if self._config.enable_auto_commit:
                 self._supervisor.spawn(self._run_auto_commit, name="auto-commit")
+            if self.stored_rewinds is not None and self._config.rewind_check_interval_ms:
+                self._supervisor.spawn(self.stored_rewinds.run, name="rewinds")
         self.on_subscription_changed()
 
     async def _fail_with_client(self) -> None:
@@ -539,12 +561,41 @@ class ConsumerRuntime:
         """Rewind partitions of the group, see `Consumer.rewind`."""
         if self.rewinds is None or not self.subscription.subscribes:
             raise IllegalStateError("rewind needs a group_id and a subscription; else use seek")
-        if isinstance(self.membership, ConsumerGroupMembership):
+        if self.gate.runs_handler:
             raise IllegalStateError(
-                'rewind needs members of the classic protocol: with group_protocol="consumer" '
-                "members exchange no user data; stop them and alter the offsets of the group"
+                "a rewind waits for the running handlers, so a handler cannot wait for it: call "
+                "rewind in a task that was created outside of them"
             )
+        if self._may_rewind_at_once(offsets) and (
+            actual := await self._rewind_at_once(offsets, timeout)
+        ):
+            return actual
+        if self.stored_rewinds is not None:
+            return await self.stored_rewinds.rewind(offsets, timeout)
         return await self.rewinds.rewind(offsets, timeout)
+
+    def _may_rewind_at_once(self, offsets: dict[TopicPartition, int]) -> bool:
+        """Return True if this member owns the partitions and no handler has records of them."""
+        member = self.membership
+        return (
+            member is not None
+            and member.state is MemberState.STABLE
+            and offsets.keys() <= self.subscription.owned
+            and self.gate.may_seek
+        )
+
+    async def _rewind_at_once(
+        self, offsets: dict[TopicPartition, int], timeout: float
+    ) -> dict[TopicPartition, int] | None:
+        """Rewind own partitions; None if a rebalance may have committed former positions since."""
+        member, handler, rewinds = self.membership, self.rebalance_handler, self.rewinds
+        assert member is not None
+        assert handler is not None
+        assert rewinds is not None
+        rebalances = member.rebalances
+        actual = await rewinds.rewind_at_once(offsets, timeout, handler.rewind_at_once)
+        undisturbed = member.state is MemberState.STABLE and member.rebalances == rebalances
+        return actual if undisturbed else None
 
     # -- committing -------------------------------------------------------------------------------
 

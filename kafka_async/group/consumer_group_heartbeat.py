@@ -14,7 +14,7 @@ import asyncio
 import base64
 import logging
 import uuid
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from anyio import move_on_after
 
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafka_async.group")
 
+REWINDING_MEMBER_PREFIX: Final = "rewinds-"
+"""Start of the member ids of members that apply rewinds by others (`Consumer.rewind`)."""
 UNKNOWN_TOPIC_DELAY = 0.5
 """Seconds until the names of assigned topics are looked up again."""
 
@@ -107,7 +109,8 @@ class ConsumerGroupMembership(GroupMembership):
 
     async def _join(self) -> MembershipEvent:
         if not self._member.member_id:
-            self._member.member_id = _new_member_id()
+            prefix = REWINDING_MEMBER_PREFIX if self._settings.applies_rewinds else ""
+            self._member.member_id = prefix + _new_member_id()
         request = self._requests.join(self._member, self._assignments.subscription())
         self._on_heartbeat(await self._coordinator.heartbeat(request))
         return MembershipEvent.JOINED

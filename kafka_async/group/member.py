@@ -7,7 +7,7 @@ a `RebalanceHandler` encodes, computes and applies them. The consumer's handler 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafka_async.config import seconds
@@ -62,12 +62,14 @@ class GroupSettings:
     retry_backoff: float = 0.1
     retry_backoff_max: float = 1.0
     loop_watchdog: bool = False
+    applies_rewinds: bool = False
 
     @classmethod
     def of(cls, config: ConsumerConfig) -> GroupSettings:
         """Return the group options of a consumer."""
         assert config.group_id is not None
-        return cls._of(config, config.group_id, config.max_poll_interval_ms)
+        settings = cls._of(config, config.group_id, config.max_poll_interval_ms)
+        return replace(settings, applies_rewinds=config.rewind_check_interval_ms > 0)
 
     @classmethod
     def of_share(cls, config: ShareConsumerConfig) -> GroupSettings:

@@ -163,13 +163,67 @@ async def test_owner_finishes_the_records_it_has_returned_before_it_rewinds(stag
         assert await rewinding == {partition: 0}
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("polled_by", ["caller", "finished task"])
+async def test_owner_that_polls_rewinds_its_own_partitions_at_once(
+    stage: Stage, protocol: str, polled_by: str
+) -> None:
+    """The other partition keeps its records: none is returned again, none is committed."""
+    rewound, other = await stage.topic("t", 2, 5)
+    loop = asyncio.get_running_loop()
+
+    async with stage.consumer("t", group_protocol=protocol) as consumer:
+        taken: list[tuple[int, int]] = []
+
+        async def poll() -> None:
+            taken.extend((r.partition, r.offset) for r in await consumer.poll(timeout=1))
+
+        while len(taken) < 10:
+            await (poll() if polled_by == "caller" else asyncio.create_task(poll()))
+        at = loop.time()
+        assert await consumer.rewind({rewound: 3}) == {rewound: 3}
+        assert loop.time() - at < 1
+        assert await committed(consumer, rewound) == 3
+        assert await committed(consumer, other) is None
+        assert [(r.partition, r.offset) for r in await consumer.poll(timeout=30)] == [
+            (0, 3),
+            (0, 4),
+        ]
+
+
+async def test_stream_rewinds_within_its_body(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, 5)
+    seen: list[int] = []
+    async with stage.consumer("t", enable_auto_commit=True) as consumer:
+        async for record in consumer:
+            seen.append(record.offset)
+            if len(seen) == 3:
+                assert await consumer.rewind({partition: 1}, timeout=5) == {partition: 1}
+            if record.offset == 4:
+                break
+        assert seen == [0, 1, 2, 1, 2, 3, 4]
+
+
+async def test_rewind_at_once_reports_what_the_coordinator_refuses(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, 5)
+    async with stage.consumer("t") as consumer:
+        taken = 0
+        while taken < 5:
+            taken += len(await consumer.poll())
+        stage.cluster.faults.add(api="OffsetCommit", error="TOPIC_AUTHORIZATION_FAILED")
+        with pytest.raises(IllegalStateError, match="TopicAuthorizationError"):
+            await consumer.rewind({partition: 0})
+        assert await consumer.poll(timeout=1) == []
+
+
 async def test_times_out_without_a_response_of_the_owner(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, 5)
     async with stage.consumer("t") as consumer:
         while not await consumer.poll(max_records=2):
             pass
+        rewinding = asyncio.create_task(consumer.rewind({partition: 0}, timeout=5))
         with pytest.raises(KafkaTimeoutError, match="the owners of t-0 have not responded"):
-            await consumer.rewind({partition: 0}, timeout=5)
+            await rewinding
 
 
 @pytest.mark.parametrize("api", ["ListOffsets", "OffsetCommit"])
@@ -209,6 +263,17 @@ async def test_records_dropped_for_a_rewind_that_fails_are_handled_again(
     assert handled == list(range(10))
 
 
+async def test_handler_cannot_rewind(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, 1)
+
+    async def handle(_: Record[bytes, bytes]) -> None:
+        await consumer.rewind({partition: 0})
+
+    async with stage.consumer("t") as consumer:
+        with pytest.raises(IllegalStateError, match="a handler cannot wait for it"):
+            await consumer.process(handle, concurrency=1)
+
+
 async def test_owner_does_not_apply_a_request_again_that_it_has_refused(stage: Stage) -> None:
     async with group(stage, 2, partition_assignment_strategy=["cooperative-sticky"]) as readers:
         (partition,) = readers[1].consumer.assignment()
@@ -237,11 +302,8 @@ async def test_new_owner_does_not_apply_a_request_again_that_the_former_one_has_
     assert rejoins == ["a member has rewound partitions"]
 
 
-async def test_rewind_needs_a_classic_group(stage: Stage) -> None:
+async def test_rewind_needs_a_subscription(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, 5)
     async with stage.consumer(partitions=[partition]) as consumer:
         with pytest.raises(IllegalStateError, match="rewind needs a group_id"):
-            await consumer.rewind({partition: 0})
-    async with stage.consumer("t", group_protocol="consumer") as consumer:
-        with pytest.raises(IllegalStateError, match="members of the classic protocol"):
             await consumer.rewind({partition: 0})

@@ -17,9 +17,19 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+GROUPS: dict[str, dict[str, Any]] = {
+    "range": {"heartbeat_interval_ms": 200, "partition_assignment_strategy": ["range"]},
+    "cooperative": {
+        "heartbeat_interval_ms": 200,
+        "partition_assignment_strategy": ["cooperative-sticky"],
+    },
+    "consumer": {"group_protocol": "consumer", "rewind_check_interval_ms": 200},
+}
+
+
+@pytest.mark.parametrize("kind", GROUPS)
 async def test_member_rewinds_partitions_that_others_own(
-    kafka_cluster: ClusterHandle, strategy: str
+    kafka_cluster: ClusterHandle, kind: str
 ) -> None:
     topic = await create_topic(kafka_cluster, "rewind", 2)
     partitions = [TopicPartition(topic, number) for number in range(2)]
@@ -27,8 +37,7 @@ async def test_member_rewinds_partitions_that_others_own(
         "topics": [topic],
         "group_id": kafka_cluster.group(),
         "auto_offset_reset": "earliest",
-        "heartbeat_interval_ms": 200,
-        "partition_assignment_strategy": [strategy],
+        **GROUPS[kind],
     }
     seen: list[tuple[int, int]] = []
     progress = asyncio.Condition()
