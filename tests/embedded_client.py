@@ -47,23 +47,27 @@ class Received(NamedTuple):
 
 
 class PartitionedNetwork(MemoryNetwork):
-    """Counts connection attempts in a network in memory, and can refuse them.
+    """Counts connection attempts in a network in memory, and can refuse and delay them.
 
     Attributes:
         attempts: Connection attempts by port, refused ones too.
         refused: Ports that refuse connections of clients.
+        delay: Seconds that a connection attempt takes.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.attempts: Counter[int] = Counter()
         self.refused: set[int] = set()
+        self.delay = 0.0
 
     async def dial(
         self, protocol_factory: Callable[[], P], host: str, port: int, **options: Any
     ) -> tuple[asyncio.Transport, P]:
         """Connect to a listener, unless its port refuses connections."""
         self.attempts[port] += 1
+        if self.delay:
+            await asyncio.sleep(self.delay)
         if port in self.refused:
             await asyncio.sleep(0)
             raise ConnectionRefusedError(f"{host}:{port} cannot be reached")

@@ -445,11 +445,11 @@ class BrokerConnection:
                 self._waiters.remove(waiter)
 
     def _connect_timeout(self) -> KafkaError:
+        if self._window.ends_at > self._loop.time():
+            return self.throttle_error()
         connection = self._connection
         if connection is not None and not connection.open:
             return KafkaTimeoutError(f"{connection.address}: {self.connect_problem()}")
-        if self._window.ends_at > self._loop.time():
-            return self.throttle_error()
         before = "" if self._failure is None else f"; before that: {self._failure}"
         return KafkaTimeoutError(f"no {self._name()} within the deadline{before}")
 

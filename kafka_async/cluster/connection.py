@@ -206,7 +206,9 @@ class Connection:
         self._overdue_after = min(self._request_timeout, UNANSWERED_AFTER)
         max_idle = seconds(context.config.connections_max_idle_ms)
         self._max_idle = max_idle if max_idle >= 0 else inf
-        self._authentication = ConnectionAuthentication(context, address, kind, self._send_step)
+        self._authentication = ConnectionAuthentication(
+            context, address, kind, self._send_step, self._wait_unthrottled
+        )
         self._reauthentication: SupervisedTask | None = None
         self.room = self._requests.room
 
@@ -223,23 +225,22 @@ class Connection:
     async def start(self, timeout: float) -> None:
         """Connect, run the handshake, and authenticate.
 
-        Raises ConnectionSetupError if that fails or takes longer than `timeout` seconds, and
-        KafkaError if the broker rejects the client.
+        Raises ConnectionSetupError if that fails or takes longer than `timeout` seconds, throttle
+        times excluded, and KafkaError if the broker rejects the client.
         """
         started_at = self._loop.time()
         self.stage = ConnectionStage.CONNECTING
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout) as limit:
                 await self._dial()
                 self.stage = ConnectionStage.HANDSHAKE
-                self.versions = await self._run_handshake(timeout)
+                self.versions = await self._run_handshake(timeout, limit)
                 if throttle_time_ms := self.versions.throttle_time_ms:
                     version = self.versions.version(API_VERSIONS)
                     self._on_throttle(API_VERSIONS, version, throttle_time_ms)
                 if self._context.authenticator is not None:
                     self.stage = ConnectionStage.AUTHENTICATION
-                    await self._wait_unthrottled()
-                    await self._authentication.authenticate(self.versions, timeout)
+                    await self._authentication.authenticate(self.versions, timeout, limit)
         except (OSError, KafkaError) as error:
             failure = self._close_reason or self._connection_error(error)
             self._authentication.fail(failure)
@@ -380,13 +381,14 @@ class Connection:
 
     # -- sending ----------------------------------------------------------------------------------
 
-    async def _run_handshake(self, timeout: float) -> BrokerVersions:
+    async def _run_handshake(self, timeout: float, limit: asyncio.Timeout) -> BrokerVersions:
         context = self._context
         procedure = handshake(
             context.software_version, context.expected_cluster, self.address.node_id
         )
         step = next(procedure)
         while True:
+            await self._wait_unthrottled(limit)
             frame = await self._send_step(step, timeout)
             try:
                 step = procedure.send(frame)
@@ -501,10 +503,7 @@ class Connection:
         ahead = max((each.connection_deadline for each in self._requests.queue), default=now)
         timeout = max(ahead - now, 0.0) + self._request_timeout
         try:
-            await self._wait_unthrottled()
-            await self._authentication.authenticate_again(
-                self.versions, timeout, before_release=self._wait_unthrottled
-            )
+            await self._authentication.authenticate_again(self.versions, timeout)
         except (OSError, KafkaError) as error:
             self._reauthentication = None
             self._fail_reauthentication(error)
@@ -512,9 +511,15 @@ class Connection:
         self._reauthentication = None
         self._release_held()
 
-    async def _wait_unthrottled(self) -> None:
-        """Wait for the end of the throttle time, also if a response extends it meanwhile."""
-        while (delay := self._throttled_until() - self._loop.time()) > 0:  # noqa: ASYNC110
+    async def _wait_unthrottled(self, limit: asyncio.Timeout) -> None:
+        """Wait for the end of the throttle time, which is added to the time limit.
+
+        A response may extend the throttle time meanwhile.
+        """
+        while (delay := self._throttled_until() - self._loop.time()) > 0:
+            limit_at = limit.when()
+            assert limit_at is not None
+            limit.reschedule(limit_at + delay)
             await asyncio.sleep(delay)
 
     def _fail_reauthentication(self, error: OSError | KafkaError) -> None:

@@ -59,6 +59,7 @@ class ConnectionAuthentication:
         kind: The connection's purpose, for events.
         send: Sends a request and returns the frame of its response, which may take the given
             number of seconds.
+        wait_unthrottled: Waits for the end of the throttle time, and extends a time limit by it.
 
     Attributes:
         hold_from: Time from which requests are held, in seconds of the loop's clock; infinite
@@ -76,6 +77,7 @@ class ConnectionAuthentication:
         address: Address,
         kind: str,
         send: Callable[[Step, float], Awaitable[Frame]],
+        wait_unthrottled: Callable[[asyncio.Timeout], Awaitable[None]],
     ) -> None:
         self.hold_from = inf
         self.due_at = inf
@@ -86,6 +88,7 @@ class ConnectionAuthentication:
         self._address = address
         self._kind = kind
         self._send = send
+        self._wait_unthrottled = wait_unthrottled
         self._loop = asyncio.get_running_loop()
         self._session = Session()
         self._running = False
@@ -103,13 +106,15 @@ class ConnectionAuthentication:
         assert authenticator is not None
         return authenticator
 
-    async def authenticate(self, versions: BrokerVersions, timeout: float) -> None:
+    async def authenticate(
+        self, versions: BrokerVersions, timeout: float, limit: asyncio.Timeout
+    ) -> None:
         """Authenticate a new connection; each step may take `timeout` seconds.
 
-        Raises as `Authenticator.authenticate`.
+        `limit` is the limit of the connection's setup. Raises as `Authenticator.authenticate`.
         """
         self._running, self._step_timeout = True, timeout
-        session = await self._run(versions, timeout)
+        session = await self._run(versions, timeout, limit)
         self._begin_session(session)
 
     def begin_again(self) -> bool:
@@ -123,33 +128,28 @@ class ConnectionAuthentication:
         self.retiring = self._authenticator.username != self._session.username
         return not self.retiring
 
-    async def authenticate_again(
-        self,
-        versions: BrokerVersions,
-        first_timeout: float,
-        before_release: Callable[[], Awaitable[None]],
-    ) -> None:
+    async def authenticate_again(self, versions: BrokerVersions, first_timeout: float) -> None:
         """Authenticate behind the requests in flight, then hold requests no longer.
 
         The first response may take `first_timeout` seconds, since the broker responds in order;
-        each other step may take the time for the connection's setup. `before_release` is awaited
-        before requests are held no longer.
+        all other steps may take the time for the connection's setup. Requests are held until the
+        throttle time has ended.
 
         Raises as `Authenticator.authenticate`, and TimeoutError.
         """
         self._running = self._again = True
         async with asyncio.timeout(first_timeout) as limit:
             session = await self._run(versions, first_timeout, limit)
-        await before_release()
+            await self._wait_unthrottled(limit)
         self._begin_session(session)
 
     async def _run(
-        self, versions: BrokerVersions, first_timeout: float, limit: asyncio.Timeout | None = None
+        self, versions: BrokerVersions, first_timeout: float, limit: asyncio.Timeout
     ) -> Session:
         """Carry out the steps of an authentication; return its session.
 
-        The response to the first request may take `first_timeout` seconds; `limit` is then set to
-        the time for all other steps.
+        The response to the first request may take `first_timeout` seconds; a connection that
+        authenticates again then sets `limit` to the time for all other steps.
         """
         address = self._address
         procedure = self._authenticator.authenticate(
@@ -157,7 +157,7 @@ class ConnectionAuthentication:
         )
         self._began_at = self._loop.time()
         self._replacements = self._authenticator.replacements
-        step, timeout = next(procedure), first_timeout
+        step, timeout, behind_requests = next(procedure), first_timeout, self._again
         while True:
             result: Any = None
             failure: Exception | None = None
@@ -167,11 +167,12 @@ class ConnectionAuthentication:
                 except Exception as error:  # noqa: BLE001  # of a function of the application
                     failure = error
             else:
+                await self._wait_unthrottled(limit)
                 self._asked_at = self._loop.time()
                 result = await self._send(step, timeout)
-            if limit is not None:
+            if behind_requests:
                 limit.reschedule(self._loop.time() + self._step_timeout)
-                limit = None
+                behind_requests = False
             timeout = self._step_timeout
             try:
                 step = procedure.send(result) if failure is None else procedure.throw(failure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,12 +28,13 @@ from kafka_async.protocol.messages.list_groups import ListGroupsRequest
 from tests.embedded_client import InMemory, now, settle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from kafka_async.cluster.client import Client
 
 REQUEST = ListGroupsRequest()
-LIST_GROUPS, HEARTBEAT = 16, 12
+LIST_GROUPS, HEARTBEAT, API_VERSIONS = 16, 12, 18
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 
 # -- the rule -------------------------------------------------------------------------------------
@@ -277,6 +279,146 @@ async def test_deadline_error_names_the_throttle_time(lane: Lane) -> None:
     with pytest.raises(KafkaTimeoutError, match="broker 1 throttles this client for 9 s more"):
         await lane.first.connect(5.0)
     assert now() == start
+
+
+# -- handshakes and authentication ----------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize("duration", [3.0, 25.0], ids=["short", "longer than the setup may take"])
+async def test_first_request_waits_for_the_throttle_time_of_api_versions(
+    lane: Lane, duration: float
+) -> None:
+    attempts = lane.memory.attempts(1)
+    lane.memory.cluster.faults.add(api="ApiVersions", throttle=duration)
+    start = now()
+    await lane.first.send(REQUEST, timeout=60.0)
+    assert lane.times(API_VERSIONS)[-1] == start
+    assert lane.times() == [pytest.approx(start + duration)]
+    assert lane.memory.attempts(1) == attempts + 1
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+async def test_deadline_within_the_throttle_time_of_api_versions_names_it(lane: Lane) -> None:
+    lane.memory.cluster.faults.add(api="ApiVersions", throttle=9.0)
+    with pytest.raises(KafkaTimeoutError, match="broker 1 throttles this client for"):
+        await lane.first.send(REQUEST, timeout=5.0)
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+async def test_api_versions_waits_for_a_window_that_opens_while_the_connection_is_dialled(
+    lane: Lane,
+) -> None:
+    await lane.first.connect(1.0)
+    other = lane.connection()
+    lane.memory.network.delay = 2.0
+    lane.throttle(20.0)
+    start = now()
+    late = asyncio.ensure_future(other.send(REQUEST, timeout=60.0))
+    await asyncio.sleep(1.0)
+    await lane.first.send(REQUEST, timeout=1.0)
+    await late
+    assert lane.times(API_VERSIONS)[-1] == pytest.approx(start + 21.0)
+    assert lane.times()[-1] == pytest.approx(start + 21.0)
+
+
+SASL: dict[str, Any] = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_allow_plaintext": True,
+    "sasl_mechanism": "SCRAM-SHA-256",
+    "sasl_username": "alice",
+    "sasl_password": "wonderland",
+}
+
+
+@asynccontextmanager
+async def secure_lane(**settings: Any) -> AsyncGenerator[Lane]:
+    """Yield a lane whose connections authenticate."""
+    given = {"listeners": "SASL_PLAINTEXT", "users": {"alice": "wonderland"}, **settings}
+    async with InMemory(**given) as memory, memory.client(hooks=Hooks(), **SASL) as client:
+        lane = Lane(memory, client)
+        yield lane
+        assert lane.early() == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+async def test_authentication_waits_for_the_throttle_time_of_api_versions() -> None:
+    async with secure_lane() as lane:
+        lane.sent.clear()
+        lane.memory.cluster.faults.add(api="ApiVersions", throttle=15.0)
+        start = now()
+        await lane.first.send(REQUEST, timeout=60.0)
+        assert [key for key, _ in lane.sent] == [
+            API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, SASL_AUTHENTICATE, LIST_GROUPS
+        ]  # fmt: skip
+        assert [time - start for _, time in lane.sent] == pytest.approx([0.0, *[15.0] * 4])
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+async def test_each_step_of_an_authentication_waits_for_a_window_of_another_connection() -> None:
+    async with secure_lane() as lane:
+        await lane.first.connect(1.0)
+        lane.sent.clear()
+        lane.throttle(20.0)
+        lane.memory.cluster.faults.add(api="SaslHandshake", delay=2.0)
+        start = now()
+        other = asyncio.ensure_future(lane.connection().send(REQUEST, timeout=60.0))
+        await asyncio.sleep(1.0)
+        await lane.first.send(REQUEST, timeout=1.0)
+        await other
+        assert lane.times(SASL_HANDSHAKE) == [pytest.approx(start)]
+        assert lane.times(SASL_AUTHENTICATE) == pytest.approx([start + 21.0] * 2)
+        assert lane.times() == pytest.approx([start + 1.0, start + 21.0])
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+async def test_authentication_again_waits_for_the_window_and_holds_requests_meanwhile() -> None:
+    """The window opens at 8 s of a session of 10 s, whose renewal is due at 8.5 to 9.5 s."""
+    async with secure_lane(connections_max_reauth_ms=10_000) as lane:
+        await lane.first.connect(1.0)
+        await asyncio.sleep(8.0)
+        lane.sent.clear()
+        lane.throttle(15.0)
+        start = now()
+        await lane.first.send(REQUEST, timeout=1.0)
+        await asyncio.sleep(5.0)
+        # The lane is due; the request is held, and would otherwise leave at once.
+        held = lane.first.submit(REQUEST, timeout=60.0)
+        sent = asyncio.ensure_future(lane.first.send(REQUEST, timeout=60.0))
+        await asyncio.gather(held, sent)
+        mine = [row for row in lane.sent if row[1] > start]
+        assert lane.times() == [start, *[pytest.approx(start + 15.0)] * 2]
+        assert [key for key, _ in mine][-5:] == [
+            SASL_HANDSHAKE, SASL_AUTHENTICATE, SASL_AUTHENTICATE, LIST_GROUPS, LIST_GROUPS
+        ]  # fmt: skip
+        assert all(time >= start + 15.0 for _, time in mine[-5:])
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+async def test_window_of_another_connection_during_authentication_again_delays_the_rest() -> None:
+    async with secure_lane(connections_max_reauth_ms=10_000) as lane:
+        await lane.first.connect(1.0)
+        await asyncio.sleep(5.0)  # the other connection's session ends later
+        other = lane.connection()
+        await other.connect(1.0)
+        lane.sent.clear()
+        held = lane.memory.cluster.faults.add(api="SaslAuthenticate", delay=2.0, count=1)
+        await held.wait()
+        lane.throttle(20.0)
+        start = now()
+        await other.send(REQUEST, timeout=1.0)
+        waiting = lane.first.submit(REQUEST, timeout=60.0)
+        await waiting
+        again = lane.times(SASL_AUTHENTICATE)[:2]
+        assert again == [pytest.approx(start, abs=0.01), pytest.approx(start + 20.0, abs=0.01)]
+        assert lane.times() == pytest.approx([start, start + 20.0], abs=0.01)
 
 
 # -- producer and consumer ------------------------------------------------------------------------
