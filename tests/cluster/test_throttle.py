@@ -337,7 +337,11 @@ SASL: dict[str, Any] = {
 @asynccontextmanager
 async def secure_lane(**settings: Any) -> AsyncGenerator[Lane]:
     """Yield a lane whose connections authenticate."""
-    given = {"listeners": "SASL_PLAINTEXT", "users": {"alice": "wonderland"}, **settings}
+    given: dict[str, Any] = {
+        "listeners": "SASL_PLAINTEXT",
+        "users": {"alice": "wonderland"},
+        **settings,
+    }
     async with InMemory(**given) as memory, memory.client(hooks=Hooks(), **SASL) as client:
         lane = Lane(memory, client)
         yield lane

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,8 @@ from kafka_async.admin import Admin, NewTopic, QuotaEntity, QuotaName, ResolvedQ
 from kafka_async.errors import InvalidRequestError, ThrottlingQuotaExceededError
 from kafka_async.hooks import Hooks, Throttled, ThrottleEnded
 from kafka_async.producer.producer import Producer
+from kafka_async.protocol.header import encode_request
+from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -126,6 +129,59 @@ async def test_creation_of_topics_over_the_quota(
             await limited.create_topics([NewTopic(kafka_cluster.topic("late"), 1, 1)], timeout=5.0)
         assert raised.value.throttle_time_ms > 5_000
     await admin.alter_client_quotas({client: {"controller_mutation_rate": None}})
+
+
+SOURCE = "127.0.0.2"
+"""An address of this machine from which no other connection comes."""
+CONNECTIONS = 60
+
+
+async def is_accepted(server: str) -> bool:
+    """Return whether a broker responds to a new connection; otherwise it closes the connection."""
+    host, _, port = server.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), local_addr=(SOURCE, 0))
+    try:
+        writer.write(b"".join(encode_request(ApiVersionsRequest(), 0, 7, "raw")))
+        return bool(await reader.read(4))
+    except ConnectionResetError:
+        return False
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_connections_over_the_quota_of_an_address_are_closed_without_a_response(
+    admin: Admin, kafka_cluster: ClusterHandle
+) -> None:
+    """A broker accepts about eleven at once with a quota of one per second (KIP-612)."""
+    server = kafka_cluster.bootstrap_servers.split(",")[0]
+    address = QuotaEntity(ip=SOURCE)
+    assert all(await asyncio.gather(*(is_accepted(server) for _ in range(CONNECTIONS))))
+    await admin.alter_client_quotas({address: {"connection_creation_rate": 1}})
+    try:
+        # Brokers learn of the quota one after the other: connect until this one closes some.
+        async with asyncio.timeout(60.0):
+            while True:
+                found = await asyncio.gather(*(is_accepted(server) for _ in range(CONNECTIONS)))
+                if not all(found):
+                    break
+        # Other addresses and the open connections of this client are not affected.
+        assert (await admin.describe_client_quotas(address))[address] == {
+            "connection_creation_rate": 1.0
+        }
+        async with Admin(kafka_cluster.bootstrap_servers) as other:
+            assert await other.list_topics() is not None
+        # The samples have what was accepted, so nearly all connections are closed now.
+        found = await asyncio.gather(*(is_accepted(server) for _ in range(CONNECTIONS)))
+        assert found.count(False) >= CONNECTIONS // 2
+    finally:
+        await admin.alter_client_quotas({address: {"connection_creation_rate": None}})
+    async with asyncio.timeout(60.0):
+        while not all(await asyncio.gather(*(is_accepted(server) for _ in range(CONNECTIONS)))):
+            pass
 
 
 @pytest.mark.foreign
