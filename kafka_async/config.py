@@ -799,8 +799,8 @@ class ConsumerConfig(ReaderConfig):
     )
     rewind_check_interval_ms: int = option(
         0,
-        "Interval in which a member of the consumer protocol looks for partitions of its that "
-        "another member rewinds; 0: not at all. Members of the classic protocol need no such "
+        "Interval at which a member of the consumer protocol checks whether another member rewinds "
+        "its partitions; 0: it does not check. Members of the classic protocol need no such "
         "interval.",
         low=0,
         high=MAX_INT32,

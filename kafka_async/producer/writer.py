@@ -390,7 +390,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         try:
             arguments = self._check_record(record)
             delivery = await self._append(runtime, runtime.accumulator.append, arguments)
-        except Exception as error:
+        except BaseException as error:  # also a cancelled wait for memory, which appends nothing
             interceptors.on_failure(record, error)
             raise
         interceptors.watch(record, delivery)

@@ -181,6 +181,24 @@ async def test_interceptor_learns_of_a_record_that_was_not_appended() -> None:
         ]
 
 
+async def test_interceptor_learns_of_a_record_whose_wait_for_memory_was_cancelled() -> None:
+    tag = Tag("t")
+    async with Bench({"clicks": [1]}, interceptors=[tag], buffer_memory=5_000) as bench:
+        bench.hold()
+        await bench.producer.enqueue("clicks", b"v" * 3_000)
+
+        async def enqueue_another() -> None:
+            await bench.producer.enqueue("clicks", b"v" * 3_000)
+
+        waiting = asyncio.create_task(enqueue_another())
+        await settle()
+        assert not waiting.done()
+        assert tag.outcomes == []
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert [type(error) for _, _, error in tag.outcomes] == [asyncio.CancelledError]
+
+
 async def test_interceptors_see_the_records_of_a_transaction() -> None:
     tag = Tag("t")
     async with transactional(interceptors=[tag]) as bench:

@@ -107,6 +107,7 @@ def test_interrupted_run_is_continued_after_its_last_comparison(
     monkeypatch.setattr(program, "create_backend", started)
     monkeypatch.setattr(program, "spark_cluster", started)
     monkeypatch.setattr(program, "Run", StandInForRun)
+    monkeypatch.setattr(StandInForRun, "calls", 0)
     file = tmp_path / program.NAME
     assert program.main(["--resume"]) == 1
     arguments = ["--seconds", "600", "--seed", "7", "--part", "100", "--backend", "embedded"]
