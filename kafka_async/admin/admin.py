@@ -460,6 +460,8 @@ class Admin:
 
         Raises:
             GroupIdNotFoundError: There is no such share group.
+            UnknownTopicOrPartitionError: A given partition does not exist; several are in its
+                notes.
         """
         if unknown:
             raise unknown_keyword(self.list_share_group_offsets, unknown)
@@ -484,7 +486,7 @@ class Admin:
 
         Raises:
             GroupNotEmptyError: The group has members.
-            UnknownTopicOrPartitionError: There is no such partition.
+            UnknownTopicOrPartitionError: There is no such partition; several are in its notes.
         """
         if unknown:
             raise unknown_keyword(self.alter_share_group_offsets, unknown)
@@ -510,7 +512,7 @@ class Admin:
         Raises:
             GroupNotEmptyError: The group has members.
             GroupIdNotFoundError: There is no such share group.
-            UnknownTopicOrPartitionError: There is no such topic.
+            UnknownTopicOrPartitionError: There is no such topic; several are in its notes.
         """
         if unknown:
             raise unknown_keyword(self.delete_share_group_offsets, unknown)

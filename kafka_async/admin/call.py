@@ -158,11 +158,16 @@ def _throttle_time(results: Results[K, V], pending: list[K]) -> float:
 
 def raise_first(errors: Iterable[KafkaError]) -> None:
     """Raise the first error, with the others in its notes, if there is any."""
-    found = list(errors)
+    if error := first_error(errors):
+        raise error
+
+
+def first_error(errors: Iterable[KafkaError | None]) -> KafkaError | None:
+    """Return the first error, with the others in its notes; None if there is none."""
+    found = [error for error in errors if error is not None]
     for error in found[1:]:
         found[0].add_note(f"also: {error}")
-    if found:
-        raise found[0]
+    return found[0] if found else None
 
 
 def topic_error(topic: str, code: int, message: str | None, *, needs: str) -> KafkaError | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from kafka_async.admin.call import Results, item_error, topic_error
+from kafka_async.admin.call import Results, first_error, item_error, raise_first, topic_error
 from kafka_async.admin.groups import assigned_group, query_coordinators
+from kafka_async.admin.topics import unknown_partition
 from kafka_async.admin.values import GroupDescription, ShareGroupOffset
 from kafka_async.arguments import (
     by_partition,
@@ -16,7 +17,7 @@ from kafka_async.arguments import (
     whole_number,
 )
 from kafka_async.cluster.request_router import FoundBroker
-from kafka_async.errors import KafkaError, error_for
+from kafka_async.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from kafka_async.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -36,9 +37,12 @@ from kafka_async.protocol.messages.share_group_describe import ShareGroupDescrib
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from typing import TypeVar
 
     from kafka_async.admin.call import Call
+
+    V = TypeVar("V")
 
 _SHARE = "share"
 
@@ -62,9 +66,14 @@ async def list_offsets(
     text(group_id, "group_id")
     topics = None
     if partitions is not None:
+        wanted = topic_partitions(partitions)
+        by_topic = _by_topic(wanted)
+        # Brokers of Kafka 4.4.0 do not respond if a topic does not have one of the partitions.
+        cluster = await call.services.metadata.refresh(topics=by_topic, timeout=call.left)
+        raise_first(filter(None, (unknown_partition(cluster, each) for each in wanted)))
         topics = [
             DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
-            for name, numbers in _by_topic(topic_partitions(partitions)).items()
+            for name, numbers in by_topic.items()
         ]
 
     async def query(
@@ -77,8 +86,7 @@ async def list_offsets(
         response = await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
         return {row.group_id: _offsets(row) for row in response.groups}
 
-    found = await call.run([group_id], lambda names: query_coordinators(call, names, query))
-    return found[group_id]
+    return await _run(call, group_id, query)
 
 
 async def alter_offsets(call: Call, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -116,9 +124,9 @@ async def alter_offsets(call: Call, group_id: str, offsets: Mapping[TopicPartiti
         group_error = item_error(
             "group", group_id, response.error_code, response.error_message, needs="READ"
         )
-        return dict.fromkeys(names, group_error or next(errors, None))
+        return dict.fromkeys(names, group_error or first_error(errors))
 
-    await call.run([group_id], lambda names: query_coordinators(call, names, alter))
+    await _run(call, group_id, alter)
 
 
 async def delete_offsets(call: Call, group_id: str, topics: Iterable[str]) -> None:
@@ -138,12 +146,24 @@ async def delete_offsets(call: Call, group_id: str, topics: Iterable[str]) -> No
         group_error = item_error(
             "group", group_id, response.error_code, response.error_message, needs="DELETE"
         )
-        return dict.fromkeys(names, group_error or next(filter(None, errors), None))
+        return dict.fromkeys(names, group_error or first_error(errors))
 
-    await call.run([group_id], lambda names: query_coordinators(call, names, delete))
+    await _run(call, group_id, delete)
 
 
 # -- helpers --------------------------------------------------------------------------------------
+
+
+async def _run(
+    call: Call, group_id: str, query: Callable[[int, list[str]], Awaitable[Results[str, V]]]
+) -> V:
+    """Query the coordinator of a group; a partition that does not exist is not looked up again."""
+    found = await call.run(
+        [group_id],
+        lambda names: query_coordinators(call, names, query),
+        final=(UnknownTopicOrPartitionError,),
+    )
+    return found[group_id]
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -161,19 +181,21 @@ def _offsets(
     ):
         return error
     found: dict[TopicPartition, ShareGroupOffset] = {}
+    errors: list[KafkaError] = []
     for topic in group.topics:
         for row in topic.partitions:
             partition = TopicPartition(topic.topic_name, row.partition_index)
             if row.error_code:
-                return error_for(
+                error = error_for(
                     row.error_code,
                     row.error_message,
                     topic=partition.topic,
                     partition=partition.partition,
                     needs="DESCRIBE",
                 )
-            if row.start_offset >= 0:
+                errors.append(error)
+            elif row.start_offset >= 0:
                 found[partition] = ShareGroupOffset(
                     row.start_offset, row.leader_epoch, None if row.lag < 0 else row.lag
                 )
-    return found
+    return first_error(errors) or found

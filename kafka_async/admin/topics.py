@@ -307,10 +307,22 @@ def _no_leader(cluster: ClusterMetadata, partition: TopicPartition) -> KafkaErro
     error = cluster.error(partition.topic)
     if error is not None and not isinstance(error, UnknownTopicOrPartitionError):
         return error
-    topic = cluster.topic(partition.topic)
-    if topic is None or partition.partition not in topic.partitions:
-        return UnknownTopicOrPartitionError("no such partition", topic=name, partition=index)
-    return LeaderNotAvailableError(topic=name, partition=index)
+    unknown = unknown_partition(cluster, partition)
+    return unknown or LeaderNotAvailableError(topic=name, partition=index)
+
+
+def unknown_partition(
+    cluster: ClusterMetadata, partition: TopicPartition
+) -> UnknownTopicOrPartitionError | None:
+    """Return the error of a partition that does not exist; None if it may exist."""
+    error, topic = cluster.error(partition.topic), cluster.topic(partition.topic)
+    if error is not None and not isinstance(error, UnknownTopicOrPartitionError):
+        return None
+    if topic is not None and partition.partition in topic.partitions:
+        return None
+    return UnknownTopicOrPartitionError(
+        "no such partition", topic=partition.topic, partition=partition.partition
+    )
 
 
 def _list_offsets(

@@ -2119,6 +2119,8 @@ class Admin(BlockingClient):
 
         Raises:
             GroupIdNotFoundError: There is no such share group.
+            UnknownTopicOrPartitionError: A given partition does not exist; several are in its
+                notes.
         """
         return run(
             self._client.list_share_group_offsets, group_id, partitions, timeout=timeout, **unknown
@@ -2141,7 +2143,7 @@ class Admin(BlockingClient):
 
         Raises:
             GroupNotEmptyError: The group has members.
-            UnknownTopicOrPartitionError: There is no such partition.
+            UnknownTopicOrPartitionError: There is no such partition; several are in its notes.
         """
         run(self._client.alter_share_group_offsets, group_id, offsets, timeout=timeout, **unknown)
 
@@ -2163,7 +2165,7 @@ class Admin(BlockingClient):
         Raises:
             GroupNotEmptyError: The group has members.
             GroupIdNotFoundError: There is no such share group.
-            UnknownTopicOrPartitionError: There is no such topic.
+            UnknownTopicOrPartitionError: There is no such topic; several are in its notes.
         """
         run(self._client.delete_share_group_offsets, group_id, topics, timeout=timeout, **unknown)
 

@@ -20,9 +20,14 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from kafka_async.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
 from kafka_async.protocol.messages.delete_groups import DeleteGroupsRequest
+from kafka_async.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from kafka_async.protocol.messages.delete_topics import DeleteTopicsRequest
+from kafka_async.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+)
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
 from kafka_async.protocol.messages.list_offsets import ListOffsetsRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
@@ -33,10 +38,13 @@ from tests.embedded_client import InMemory, now, settle
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from kafka_async.protocol.message import Request
+
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 DESCRIBE_GROUPS, DELETE_GROUPS = 15, 42
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ABSENT, BEYOND = TopicPartition("absent", 0), TopicPartition("t", 9)
 
 
 async def test_shared_client_is_not_closed() -> None:
@@ -293,6 +301,50 @@ async def test_share_group_call_finds_coordinator_that_moved(
         await memory.cluster.stop_broker(2)
         await call(admin, name)
         assert (await admin.describe_share_groups([name]))[name].coordinator == 1
+
+
+UNKNOWN_SHARE_PARTITIONS: dict[str, tuple[type[Request[Any]], Callable[[Admin], Any]]] = {
+    "alter": (
+        AlterShareGroupOffsetsRequest,
+        lambda admin: admin.alter_share_group_offsets("g", {P0: 1, BEYOND: 1, ABSENT: 1}),
+    ),
+    "delete": (
+        DeleteShareGroupOffsetsRequest,
+        lambda admin: admin.delete_share_group_offsets("g", ["absent", "t", "gone"]),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("request_class", "call"),
+    UNKNOWN_SHARE_PARTITIONS.values(),
+    ids=UNKNOWN_SHARE_PARTITIONS.keys(),
+)
+async def test_share_group_call_raises_unknown_partitions_without_a_retry(
+    request_class: type[Request[Any]], call: Callable[[Admin], Awaitable[object]]
+) -> None:
+    async with InMemory() as memory, memory.admin() as admin:
+        await memory.cluster.create_topic("t")
+        await admin.alter_share_group_offsets("g", {P0: 0})
+        memory.received.clear()
+        with pytest.raises(UnknownTopicOrPartitionError) as raised:
+            await call(admin)
+        (other,) = raised.value.__notes__
+        assert other.startswith("also: ")
+        assert len(memory.receivers(request_class)) == 1
+
+
+async def test_listing_share_group_offsets_raises_unknown_partitions_without_the_request() -> None:
+    """A broker would not respond."""
+    async with InMemory() as memory, memory.admin() as admin:
+        await memory.cluster.create_topic("t")
+        await admin.alter_share_group_offsets("g", {P0: 0})
+        with pytest.raises(UnknownTopicOrPartitionError, match="t-9: no such partition") as raised:
+            await admin.list_share_group_offsets("g", [P0, BEYOND, ABSENT])
+        (other,) = raised.value.__notes__
+        assert "absent-0: no such partition" in other
+        assert not memory.receivers(DescribeShareGroupOffsetsRequest)
+        assert (await admin.list_share_group_offsets("g", [P0])).keys() == {P0}
 
 
 async def test_offsets_of_a_group_of_the_consumer_protocol_with_members_are_not_altered() -> None:

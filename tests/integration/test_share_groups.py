@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from kafka_async.errors import (
     InvalidConfigurationError,
     InvalidRecordStateError,
     RetriableError,
+    UnknownTopicOrPartitionError,
 )
 from kafka_async.types import TopicPartition
 from tests.integration.helpers import create_topic
@@ -270,6 +272,23 @@ async def test_share_group_of_another_protocol_is_refused(kafka_cluster: Cluster
             assert consumer.health().state == "failed"
 
 
+async def raise_unknown_at_once(admin: Admin, group: Group) -> None:
+    """Call with topics and partitions that do not exist: a retry would last until the timeout."""
+    absent = TopicPartition(f"{group.topic}-absent", 0)
+    beyond = TopicPartition(group.topic, 9)
+    for partition in (absent, beyond):
+        with pytest.raises(UnknownTopicOrPartitionError, match=re.escape(str(partition))):
+            await admin.alter_share_group_offsets(group.id, {partition: 0})
+        with pytest.raises(UnknownTopicOrPartitionError, match=re.escape(str(partition))):
+            await admin.list_share_group_offsets(group.id, [group.partition, partition])
+    with pytest.raises(UnknownTopicOrPartitionError) as raised:
+        await admin.alter_share_group_offsets(group.id, {absent: 0, beyond: 0})
+    (other,) = raised.value.__notes__
+    assert other.startswith("also: ")
+    with pytest.raises(UnknownTopicOrPartitionError, match=absent.topic):
+        await admin.delete_share_group_offsets(group.id, [absent.topic])
+
+
 async def test_admin_calls(kafka_cluster: ClusterHandle) -> None:
     group = await share_group(kafka_cluster, 8)
     async with Admin(kafka_cluster.bootstrap_servers) as admin:
@@ -296,6 +315,7 @@ async def test_admin_calls(kafka_cluster: ClusterHandle) -> None:
         assert found[group.partition].offset == 5
         async with group.consumer() as consumer:
             assert offsets(await poll_records(consumer, 3)) == [5, 6, 7]
+        await raise_unknown_at_once(admin, group)
         await admin.delete_share_group_offsets(group.id, [group.topic])
         assert await admin.list_share_group_offsets(group.id) == {}
         await admin.delete_groups([group.id])
