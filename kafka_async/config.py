@@ -483,7 +483,10 @@ class ClientConfig:
         given = {"bootstrap_servers": servers, **options}
         for name in given:
             if name not in rows:
-                raise InvalidConfigurationError(_unknown(name, set(rows)))
+                names = set(rows)
+                raise InvalidConfigurationError(
+                    _option_of_share_group(name, names) or _unknown(name, names)
+                )
         self._complete(given)
         for name, row in rows.items():
             value = _normal(row, given.get(name, row.default))
@@ -1608,6 +1611,27 @@ _UNNEEDED: Final[Mapping[str, str]] = {
     "stats_cb": "call statistics() when you need them",
 }
 """Options of other clients that are not needed here, and the reason."""
+
+
+_SHARE_GROUP_OPTIONS: Final[Mapping[str, str]] = {
+    "auto_offset_reset": "share.auto.offset.reset",
+    "heartbeat_interval_ms": "share.heartbeat.interval.ms",
+    "isolation_level": "share.isolation.level",
+    "session_timeout_ms": "share.session.timeout.ms",
+}
+"""Options of a consumer that share groups have as configurations of the group (KIP-932)."""
+
+
+def _option_of_share_group(name: str, names: set[str]) -> str | None:
+    """Return the message for a consumer's option that a share group has instead; else None."""
+    key = _SHARE_GROUP_OPTIONS.get(name.replace(".", "_"))
+    if key is None or "share_acknowledgement_mode" not in names:
+        return None
+    return (
+        f"there is no option {name} of a share consumer: the group has the configuration {key}, to "
+        "be set by Admin.alter_configs with the resource ConfigResource(ResourceType.GROUP, "
+        f'group_id) and {{"{key}": ...}}'
+    )
 
 
 def _unknown(name: str, names: set[str]) -> str:

@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 
 from kafka_async import Admin, Client, Consumer, Producer, blocking, config
-from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig, reset_duration
+from kafka_async.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    ShareConsumerConfig,
+    reset_duration,
+)
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.group.assignors import RangeAssignor
 from kafka_async.hooks import Hooks
@@ -97,6 +103,16 @@ def test_splits_text_of_list_options_at_commas(make: Callable[..., Any]) -> None
     ("role", "options", "words"),
     [
         (ProducerConfig, {"linger": 5}, "no option linger: did you mean linger_ms?"),
+        (
+            ShareConsumerConfig,
+            {"auto_offset_reset": "earliest"},
+            "the group has the configuration share.auto.offset.reset",
+        ),
+        (
+            ShareConsumerConfig,
+            {"isolation_level": "read_committed"},
+            "the group has the configuration share.isolation.level",
+        ),
         (ProducerConfig, {"enable_idempotence": "no"}, "enable_idempotence='no'"),
         (ProducerConfig, {"enable_idempotence": 1}, "must be True or False, not int"),
         (ProducerConfig, {"acks": True}, "acks=True is not one of"),

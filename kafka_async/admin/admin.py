@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import Unpack
 
 from kafka_async.admin.call import Call
-from kafka_async.arguments import check_timeout
+from kafka_async.arguments import check_timeout, instance_of
 from kafka_async.cluster.client import connect_with, services_of
 from kafka_async.config import ClientConfig, hide_secret, hide_secrets
 from kafka_async.foreign_names import ADMIN, add_foreign_names, check_construction, unknown_keyword
@@ -808,12 +808,14 @@ class Admin:
             they were switched on.
 
         Raises:
+            TypeError: `on` is not a bool; no request is sent.
             ValueError: The entity is not one that Kafka allows; no request is sent.
             ClusterAuthorizationError: The client's principal may not DESCRIBE_CONFIGS or
                 ALTER_CONFIGS of the cluster.
         """
         if unknown:
             raise unknown_keyword(self.set_quota_enforcement, unknown)
+        instance_of(on, bool, "on")
         from kafka_async.admin import quotas
 
         call = Call(self.client, timeout)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import inspect
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
-from kafka_async.arguments import function, whole_number
+from kafka_async.arguments import function, instance_of, whole_number
 from kafka_async.backoff import Backoff
-from kafka_async.consumer.consumer import partitions_outside_group
+from kafka_async.consumer.consumer import Consumer, partitions_outside_group
 from kafka_async.errors import (
     Category,
     IllegalStateError,
@@ -18,13 +19,13 @@ from kafka_async.errors import (
     KafkaError,
     RetriableError,
 )
+from kafka_async.producer.producer import Producer
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from kafka_async.consumer.consumer import Consumer, Record
-    from kafka_async.producer.producer import Producer
+    from kafka_async.kernel import Record
     from kafka_async.producer.transactions.transaction import Transaction
 
 __all__ = ["transactional"]
@@ -76,7 +77,9 @@ async def transactional(
     it makes of them with the transaction's methods, which then commits these records together with
     the consumer's offsets, or neither. The consumer must be started; the records of one transaction
     are at most its max_poll_records. It begins at the committed offsets, so records that were
-    returned and not committed are read again.
+    returned and not committed are read again. For a partition without a committed offset, the
+    offset of its first record is committed before, unless auto_offset_reset is "earliest": so the
+    next owner of the partition does not skip records of a transaction that failed.
 
         async def copy(records, txn):
             for record in records:
@@ -127,7 +130,7 @@ async def transactional(
         KafkaError: Another error of the consumer.
         Exception: The exception of `fn`.
     """
-    check_consumer(consumer)
+    check_consumer(instance_of(consumer, Consumer, "consumer"))
     if max_restarts is not None:
         max_restarts = whole_number(max_restarts, "max_restarts", low=0)
     loop = _TransactionalLoop(
@@ -185,6 +188,7 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         self._producer_factory = producer_factory
         self._max_restarts = max_restarts
         self._restarts = 0
+        self._with_offset: set[TopicPartition] = set()  # Partitions with a committed offset.
         self._producer: Producer[P, Q] | None = None
         self._backoff = Backoff(FIRST_DELAY, LONGEST_DELAY)
 
@@ -202,9 +206,7 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
     async def _rewind(self, records: list[Record[K, V]]) -> None:
         """Return to the committed offsets; without one, to the first of these records."""
         await self._consumer.seek_to_committed()
-        first: dict[TopicPartition, int] = {}
-        for record in records:
-            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        first = _first_offsets(records)
         if not first:
             return
         committed = await self._consumer.committed(first)
@@ -229,6 +231,7 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         """Return the producer, or a new one if there is none."""
         while self._producer is None:
             producer = self._producer_factory()
+            instance_of(producer, Producer, "the result of producer_factory")
             if producer.config.transactional_id is None:
                 raise InvalidConfigurationError(
                     "producer_factory returned a producer without a transactional_id: give it one"
@@ -246,8 +249,14 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
             return True
         check_in_group(self._consumer, records)
         try:
+            await self._commit_start(producer, records)
             async with producer.transaction() as txn:
-                await self._fn(records, txn)
+                result = self._fn(records, txn)
+                if not inspect.isawaitable(result):
+                    raise TypeError(
+                        f"fn must be `async def`: {self._fn!r:.60} returned {type(result).__name__}"
+                    )
+                await result
                 await txn.commit_offsets(self._consumer)
         except KafkaError as error:
             await self._react(error)
@@ -255,6 +264,25 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         self._restarts = 0
         self._backoff.reset()
         return True
+
+    async def _commit_start(self, producer: Producer[P, Q], records: list[Record[K, V]]) -> None:
+        """Commit the offsets of the first records of partitions that have no committed offset.
+
+        Otherwise, unless auto_offset_reset is "earliest", the next owner of such a partition would
+        skip the records of a transaction that failed.
+        """
+        if self._consumer.config.auto_offset_reset == "earliest":
+            return
+        first = _first_offsets(records)
+        unknown = first.keys() - self._with_offset
+        if not unknown:
+            return
+        committed = await self._consumer.committed(unknown)
+        missing = {partition: first[partition] for partition in unknown if not committed[partition]}
+        if missing:
+            async with producer.transaction() as txn:
+                await txn.commit_offsets(missing, self._consumer.group_metadata())
+        self._with_offset |= unknown
 
     async def _react(self, error: KafkaError, *, if_retriable: Reaction = Reaction.AGAIN) -> None:
         """Raise an error, or close the producer if it requires a new one, and wait."""
@@ -283,3 +311,11 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
             except RetriableError as error:
                 logger.info("transactional: will try again: %s", error)
                 await asyncio.sleep(self._backoff.next())
+
+
+def _first_offsets(records: Iterable[Record[Any, Any]]) -> dict[TopicPartition, int]:
+    """Return the offset of the first record of each partition."""
+    first: dict[TopicPartition, int] = {}
+    for record in records:
+        first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+    return first

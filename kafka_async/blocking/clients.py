@@ -2432,6 +2432,7 @@ class Admin(BlockingClient):
             they were switched on.
 
         Raises:
+            TypeError: `on` is not a bool; no request is sent.
             ValueError: The entity is not one that Kafka allows; no request is sent.
             ClusterAuthorizationError: The client's principal may not DESCRIBE_CONFIGS or
                 ALTER_CONFIGS of the cluster.

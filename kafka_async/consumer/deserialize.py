@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.consumer.fetch_buffer import AnyRecord
 from kafka_async.errors import RecordDeserializationError
@@ -16,8 +16,20 @@ if TYPE_CHECKING:
 Convert = Callable[[AnyRecord], Record[Any, Any]]
 
 
-def converter_of(config: ReaderConfig) -> Convert | None:
+SEEK_PAST: Final = "seek to offset {next} to go past the record"
+"""Remedy for a record that a consumer cannot deserialize."""
+REJECT: Final = (
+    "it was released, and is delivered again up to the group's share.delivery.count.limit: to "
+    'reject it, read bytes without deserializers, with share_acknowledgement_mode="explicit", and '
+    'call acknowledge(record, "reject")'
+)
+"""Remedy for a record that a share consumer cannot deserialize."""
+
+
+def converter_of(config: ReaderConfig, remedy: str = SEEK_PAST) -> Convert | None:
     """Return the function that applies a consumer's deserializers; None without deserializers.
+
+    The message of an error ends with `remedy`, with the offset after the record as "{next}".
 
     The function raises RecordDeserializationError, which carries the raw record. A deserializer
     that is not a function, is async, or takes other arguments is an InvalidConfigurationError.
@@ -34,9 +46,9 @@ def converter_of(config: ReaderConfig) -> Convert | None:
             name = "value"
             new_value = raw.value if value is None else value(raw.topic, raw.headers, raw.value)
         except Exception as error:
+            advice = remedy.format(next=raw.offset + 1)
             raise RecordDeserializationError(
-                f"the {name}'s deserializer failed: {error!r}; seek to offset {raw.offset + 1} to "
-                "go past the record",
+                f"the {name}'s deserializer failed: {error!r}; {advice}",
                 record=raw,
                 topic=raw.topic,
                 partition=raw.partition,

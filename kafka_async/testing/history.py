@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kafka_async.arguments import instance_of
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
@@ -53,12 +55,24 @@ class History:
             record: A name that no other record has.
             key: Records of a key are read in the order in which they were sent; None: in any order.
             certain: False if its outcome is unknown, such as after a time-out: readers may get it.
+
+        Raises:
+            TypeError: `record` or `key` is not a str: decode bytes.
         """
-        self._write({"sent": record, "key": key, "certain": certain})
+        if key is not None:
+            instance_of(key, str, "key")
+        self._write({"sent": instance_of(record, str, "record"), "key": key, "certain": certain})
 
     def read(self, record: str) -> None:
-        """Add a record that a reader got."""
-        self._write({"read": record})
+        """Add a record that a reader got.
+
+        Args:
+            record: The name with which it was sent.
+
+        Raises:
+            TypeError: `record` is not a str: decode bytes.
+        """
+        self._write({"read": instance_of(record, str, "record")})
 
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")
@@ -106,7 +120,7 @@ def check_history(path: str | os.PathLike[str]) -> Verdict:
 
     Raises:
         ValueError: A line is not of a history, or a record was sent twice; the error names the
-            line.
+            line. Or the history has no record, so that there is nothing to judge.
         OSError: The file cannot be read.
     """
     lines = Path(path).read_text("utf-8").split("\n")[:-1]
@@ -133,6 +147,8 @@ def check_lines(lines: Iterable[str]) -> Verdict:
                 reads[record] += 1
             case _:
                 raise ValueError(f"line {number} is not of a history: {line:.60}")
+    if not order and not reads:
+        raise ValueError("the history has no record, so there is nothing to judge")
     last: dict[str, int] = {}
     out_of_order: list[str] = []
     for record in reads:

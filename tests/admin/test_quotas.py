@@ -115,6 +115,14 @@ async def test_enforcement_is_switched_off_and_on(admin: Admin, memory: InMemory
     assert await admin.set_quota_enforcement(BOTH, True) == values
 
 
+@pytest.mark.parametrize("on", ["off", 0, None])
+async def test_enforcement_takes_a_bool_only(admin: Admin, memory: InMemory, on: Any) -> None:
+    memory.received.clear()
+    with pytest.raises(TypeError, match=r"^on must be bool, not"):
+        await admin.set_quota_enforcement(BOTH, on)
+    assert not memory.received
+
+
 async def test_enforcement_of_an_entity_without_quotas(admin: Admin) -> None:
     await admin.alter_client_quotas(
         {QuotaEntity(user=QuotaName.DEFAULT): {"request_percentage": 1}}

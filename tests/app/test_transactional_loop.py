@@ -422,6 +422,60 @@ async def test_consumer_must_be_started() -> None:
         assert memory.requests(InitProducerIdRequest)
 
 
+async def test_next_member_reads_records_of_a_failed_first_transaction() -> None:
+    """With auto_offset_reset="latest" it would begin behind them without a committed offset."""
+    options = CONSUMER_OPTIONS | {"auto_offset_reset": "latest"}
+
+    async def fail(records: list[Record], _: Transaction) -> None:
+        raise ValueError([record.value for record in records])
+
+    async with InMemory() as memory, memory.producer() as producer:
+        await producer.send("lines", b"before", partition=0)
+        async with memory.consumer("lines", **options) as first:
+            while PARTITION not in first.assignment():
+                await first.poll(timeout=0.1)
+            await first.position(PARTITION)
+            await producer.send_many("lines", LINES, partition=0)
+            with pytest.raises(ValueError, match="b'0'"):
+                await transactional(
+                    fail,
+                    consumer=first,
+                    producer_factory=lambda: memory.producer(**PRODUCER_OPTIONS),
+                )
+        async with memory.consumer("lines", **options) as second:
+            records = await second.poll(timeout=60, max_records=len(LINES))
+    assert records[0].value == LINES[0]
+
+
+def plain(_: list[Record], __: Transaction) -> None:
+    """Return nothing to await."""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "value", "message"),
+    [
+        ("fn", plain, r"fn must be `async def`: <function plain .*> returned NoneType"),
+        ("fn", None, "fn must be callable, not None"),
+        ("consumer", None, "consumer must be Consumer, not None"),
+        ("producer_factory", lambda: None, "result of producer_factory must be Producer, not None"),
+    ],
+)
+async def test_wrong_functions_are_named(wrong: str, value: object, message: str) -> None:
+    async with InMemory() as memory:
+        async with memory.producer() as producer:
+            await producer.send_many("lines", LINES, partition=0)
+        async with memory.consumer("lines", **CONSUMER_OPTIONS) as consumer:
+            given: dict[str, Any] = {
+                "fn": copy,
+                "consumer": consumer,
+                "producer_factory": lambda: memory.producer(**PRODUCER_OPTIONS),
+                wrong: value,
+            }
+            call: Any = transactional
+            with pytest.raises(TypeError, match=message):
+                await call(given.pop("fn"), **given)
+
+
 @pytest.mark.parametrize("wrong", ["fn", "producer_factory", "max_restarts"])
 async def test_arguments_of_the_wrong_type_are_refused(wrong: str) -> None:
     async with InMemory() as memory, memory.consumer("lines", **CONSUMER_OPTIONS) as consumer:

@@ -549,9 +549,10 @@ async def test_record_that_cannot_be_deserialized_is_released_and_raised_once() 
     world.offer(0, [b"1", b"x", b"3"])
     async with world.consumer(value_deserializer=int) as consumer:
         assert [r.value for r in await poll_records(consumer, 2)] == [1, 3]
-        with pytest.raises(RecordDeserializationError, match="offset 2 to go past") as raised:
+        with pytest.raises(RecordDeserializationError, match=r'"reject"\)') as raised:
             await consumer.poll(timeout=5)
         assert raised.value.offset == 1
+        assert "seek" not in str(raised.value)
         assert await consumer.poll(timeout=1) == []
         assert sorted(acks(world)) == [(0, 2, (ACCEPT, RELEASE, ACCEPT))]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,6 +28,30 @@ def test_exact_history(path: Path) -> None:
     verdict = check_history(path)
     assert verdict.is_exact
     assert str(verdict) == "2 sent, 0 lost, 0 duplicated, 0 unexpected, 0 out of order"
+
+
+def test_empty_history_is_refused(path: Path) -> None:
+    with History(path):
+        pass
+    with pytest.raises(ValueError, match="no record, so there is nothing to judge"):
+        check_history(path)
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "name"),
+    [
+        ("sent", {"record": b"a"}, "record"),
+        ("sent", {"record": "a", "key": b"k"}, "key"),
+        ("read", {"record": b"a"}, "record"),
+    ],
+)
+def test_bytes_are_refused(path: Path, call: str, given: dict[str, Any], name: str) -> None:
+    with (
+        History(path) as history,
+        pytest.raises(TypeError, match=f"{name} must be str, not bytes"),
+    ):
+        getattr(history, call)(**given)
+    assert path.read_text() == ""
 
 
 def test_each_kind_of_defect_is_found(path: Path) -> None:

@@ -28,7 +28,7 @@ from kafka_async.arguments import (
 )
 from kafka_async.cluster.client import connect_with, services_of
 from kafka_async.config import ShareConsumerConfig, hide_secrets, seconds
-from kafka_async.consumer.deserialize import converter_of
+from kafka_async.consumer.deserialize import REJECT, converter_of
 from kafka_async.consumer.rebalance_handler import topic_names_by_id
 from kafka_async.consumer.share.acquired_records import AcknowledgeType, RecordState
 from kafka_async.consumer.share.share_fetcher import ACKNOWLEDGE_DELAY, FetchDemand, ShareFetcher
@@ -142,7 +142,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         super().__init__(
             f"ShareConsumer {self.config.group_id}", client, self.config, owns=owns_client
         )
-        self._convert = converter_of(self.config)
+        self._convert = converter_of(self.config, REJECT)
         self._implicit = self.config.share_acknowledgement_mode == "implicit"
         self._callbacks: list[AcknowledgementCallback] = []
         self._fetcher: ShareFetcher | None = None
