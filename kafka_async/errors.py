@@ -290,6 +290,10 @@ class CommitFailedError(KafkaError):
     """Offsets were not committed: the group has assigned the partitions to another member."""
 
 
+class RecordPurgedError(KafkaError):
+    """`Producer.purge` has removed the record before it was acknowledged."""
+
+
 class CorrelationIdMismatchError(ProtocolError):
     """A response does not belong to the oldest request of its connection."""
 
@@ -943,6 +947,9 @@ OVERRIDES: Final[Mapping[tuple[type[KafkaError], Path], Category]] = {
     (InvalidTxnStateError, Path.TRANSACTION): Category.APPLICATION_RECOVERABLE,
     (CommitFailedError, Path.TRANSACTION): Category.APPLICATION_RECOVERABLE,
     (CommitFailedError, Path.CONSUMER): Category.APPLICATION_RECOVERABLE,
+    # Aborting is enough: the application itself has removed records of the transaction.
+    (RecordPurgedError, Path.PRODUCE): Category.ABORTABLE,
+    (RecordPurgedError, Path.TRANSACTION): Category.ABORTABLE,
     (CorrelationIdMismatchError, Path.PRODUCE): Category.APPLICATION_RECOVERABLE,
     (CorrelationIdMismatchError, Path.TRANSACTION): Category.APPLICATION_RECOVERABLE,
     (RecordTooLargeError, Path.PRODUCE): Category.INVALID_CONFIGURATION,

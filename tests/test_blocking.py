@@ -209,6 +209,7 @@ PRODUCER: Calls = {
         producer.send_batch(TP, RecordBatch.build([ProducerRecord(T, b"5")])) is not None
     ),
     "flush": lambda producer: producer.flush() is None,
+    "purge": lambda producer: producer.purge(in_flight=True) == 0,
     "statistics": lambda producer: producer.statistics().record_send_total == 7,
     "health": lambda producer: producer.health().state == "running",
     "reload_certificates": lambda producer: uses_no_certificates(producer),

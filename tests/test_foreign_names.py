@@ -58,7 +58,7 @@ PUBLIC: list[tuple[type, type, set[str]]] = [
     # The excluded calls have no equivalent.
     (aiokafka.AIOKafkaProducer, Producer, {"partitions_for"}),
     (aiokafka.AIOKafkaConsumer, Consumer, set()),
-    (confluent_kafka.Producer, Producer, {"purge", "set_sasl_credentials"}),
+    (confluent_kafka.Producer, Producer, {"set_sasl_credentials"}),
     (confluent_kafka.Consumer, Consumer, {"set_sasl_credentials"}),
 ]
 

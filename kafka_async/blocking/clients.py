@@ -433,6 +433,26 @@ class Producer(BlockingClient, Generic[K, V]):
         """
         run(self._client.flush, timeout, **unknown)
 
+    def purge(self, *, queued: bool = True, in_flight: bool = False, **unknown: Never) -> int:
+        """Drop records that are not acknowledged; their deliveries raise RecordPurgedError.
+
+        `flush` and `stop` do not report these records. In a transaction, records that were purged
+        make it abortable only: its calls raise TransactionAbortableError until `abort`.
+
+        Args:
+            queued: Drop records that were not sent yet.
+            in_flight: Drop records that were sent, in flight or to be sent again. They may or may
+                not be in the log. An idempotent producer continues with a new epoch, so that
+                records sent later are still written once and in order.
+
+        Returns:
+            The number of records dropped.
+
+        Raises:
+            ClientClosedError: The producer was stopped.
+        """
+        return call(self._client.purge, queued=queued, in_flight=in_flight, **unknown)
+
     def statistics(self) -> ProducerStatistics:
         """Return counts since the start, under Kafka's metric names."""
         return call(self._client.statistics)

@@ -25,7 +25,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.config import seconds
-from kafka_async.errors import KafkaTimeoutError, RecordTooLargeError
+from kafka_async.errors import KafkaTimeoutError, RecordPurgedError, RecordTooLargeError
 from kafka_async.fairness import MAX_ITEMS_PER_ITERATION
 from kafka_async.kernel import Delivery, OpenBatch, record_size_bound
 from kafka_async.producer.buffer_pool import MEMORY_OVERHEAD, BufferShortage
@@ -658,6 +658,28 @@ class Accumulator:
         """Fail everything, in flight or not: the producer is closing or has failed."""
         self.fail_oldest(error, now, len(self._incomplete))
 
+    def purge(self, now: float, *, queued: bool, in_flight: bool) -> int:
+        """Fail, unreported, what was never sent, what was sent, or both; return their records.
+
+        A batch that was never sent has no sequence. One that was sent may or may not be in the log,
+        or arrive there later: an idempotent producer bumps the epoch, so that the partition's next
+        batch neither leaves a gap nor is overtaken.
+        """
+        sequencer, count = self._sequencer, 0
+        for each in list(self._incomplete.values()):
+            if isinstance(each, TopicQueue):
+                if queued:
+                    count += 1
+                    self._fail_record(each, _purged_error(each.name, None), report=False)
+            elif in_flight if each.attempts else queued:
+                count += each.count if each.builder is None else each.builder.count
+                if each.attempts and sequencer.enabled and self._translate_error is None:
+                    sequencer.bump_epoch(each.queue.sequence)
+                self.fail(
+                    each, _purged_error(*each.partition, sent=each.attempts), now, report=False
+                )
+        return count
+
     def take_failures(self) -> DeliveryError | None:
         """Remove all failures that no task has awaited, and return them as one error."""
         return self._failures.take_error()
@@ -1048,6 +1070,13 @@ def _timeout_error(
     error = KafkaTimeoutError(text, topic=topic, partition=partition)
     error.__cause__ = batch.error or connection_error
     return error
+
+
+def _purged_error(topic: str, partition: int | None, *, sent: int = 0) -> RecordPurgedError:
+    text = "purged after it was sent: it may or may not be in the log"
+    return RecordPurgedError(
+        text if sent else "purged before it was sent", topic=topic, partition=partition
+    )
 
 
 def _do_nothing() -> None:
