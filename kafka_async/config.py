@@ -172,6 +172,7 @@ class ClientOptions(TypedDict, total=False):
     bootstrap_refused_timeout_ms: float
     metadata_recovery_strategy: Literal["rebootstrap", "none"]
     metadata_recovery_rebootstrap_trigger_ms: float
+    metadata_cluster_check_enable: bool
     receive_buffer_memory: int
     allowed_broker_hosts: Sequence[str] | None
 
@@ -448,6 +449,12 @@ class ClientConfig:
     )
     metadata_recovery_rebootstrap_trigger_ms: float = option(
         300_000, "Time without metadata after which the client rebootstraps (KIP-1102).", low=0
+    )
+    metadata_cluster_check_enable: bool = option(
+        True,
+        "Name the expected cluster and broker in each connection to a known broker, so that "
+        "another broker that responds there requires a rebootstrap (KIP-1242). Brokers before "
+        'Kafka 4.4 do not check it, and with metadata_recovery_strategy="none" it has no effect.',
     )
     receive_buffer_memory: int = option(
         128 * 2**20,
@@ -1563,7 +1570,6 @@ _UNSUPPORTED: Final = frozenset(
         "client_dns_lookup",
         "config_providers",
         "enable_metrics_push",
-        "metadata_cluster_check_enable",
         "metadata_max_idle_ms",
         "metric_reporters",
         "metrics_num_samples",

@@ -73,10 +73,6 @@ class KnownBroker:
         since = max(min(sent), self.activity.responded_at or 0.0)
         return now - since if now - since >= UNANSWERED_AFTER else None
 
-    def available(self, now: float) -> bool:
-        """Return whether a connection is open or may be opened now (KIP-899)."""
-        return self.connected or self.general.connecting or self.general.retry_at <= now
-
     def all(self) -> list[BrokerConnection]:
         """Return all connections."""
         return [*self.shared(), *self.owned]
@@ -109,6 +105,7 @@ class Brokers:
         self._features: Mapping[str, int] = {}
         self.failures: dict[int, KafkaError] = {}
         self.last_error: KafkaError | None = None
+        self._failed_at: dict[int, float] = {}
         self._refusals: Counter[int] = Counter()
         self._failing = False
         self._responded_before: float | None = None
@@ -178,9 +175,21 @@ class Brokers:
                 return min(usable, key=lambda each: (each.connecting, each.retry_at))
         return None
 
-    def available(self, now: float) -> bool:
-        """Return whether any candidate broker is available (KIP-899)."""
-        return any(self._broker(node_id).available(now) for node_id in self._candidates())
+    def available(self) -> bool:
+        """Return whether any candidate broker is connected or may still accept a connection.
+
+        KIP-899 calls a broker unavailable while it is disconnected and its backoff forbids another
+        attempt. That is seldom true of all brokers at once if they accept connections and do not
+        respond. Here a broker is unavailable if its last attempt has failed since any broker
+        has responded.
+        """
+        responded_at = self.responded_at
+        return any(
+            self._broker(node_id).connected
+            or (failed_at := self._failed_at.get(node_id)) is None
+            or (responded_at is not None and failed_at < responded_at)
+            for node_id in self._candidates()
+        )
 
     def available_at(self) -> float:
         """Return the earliest time at which backoff allows connecting to a candidate broker."""
@@ -306,6 +315,7 @@ class Brokers:
     def connected(self, connection: BrokerConnection, versions: BrokerVersions) -> None:
         """Clear the broker's failures and keep the newest features that any broker reported."""
         self.failures.pop(connection.node_id, None)
+        self._failed_at.pop(connection.node_id, None)
         self._refusals.pop(connection.node_id, None)
         self._failing = False
         if versions.features_epoch >= self._features_epoch:
@@ -315,6 +325,7 @@ class Brokers:
     def failed(self, connection: BrokerConnection, error: KafkaError) -> None:
         """Record a failed attempt to connect."""
         self.failures[connection.node_id] = error
+        self._failed_at[connection.node_id] = self._context.supervisor.loop.time()
         if isinstance(error, ConnectionSetupError) and error.refused:
             self._refusals[connection.node_id] += 1
         else:

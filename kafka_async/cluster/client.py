@@ -295,6 +295,9 @@ class Client:
         A Produce request with acks=0 has no response: the call returns an empty one after the
         request was written. The broker may or may not receive it.
 
+        A response that requires the client to bootstrap again (KIP-1102) is handled as a lost
+        connection.
+
         Args:
             request: The request.
             to: The destination, such as `AnyBroker()` or `Leader(partition)`.

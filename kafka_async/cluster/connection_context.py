@@ -65,9 +65,10 @@ class ConnectionContext:
 
     @property
     def expected_cluster(self) -> str | None:
-        """Cluster id that brokers check (KIP-1242); as in Java, None without rebootstrap."""
+        """Cluster id that brokers check (KIP-1242); None if they do not, as in Java."""
         rebootstraps = self.config.metadata_recovery_strategy == "rebootstrap"
-        return self.cluster_id if rebootstraps else None
+        checks = rebootstraps and self.config.metadata_cluster_check_enable
+        return self.cluster_id if checks else None
 
     def is_outdated(self, error: BaseException | None) -> bool:
         """Return whether an error is that of an authentication with replaced credentials."""

@@ -277,20 +277,27 @@ class ClusterMetadata:
             brokers = self.brokers
         return replace(self, brokers=brokers, version=self.version + 1)
 
-    def rebootstrapped(self) -> ClusterMetadata:
+    def rebootstrapped(self, *, keep_ids: bool = True) -> ClusterMetadata:
         """Return the snapshot without brokers and leaders, for a rebootstrap (KIP-1102).
 
         Topics keep their partition counts, so that producers can continue to append; leader epochs
-        are dropped, because the next response may come from another cluster.
+        are dropped, because the next response may come from another cluster. If it does, so are
+        topic ids, by `keep_ids=False`.
         """
         topics = {
             name: topic._replace(
-                partitions={index: PartitionMetadata(index) for index in topic.partitions}
+                topic_id=topic.topic_id if keep_ids else NO_ID,
+                partitions={index: PartitionMetadata(index) for index in topic.partitions},
             )
             for name, topic in self.topics.items()
         }
         return replace(
-            self, brokers={}, controller_id=None, topics=topics, version=self.version + 1
+            self,
+            brokers={},
+            controller_id=None,
+            topics=topics,
+            version=self.version + 1,
+            _names=self._names if keep_ids else {},
         )
 
 

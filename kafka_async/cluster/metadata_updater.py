@@ -134,6 +134,7 @@ class MetadataUpdater:
         self._recent: dict[str, float] = {}
         self._leaderless: set[str] = set()  # tracked topics only
         self._listeners: list[MetadataListener] = []
+        self._cluster_listeners: list[Callable[[], None]] = []
         self._rejection_listeners: list[RejectionListener] = []
         self._replacement: asyncio.Future[None] | None = None
         self._rejections = 0
@@ -190,6 +191,19 @@ class MetadataUpdater:
         def remove() -> None:
             if listener in self._listeners:
                 self._listeners.remove(listener)
+
+        return remove
+
+    def add_cluster_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener()` when another cluster responds, before any request to its brokers.
+
+        Return a function that removes it.
+        """
+        self._cluster_listeners.append(listener)
+
+        def remove() -> None:
+            if listener in self._cluster_listeners:
+                self._cluster_listeners.remove(listener)
 
         return remove
 
@@ -461,6 +475,7 @@ class MetadataUpdater:
             raise error
         if not response.brokers:
             raise BrokerNotAvailableError("the metadata response of a broker names no brokers")
+        self._check_cluster(response.cluster_id)
         self._rebootstrap.reset()
         self._context.cluster_id = response.cluster_id or self._context.cluster_id
         partitions = sum([len(topic.partitions) for topic in response.topics])
@@ -479,6 +494,29 @@ class MetadataUpdater:
         covered = self._tracked if all_topics else [row.name for row in response.topics if row.name]
         self._leaderless.difference_update(covered)
         self._leaderless.update(name for name in leaderless if name in self._tracked)
+
+    def _check_cluster(self, cluster_id: str | None) -> None:
+        """Follow another cluster, such as after a DNS failover, once no former broker is known.
+
+        Raises RebootstrapRequiredError while former brokers are known: all connections have to be
+        closed first.
+        """
+        former = self.snapshot.cluster_id
+        if former is None or cluster_id is None or cluster_id == former:
+            return
+        if self.snapshot.brokers and self._rebootstrap.enabled:
+            raise RebootstrapRequiredError(f"cluster {cluster_id} responds, not {former}")
+        logger.warning(
+            "cluster %s responds, not %s: the client follows it without the producer ids, topic "
+            "ids, positions and memberships of the former one; check bootstrap_servers if that is "
+            "not intended",
+            cluster_id,
+            former,
+        )
+        self.snapshot = self.snapshot.rebootstrapped(keep_ids=False)
+        self.on_rebootstrap()
+        for listener in list(self._cluster_listeners):
+            listener()
 
     def _drop_unused_topics(self) -> None:
         """Remove topics that are neither tracked nor recently requested."""
@@ -574,7 +612,7 @@ class MetadataUpdater:
     def _rebootstrap_if_due(self, brokers: Brokers, now: float) -> bool:
         if not self.snapshot.brokers:
             return False
-        reason = self._rebootstrap.reason(now, available=brokers.available(now))
+        reason = self._rebootstrap.reason(now, available=brokers.available())
         if reason is None:
             return False
         logger.info("bootstrapping again: %s", reason)

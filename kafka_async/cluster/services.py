@@ -14,7 +14,7 @@ from kafka_async.cluster.coordinator_lookup import CoordinatorLookup
 from kafka_async.cluster.metadata_updater import MetadataUpdater
 from kafka_async.cluster.request_router import RequestRouter
 from kafka_async.config import seconds
-from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError
+from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError, RebootstrapRequiredError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +99,7 @@ class ClientServices:
                     await connection.connect(limit)
                     version = min(max_version, connection.version(request.API_KEY))
                 response = await connection.send(request, timeout=limit, version=version)
+                self._check_for_rebootstrap(response, to)
             except (KafkaConnectionError, KafkaTimeoutError) as error:
                 delay = backoff.next()
                 if not retry or loop.time() + delay >= deadline:
@@ -113,6 +114,14 @@ class ClientServices:
                 if loop.time() + delay >= deadline:
                     return response
             await self.lifetime.sleep(delay)
+
+    def _check_for_rebootstrap(self, response: Response, to: Destination) -> None:
+        """Raise KafkaConnectionError, and bootstrap again, if a broker requires it (KIP-1102)."""
+        if getattr(response, "error_code", 0) != RebootstrapRequiredError.code:
+            return
+        cause = RebootstrapRequiredError()
+        self.metadata.request_rebootstrap(str(cause))
+        raise KafkaConnectionError(f"{to} requires the client to bootstrap again") from cause
 
     def add_credentials_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener()` after the credentials were replaced; return a function to remove it.

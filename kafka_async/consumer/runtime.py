@@ -230,6 +230,7 @@ class ConsumerRuntime:
             self._services.supervisor.on_failure(on_failure),
             self._services.metadata.add_listener(self._on_metadata),
             self._services.metadata.add_rejection_listener(self._on_rejection),
+            self._services.metadata.add_cluster_listener(self._on_cluster_changed),
             self._services.add_credentials_listener(self._on_credentials_replaced),
         ]
         self._supervisor.spawn(self._fail_with_client, name="client")
@@ -366,6 +367,13 @@ class ConsumerRuntime:
         self.fetcher.wakeup()
         if self._streams is not None:
             self._streams.update()
+
+    def _on_cluster_changed(self) -> None:
+        """Drop the positions, which are offsets of another cluster."""
+        self.queue.take_back()
+        for state in self.subscription:
+            state.forget_position()
+        self.on_partitions_changed()
 
     def _on_rejection(self, error: AuthenticationError) -> None:
         """Raise an error at the next poll if no broker is known that could be fetched from.

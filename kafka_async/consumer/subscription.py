@@ -221,6 +221,14 @@ class PartitionState:
         self.preferred_replica = None
         self.fetch_state = FetchState.AWAIT_RESET
 
+    def forget_position(self) -> None:
+        """Look up the first position again: the client follows another cluster."""
+        waits = self.fetch_state is FetchState.AWAIT_CALLBACK
+        self.request_reset(EARLIEST)
+        self.committed = self.fetch_epoch = self.leader_epoch = UNKNOWN
+        self.high_watermark = self.last_stable_offset = UNKNOWN
+        self.fetch_state = FetchState.AWAIT_CALLBACK if waits else FetchState.INITIALIZING
+
     def start_at_committed(self, offset: int, epoch: int = UNKNOWN) -> None:
         """Set the position to the committed offset."""
         self.seek(offset, epoch)

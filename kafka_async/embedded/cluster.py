@@ -371,13 +371,14 @@ class EmbeddedCluster:
         """
         await self._run_in_cluster_loop(self._stop_broker(broker_id))
 
-    async def start_broker(self, broker_id: int) -> None:
-        """Start a stopped broker on its previous port.
+    async def start_broker(self, broker_id: int, *, port: int | None = None) -> None:
+        """Start a stopped broker with its data.
 
         Args:
             broker_id: The broker's id; a running broker is left alone.
+            port: Port of the first listener. Default: the previous port.
         """
-        await self._run_in_cluster_loop(self._start_broker(broker_id))
+        await self._run_in_cluster_loop(self._start_broker(broker_id, port))
 
     async def disconnect(self, broker_id: int | None = None) -> int:
         """Reset the connections of a broker that keeps running.
@@ -407,8 +408,11 @@ class EmbeddedCluster:
             await self._close(broker_id)
             self._on_brokers_changed()
 
-    async def _start_broker(self, broker_id: int) -> None:
-        if not self.brokers[broker_id].alive:
+    async def _start_broker(self, broker_id: int, port: int | None) -> None:
+        broker = self.brokers[broker_id]
+        if not broker.alive:
+            if port is not None:
+                broker.ports[next(iter(broker.ports))] = port
             await self._open(broker_id)
             self._on_brokers_changed()
 
@@ -478,11 +482,11 @@ class EmbeddedCluster:
         broker = self.brokers[broker_id]
         broker.alive = False
         self._share_brokers.on_broker_stopped(broker_id)
-        for port in self._open_ports.pop(broker_id):
-            port.close()
         connections = tuple(broker.connections)
         for connection in connections:
             connection.abort()
+        for port in self._open_ports.pop(broker_id):
+            await port.close()
         for connection in connections:
             await connection.close()
 

@@ -17,7 +17,7 @@ from kafka_async.errors import DecodeError, UnsupportedVersionError
 from kafka_async.protocol.header import decode_request_header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kafka_async.clock import MemoryNetwork
     from kafka_async.embedded.quotas.quota_manager import QuotaManager
@@ -328,7 +328,7 @@ class OpenPort(NamedTuple):
     """Represents a listening port; `close` stops accepting connections."""
 
     port: int
-    close: Callable[[], None]
+    close: Callable[[], Awaitable[None]]
 
 
 async def listen(
@@ -340,6 +340,23 @@ async def listen(
     """Listen at an address, on a socket or in memory; port 0 is a free port."""
     if network is not None:
         host, port = network.listen(protocol_factory, host, port)
-        return OpenPort(port, partial(network.close, host, port))
+
+        async def close() -> None:
+            network.close(host, port)
+
+        return OpenPort(port, close)
     server = await asyncio.get_running_loop().create_server(protocol_factory, host, port)
-    return OpenPort(server.sockets[0].getsockname()[1], server.close)
+    return OpenPort(server.sockets[0].getsockname()[1], partial(_close_server, server))
+
+
+async def _close_server(server: asyncio.Server) -> None:
+    """Close a server after it has accepted the connections that it has begun to accept.
+
+    asyncio leaves the sockets of others open: their transports cannot attach to a closed server.
+    """
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    server.close()

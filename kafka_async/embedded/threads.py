@@ -105,9 +105,9 @@ class BlockingCluster:
         """Stop a broker; see `EmbeddedCluster.stop_broker`."""
         self.cluster.wait_for(self.cluster.stop_broker(broker_id))
 
-    def start_broker(self, broker_id: int) -> None:
+    def start_broker(self, broker_id: int, *, port: int | None = None) -> None:
         """Start a broker; see `EmbeddedCluster.start_broker`."""
-        self.cluster.wait_for(self.cluster.start_broker(broker_id))
+        self.cluster.wait_for(self.cluster.start_broker(broker_id, port=port))
 
     def disconnect(self, broker_id: int | None = None) -> int:
         """Reset connections; see `EmbeddedCluster.disconnect`."""

@@ -106,6 +106,7 @@ class GroupMembership:
         self._error_raised = False
         self._hooks = services.hooks
         self._client_id = services.config.client_id
+        self._metadata = services.metadata
         self._supervisor = supervisor
         self._settings = settings
         self._handler = handler
@@ -297,6 +298,7 @@ class GroupMembership:
 
     async def _run(self) -> None:
         settings, end_watch = self._settings, _nothing
+        detach = self._metadata.add_cluster_listener(self._on_cluster_changed)
         if settings.loop_watchdog:
             end_watch = watch_loop(f"group {settings.group_id}", settings.session_timeout / 2)
         try:
@@ -306,6 +308,7 @@ class GroupMembership:
             await self._coordinator.close()
         finally:
             end_watch()
+            detach()
             self._coordinator.end()
 
     def _enter(self, state: MemberState) -> None:
@@ -610,6 +613,13 @@ class GroupMembership:
             self._member.invalidate(action.invalidates)
             if event in _FAILURES:
                 self._set_error(error)
+
+    def _on_cluster_changed(self) -> None:
+        """Lose the membership, which another cluster does not know, and join its group."""
+        self._coordinator.forget()
+        if self._state in HEARTBEAT_STATES and self._post(MembershipEvent.MEMBERSHIP_LOST):
+            self._rejoin_reason = "the client follows another cluster"
+            self._member.invalidate(Invalidation.MEMBER_ID)
 
     # -- events for hooks -------------------------------------------------------------------------
 

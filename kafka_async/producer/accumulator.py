@@ -783,6 +783,18 @@ class Accumulator:
         """Use a producer id and epoch from now on; each partition follows when it can."""
         self._sequencer.set_id_and_epoch(id_and_epoch)
 
+    def forget_producer_id(self, now: float) -> None:
+        """Drop the producer id and all sequences: the client follows another cluster.
+
+        Batches that are not acknowledged get sequences of the next producer id.
+        """
+        self._sequencer.forget_id_and_epoch()
+        for topic in self.topics.values():
+            for queue in topic.partitions.values():
+                queue.sequence.needs_reset = True
+                self._continue_partition(queue, now)
+        self._wakeup()
+
     # -- flush ------------------------------------------------------------------------------------
 
     def begin_flush(self) -> list[BatchOutcome]:

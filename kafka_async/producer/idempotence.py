@@ -106,6 +106,11 @@ class Sequencer:
         self.id_and_epoch = id_and_epoch
         self.lost_batch = False
 
+    def forget_id_and_epoch(self) -> None:
+        """Drop the producer id: the cluster that has assigned it is no longer used."""
+        self.id_and_epoch = None
+        self.lost_batch = False
+
     def assign_sequence(
         self, sequence: PartitionSequence, count: int, *, unresolved: bool
     ) -> BatchSequence:

@@ -245,6 +245,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             connections = await self._runtime.stop()
             if self._transactions is not None:
                 connections += self._transactions.connections
+                self._transactions.detach()
             await close_connections(connections, deadline - self._supervisor.loop.time())
         await self._supervisor.stop()
         if self._owned:

@@ -99,6 +99,9 @@ class ProducerRuntime:
         )
         supervisor.on_failure(self._fail_all)
         self._remove_failure_listener = services.supervisor.on_failure(self._fail_all)
+        self._remove_cluster_listener = services.metadata.add_cluster_listener(
+            self._on_cluster_changed
+        )
         self._sending = supervisor.spawn(self.sender.run, name="sender")
 
     @property
@@ -140,12 +143,21 @@ class ProducerRuntime:
     async def stop(self) -> list[BrokerConnection]:
         """Stop sending and fail what is left; return the connections for the caller to close."""
         self._remove_failure_listener()
+        self._remove_cluster_listener()
         self._sending.cancel()
         await self._sending.wait()
         self._fail_all(ClientClosedError(f"{self.supervisor.name} is closed"))
         if self._warnings is not None:
             self._warnings.clear()
         return self.sender.release_connections()
+
+    def _on_cluster_changed(self) -> None:
+        """Continue with a producer id of the cluster that the client follows now.
+
+        The transaction manager does the same for a transactional producer.
+        """
+        if self.config.transactional_id is None:
+            self.accumulator.forget_producer_id(self.now())
 
     def _fail_all(self, error: KafkaError) -> None:
         self.accumulator.fail_all(error, self.now())

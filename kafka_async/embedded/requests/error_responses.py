@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.protocol.api import lookup
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.protocol.registry import Api
@@ -188,7 +189,7 @@ class ErrorResponseBuilder:
         api = lookup(self._context.api_key)
         assert isinstance(api, Api)
         response = api.response()
-        path = _error_path_of(self._context.api_key, request)
+        path = None if self._concerns_client() else _error_path_of(self._context.api_key, request)
         if path is None:
             return (response, None) if self._set_error(response) else (None, None)
         failed: list[Any] = []
@@ -220,6 +221,10 @@ class ErrorResponseBuilder:
             setattr(response, path.outer.response_array, errors)
         return response if paths else None
 
+    def _concerns_client(self) -> bool:
+        """Return True for the error that Metadata has for the whole response only (KIP-1102)."""
+        return self._code == ErrorCode.REBOOTSTRAP_REQUIRED
+
     def _has_broker_list(self) -> bool:
         """Return True for Metadata, whose response has the brokers even if all topics fail.
 
@@ -240,7 +245,8 @@ class ErrorResponseBuilder:
         if response is None:
             return None
         changed = False
-        for path in RESPONSE_SHAPES.get(self._context.api_key, ()):
+        shapes = RESPONSE_SHAPES.get(self._context.api_key, ())
+        for path in () if self._concerns_client() else shapes:
             for element in getattr(response, path.outer.response_array):
                 topic = _topic_of(
                     self._topics, self._context.api_key, path.outer, element, in_response=True

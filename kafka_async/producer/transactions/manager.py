@@ -72,6 +72,16 @@ _FENCED = (
 )
 """Errors after which the coordinator would refuse an abort from this producer."""
 
+_LOST_WITH_CLUSTER: Final = frozenset(
+    {
+        TransactionState.IN_TRANSACTION,
+        TransactionState.COMMITTING_TRANSACTION,
+        TransactionState.PREPARED,
+        TransactionState.ABORTABLE_ERROR,
+    }
+)
+"""States in which another cluster ends the transaction; in others its coordinator does."""
+
 _FENCED_EPOCH: Final = (ProducerFencedError, InvalidProducerEpochError)
 
 
@@ -127,6 +137,8 @@ class TransactionManager:
         self._began_at = 0.0
         self._sources: list[tuple[OffsetSource, Mapping[TopicPartition, OffsetAndMetadata]]] = []
         self._max_block = runtime.max_block
+        self.detach = runtime.services.metadata.add_cluster_listener(self._on_cluster_changed)
+        """Stops following changes of the cluster."""
 
     @property
     def state(self) -> TransactionState:
@@ -312,6 +324,17 @@ class TransactionManager:
     def connections(self) -> list[BrokerConnection]:
         """Connections to coordinators, for the producer to close."""
         return self._coordinators.connections
+
+    def _on_cluster_changed(self) -> None:
+        """Fail an open transaction, which the cluster that the client follows does not know."""
+        if self._machine.state in _LOST_WITH_CLUSTER:
+            lost = InvalidPidMappingError(
+                "the client follows another cluster, which does not have this transaction"
+            )
+            error = self._apply_error(to_transaction_error(lost))
+            self._accumulator.fail_all(error, self._now())
+        self._accumulator.forget_producer_id(self._now())
+        self._needs_new_epoch = True
 
     def _on_batch_failed(self, error: Exception) -> Exception:
         """Apply the error of a failed batch to the transaction, and return the error to raise."""

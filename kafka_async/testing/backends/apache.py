@@ -109,6 +109,15 @@ class ApacheBackend(Backend):
         alive = sum(node.running for node in self._nodes.values())
         self._wait_until_ready([node], alive)
 
+    def start_at_new_ports(self) -> None:
+        """Start all brokers, which were stopped, at other ports for clients, with their data."""
+        nodes = list(self._nodes.values())
+        ports = free_ports(self.brokers, exclude=[node.port for node in nodes])
+        for node, port in zip(nodes, ports, strict=True):
+            node.move(port)
+            node.start()
+        self._wait_until_ready(nodes, self.brokers)
+
     def pause_broker(self, broker_id: int) -> None:
         """Freeze a broker by SIGSTOP: its connections stay open without responses."""
         self._nodes[broker_id].pause()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from kafka_async.testing.backends.base import Backend, ClusterOptions
+from kafka_async.testing.backends.nodes import free_ports
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -85,6 +86,13 @@ class EmbeddedBackend(Backend):
     def start_broker(self, broker_id: int) -> None:
         """Start a stopped broker at its former port."""
         self.cluster.start_broker(broker_id)
+
+    def start_at_new_ports(self) -> None:
+        """Start all brokers, which were stopped, at other ports, with their data."""
+        former = [int(address.rpartition(":")[2]) for address in self.bootstrap_servers.split(",")]
+        ports = free_ports(self.brokers, exclude=former)
+        for broker_id, port in enumerate(ports, start=1):
+            self.cluster.start_broker(broker_id, port=port)
 
     def failures(self) -> list[str]:
         """Return the cluster's unexpected exceptions since the last call: bugs of the cluster."""

@@ -7,7 +7,7 @@ import random
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,7 +16,7 @@ STORAGE_TIMEOUT = 60
 """Seconds."""
 
 
-def free_ports(count: int) -> list[int]:
+def free_ports(count: int, *, exclude: Collection[int] = ()) -> list[int]:
     """Return unused ports of 127.0.0.1, outside the range of outgoing connections.
 
     Another process may bind a port before the broker does; the caller then requests new ones.
@@ -25,6 +25,8 @@ def free_ports(count: int) -> list[int]:
         ports: list[int] = []
         while len(ports) < count:
             port = random.SystemRandom().randint(MIN_PORT, MAX_PORT)
+            if port in exclude:
+                continue
             probe = sockets.enter_context(socket.socket())
             try:
                 probe.bind(("127.0.0.1", port))
@@ -48,8 +50,8 @@ class Node:
         directory.mkdir(parents=True, exist_ok=True)
         self._output = directory / "output.log"
         self._properties = directory / "server.properties"
-        rows = {**settings, "log.dirs": str(directory / "data")}
-        self._properties.write_text("".join(f"{key}={_value(rows[key])}\n" for key in sorted(rows)))
+        self._settings = {**settings, "log.dirs": str(directory / "data")}
+        self._write_properties()
 
     @property
     def address(self) -> str:
@@ -76,6 +78,14 @@ class Node:
         # An id may begin with "-", which would look like an option.
         tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"]
         return self._run([*tool, "-c", str(self._properties), *options])
+
+    def move(self, port: int) -> None:
+        """Use another port for clients from the next start on."""
+        before, after = f"127.0.0.1:{self.port}", f"127.0.0.1:{port}"
+        for name in ("listeners", "advertised.listeners"):
+            self._settings[name] = self._settings[name].replace(before, after)
+        self.port = port
+        self._write_properties()
 
     def start(self) -> None:
         """Start the process, without waiting until it is ready."""
@@ -115,6 +125,10 @@ class Node:
         if self._process is not None and self._paused:
             self._process.send_signal(signal.SIGCONT)
             self._paused = False
+
+    def _write_properties(self) -> None:
+        rows = sorted(self._settings.items())
+        self._properties.write_text("".join(f"{key}={_value(value)}\n" for key, value in rows))
 
     def _run(self, arguments: list[str]) -> subprocess.Popen[bytes]:
         with self._output.open("ab") as output:
