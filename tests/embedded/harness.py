@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kafka_async.embedded.settings import SettingOptions
     from kafka_async.embedded.state.partition import Partition
+    from tests.contract.runner import ConnectionKey
 
 
 class ClusterHarness:
@@ -92,12 +93,12 @@ class Session(Run):
         if (topic := harness.cluster.topics.get("t")) is not None:
             self._topic_ids["t"] = topic.id
 
-    async def _connection(self, broker: int, name: str) -> RawConnection:
+    async def _connection(self, key: ConnectionKey) -> RawConnection:
         """Connect again to a broker that was stopped and started."""
-        found = self._connections.get((broker, name))
+        found = self._connections.get(key)
         if found is not None and found.closed.is_set():
-            del self._connections[broker, name]
-        return await super()._connection(broker, name)
+            del self._connections[key]
+        return await super()._connection(key)
 
     async def ask(self, step: SendRequest) -> Any:
         """Send a request and return its response.
