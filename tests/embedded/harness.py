@@ -13,7 +13,7 @@ from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.types import TopicPartition
 from tests.contract.model import Name, Scenario, SendRequest
 from tests.contract.runner import DISCONNECTED, Cluster, Run, error_codes
-from tests.raw_connection import RawConnection
+from tests.raw_connection import CLIENT_ID, RawConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -31,9 +31,10 @@ class ClusterHarness:
         self.network = network
         self._connections: list[RawConnection] = []
 
-    async def connect(self, broker_id: int | None = 1) -> RawConnection:
+    async def connect(self, broker_id: int | None = 1, client_id: str = CLIENT_ID) -> RawConnection:
         assert broker_id is not None, "there is no leader or coordinator"
-        connection = await RawConnection.open(self.cluster, self.network, broker_id)
+        broker = self.cluster.brokers[broker_id]
+        connection = await RawConnection.dial(broker.host, broker.port, self.network, client_id)
         self._connections.append(connection)
         return connection
 
@@ -70,8 +71,8 @@ class _HarnessCluster(Cluster):
         super().__init__("")
         self._harness = harness
 
-    async def connect(self, broker: int) -> RawConnection:
-        return await self._harness.connect(broker)
+    async def connect(self, broker: int, client_id: str = CLIENT_ID) -> RawConnection:
+        return await self._harness.connect(broker, client_id)
 
     def name(self, scenario: str, name: Name) -> str:
         return name.key
