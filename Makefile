@@ -203,7 +203,7 @@ bench-spark: $(VENV)/.installed-dev $(VENV)/.installed-spark ## the Spark data s
 	@$(BIN)/python -m benchmarks.spark $(SPARK_BENCH_ARGS)
 
 # QUOTA_ARGS='--chart' draws the chart of docs/quotas.md, without Apache Kafka.
-bench-quotas: $(VENV)/.installed-dev ## rates with quotas of 1 MB/s on one broker, and Java's consumer: 3 minutes
+bench-quotas: $(VENV)/.installed-dev ## rates with quotas of 1 MB/s on one broker, and those of Java's clients: 5 minutes
 	@$(BIN)/python -m benchmarks.quotas $(QUOTA_ARGS)
 
 # WIRE_ARGS='--only fetch'.

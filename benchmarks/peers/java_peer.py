@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -161,6 +162,7 @@ def _send(task: Task) -> Figures:
 
 
 _STEADY = re.compile(r"(\d+) steady state records sent, ([\d.]+) records/sec")
+_PERIOD = re.compile(r"(\d+) records sent, ([\d.]+) records/sec .*max latency\.$")
 _WINDOW = re.compile(r"(\d+) records sent, ")
 
 
@@ -197,21 +199,73 @@ def read_consumer_lines(lines: Sequence[Line], options: Mapping[str, Any]) -> Fi
     )
 
 
-def consumer_rate(
+def consumer_progress(
     bootstrap: str, topic: str, records: int, client_id: str, fetch_size: int
-) -> float:
-    """Return records per second of the tool as a consumer with a client id and a fetch size."""
-    properties = {"client.id": client_id}
-    given = [("--command-property", each) for each in _properties(properties)]
+) -> list[tuple[float, int]]:
+    """Run the tool as a consumer with a client id and a fetch size.
+
+    Returns:
+        Seconds since its first row, which comes after 0.1 s, and the number of records until then.
+    """
     lines = _run(
         _tool_jars(),
         "org.apache.kafka.tools.ConsumerPerformance",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)),
         *("--fetch-size", str(fetch_size), "--timeout", "60000"),
-        *(word for pair in given for word in pair),
+        *("--show-detailed-stats", "--reporting-interval", "100"),
+        *("--command-property", f"client.id={client_id}"),
     )
-    figures = read_consumer_lines(lines, properties)
-    return records / figures.seconds
+    return read_consumer_progress(lines)
+
+
+def read_consumer_progress(lines: Sequence[Line]) -> list[tuple[float, int]]:
+    """Read the rows of the tool's detailed statistics."""
+    found: list[tuple[float, int]] = []
+    began: datetime | None = None
+    for line in lines:
+        time_text, *cells = line.text.split(", ")
+        try:
+            at = datetime.strptime(time_text, "%Y-%m-%d %H:%M:%S:%f")
+        except ValueError:
+            continue  # a heading
+        began = began or at
+        found.append(((at - began).total_seconds(), int(cells[3])))
+    if not found:
+        raise ToolError(f"kafka-consumer-perf-test printed no statistics: {_last(lines)}")
+    return found
+
+
+def producer_progress(
+    bootstrap: str, topic: str, records: int, size: int, options: Mapping[str, Any]
+) -> list[tuple[float, int]]:
+    """Run the tool as a producer at full speed.
+
+    Returns:
+        Seconds since its start, and the number of records that were acknowledged until then.
+    """
+    lines = _run(
+        _tool_jars(),
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--throughput", "-1"),
+        *("--num-records", str(records), "--record-size", str(size)),
+        *("--reporting-interval", "100", "--command-property", *_properties(options)),
+    )
+    return read_producer_progress(lines)
+
+
+def read_producer_progress(lines: Sequence[Line]) -> list[tuple[float, int]]:
+    """Read the rows of the tool, without its summary."""
+    found: list[tuple[float, int]] = []
+    seconds, records = 0.0, 0
+    for line in lines:
+        row = _PERIOD.match(line.text)
+        if row is not None and int(row[1]):
+            seconds += int(row[1]) / float(row[2])
+            records += int(row[1])
+            found.append((seconds, records))
+    if not found:
+        raise ToolError(f"kafka-producer-perf-test printed no rows: {_last(lines)}")
+    return found
 
 
 def _last(lines: Sequence[Line]) -> str:

@@ -12,7 +12,7 @@ from kafka_async.hooks import BatchAcknowledged, Hooks
 from kafka_async.producer.producer import Producer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kafka_async.clock import Dialer
 
@@ -22,6 +22,8 @@ WINDOW: Final = 11.0
 """Seconds until the samples of a quota are full."""
 MEASURED: Final = 30.0
 """Seconds that are measured after that."""
+PERIODS: Final = 33.0
+"""Seconds of three bursts of a client at full speed, which come every eleven seconds."""
 LOAD: Final = 1.25
 """Load of the producer as a multiple of the quota."""
 MAX_DELAY: Final = 0.1
@@ -46,21 +48,25 @@ class Meter:
         """Count bytes now."""
         self.seconds[int(self._loop.time() - self._start)] += size
 
-    def time_of(self, size: int) -> float:
-        """Return the seconds until this number of bytes was counted."""
-        total = 0
-        for second in range(int(WINDOW + MEASURED)):
-            found = self.seconds[second]
-            if total + found >= size:
-                return second + (size - total) / found
-            total += found
-        return WINDOW + MEASURED
-
-    def rate(self) -> float:
-        """Return the bytes per second after the window was filled."""
+    def rate(self, duration: float = MEASURED) -> float:
+        """Return the bytes per second after the window was filled, over a time in seconds."""
         first = int(WINDOW)
-        measured = range(first, first + int(MEASURED))
-        return sum(self.seconds[second] for second in measured) / MEASURED
+        measured = range(first, first + int(duration))
+        return sum(self.seconds[second] for second in measured) / duration
+
+
+def rate_of(progress: Sequence[tuple[float, int]], duration: float = MEASURED) -> float:
+    """Return the records per second of another client after the window was filled.
+
+    Args:
+        progress: Seconds since the start, and the number of all records until then.
+        duration: The time that is measured, in seconds.
+    """
+    counts = [
+        max((count for at, count in progress if at <= end), default=0)
+        for end in (WINDOW, WINDOW + duration)
+    ]
+    return (counts[1] - counts[0]) / duration
 
 
 async def set_quotas(servers: str, quota: int, **options: Any) -> None:
@@ -74,8 +80,13 @@ async def set_quotas(servers: str, quota: int, **options: Any) -> None:
         await admin.alter_client_quotas(entries)
 
 
-async def produce(servers: str, dialer: Dialer | None = None) -> Meter:
-    """Produce more than the quota; count the requests' batches when acknowledged."""
+async def produce(
+    servers: str, dialer: Dialer | None = None, *, load: float | None = LOAD
+) -> Meter:
+    """Produce more than the quota; count the requests' batches when acknowledged.
+
+    `load` is a multiple of the quota; None is as fast as the producer can.
+    """
     hooks = Hooks()
     options: dict[str, Any] = {"batch_size": 50_000, "buffer_memory": 1_000_000}
     async with Producer(
@@ -85,24 +96,26 @@ async def produce(servers: str, dialer: Dialer | None = None) -> Meter:
         meter = Meter()
         size = len(VALUE) + 10
         hooks.listen(BatchAcknowledged, lambda event: meter.add(event.records * size))
-        sending = asyncio.ensure_future(_send(producer))
-        await asyncio.sleep(WINDOW + MEASURED)
+        sending = asyncio.ensure_future(_send(producer, load))
+        await asyncio.sleep(WINDOW + (MEASURED if load else PERIODS))
         sending.cancel()
         await asyncio.wait({sending})
     return meter
 
 
-async def _send(producer: Producer) -> None:
-    """Send a quarter more than the quota.
+async def _send(producer: Producer, load: float | None) -> None:
+    """Send a multiple of the quota, or as fast as possible.
 
-    A broker allows ten seconds' quota at once, so a faster load comes in bursts every eleven
-    seconds, of which 30 s may have three or only two.
+    A broker allows ten seconds' quota at once, so the latter comes in bursts every eleven seconds,
+    of which 30 s may have three or only two.
     """
+    while load is None:
+        await producer.enqueue(TOPIC, VALUE)
     loop = asyncio.get_running_loop()
     due = loop.time()
     while True:
         await producer.enqueue(TOPIC, VALUE)
-        due = max(due, loop.time() - MAX_DELAY) + len(VALUE) / (LOAD * QUOTA)
+        due = max(due, loop.time() - MAX_DELAY) + len(VALUE) / (load * QUOTA)
         await asyncio.sleep(max(0.0, due - loop.time()))
 
 

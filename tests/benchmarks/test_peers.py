@@ -15,7 +15,14 @@ import pytest
 
 from benchmarks import payload, topics
 from benchmarks.peers import java_peer
-from benchmarks.peers.java_peer import Line, ToolError, read_consumer_lines, read_producer_lines
+from benchmarks.peers.java_peer import (
+    Line,
+    ToolError,
+    read_consumer_lines,
+    read_consumer_progress,
+    read_producer_lines,
+    read_producer_progress,
+)
 from benchmarks.peers.kafka_async_peer import KafkaAsyncPeer
 from benchmarks.peers.task import Figures, Task
 from benchmarks.processes import launch
@@ -210,6 +217,34 @@ def test_reads_fetch_time_of_consumer_tool() -> None:
     assert found.records == 3_000_000
     assert found.records / found.seconds == pytest.approx(2_225_519.2878)
     assert found.cpu_seconds == pytest.approx(1.85)
+
+
+def test_reads_progress_of_producer_tool_without_its_summary() -> None:
+    lines = [
+        "100 records sent, 50.0 records/sec (0.48 MB/sec), 3.1 ms avg latency, 9.0 ms max latency.",
+        "0 records sent, 0.0 records/sec (0.00 MB/sec), NaN ms avg latency, 0.0 ms max latency.",
+        "30 records sent, 10.0 records/sec (0.10 MB/sec), 3.1 ms avg latency, 9.0 ms max latency.",
+        "130 records sent, 26.0 records/sec (0.25 MB/sec), 3.10 ms avg latency, "
+        "9.00 ms max latency, 3 ms 50th, 8 ms 95th, 9 ms 99th, 9 ms 99.9th.",
+    ]
+    found = read_producer_progress([Line(0.0, line) for line in lines])
+    assert found == [(2.0, 100), (5.0, 130)]
+
+
+def test_reads_progress_of_consumer_tool_from_its_first_row() -> None:
+    lines = [
+        "time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec",
+        "2026-11-22 00:24:55:600, 0, 9.5367, 95.3674, 1000, 10000.0000, 0, 0, 0.0, 0.0",
+        "2026-11-22 00:25:07:100, 0, 19.0735, 1.0000, 2000, 100.0000, 0, 0, 0.0, 0.0",
+    ]
+    found = read_consumer_progress([Line(0.0, line) for line in lines])
+    assert found == [(0.0, 1000), (11.5, 2000)]
+
+
+@pytest.mark.parametrize("read", [read_producer_progress, read_consumer_progress])
+def test_tool_without_rows_raises(read: Callable[[list[Line]], object]) -> None:
+    with pytest.raises(ToolError, match=r"perf-test.*: no output"):
+        read([])
 
 
 @pytest.mark.parametrize("read", [read_producer_lines, read_consumer_lines])
