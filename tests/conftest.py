@@ -175,10 +175,15 @@ def is_unit(request: pytest.FixtureRequest) -> bool:
 def kafka_cluster_options() -> ClusterOptions:
     """Start three brokers, so that leaders can move and the quorum survives the loss of one.
 
+    Each is in a rack of its id, which only consumers and members with a rack notice.
     Tests write records of any age, which the first retention check would delete 30 s after a start.
     The delay also keeps the files of deleted topics.
     """
-    return {"brokers": 3, "properties": {"log.initial.task.delay.ms": "86400000"}}
+    return {
+        "brokers": 3,
+        "racks": ["rack-1", "rack-2", "rack-3"],
+        "properties": {"log.initial.task.delay.ms": "86400000"},
+    }
 
 
 CannotRun = Callable[[str, object], NoReturn]

@@ -18,6 +18,14 @@ def broker(
     brokers: Annotated[
         int, typer.Option(min=1, max=16, metavar="N", help="Number of brokers.")
     ] = 1,
+    racks: Annotated[
+        str,
+        typer.Option(
+            metavar="RACKS",
+            help="Racks of the brokers, separated by commas; consumers then fetch from the closest "
+            "replica.",
+        ),
+    ] = "",
     security_protocol: Annotated[
         str, typer.Option(help="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.", metavar="PROTOCOL")
     ] = "PLAINTEXT",
@@ -48,7 +56,7 @@ def broker(
     All data is kept in memory and is lost at the end. It is not a production broker.
     """
     from kafka_async.embedded import EmbeddedCluster
-    from kafka_async.embedded.__main__ import ports_from, serve
+    from kafka_async.embedded.__main__ import ports_from, rack_settings, serve
     from kafka_async.embedded.security.options import SecurityOptions
     from kafka_async.errors import InvalidConfigurationError
 
@@ -69,6 +77,7 @@ def broker(
                 ports=ports_from(port, brokers),
                 listeners=security.listeners(),
                 users=security.users(),
+                **rack_settings(racks, brokers),
             )
             await serve(cluster, announce)
         except InvalidConfigurationError as error:

@@ -115,9 +115,12 @@ class FetchSession:
 
 
 def fetch_request(
-    config: ConsumerConfig, request: SessionRequest, max_bytes: int, *, wait: bool
+    config: ConsumerConfig, request: SessionRequest, max_bytes: int, *, wait: bool, rack: str = ""
 ) -> FetchRequest:
-    """Return the message; with `wait` the broker may wait for records."""
+    """Return the message; with `wait` the broker may wait for records.
+
+    To a consumer in a `rack`, a leader may name a replica to fetch from instead (KIP-392).
+    """
     to_send: defaultdict[tuple[str, UUID], list[FetchPartition]] = defaultdict(list)
     for (topic, partition), fetch in request.to_send.items():
         to_send[topic, fetch.topic_id].append(
@@ -146,7 +149,7 @@ def fetch_request(
             ForgottenTopic(topic=topic, topic_id=topic_id, partitions=partitions)
             for (topic, topic_id), partitions in to_forget.items()
         ],
-        rack_id=config.client_rack,
+        rack_id=rack,
     )
 
 

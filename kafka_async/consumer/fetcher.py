@@ -128,6 +128,7 @@ class Fetcher:
         self._subscription = subscription
         self._queue = queue
         self._committed_only = is_read_committed(config)
+        self._preference_lifetime = seconds(config.metadata_max_age_ms)
         self._loop = asyncio.get_running_loop()
         self._broker_fetchers: dict[int, BrokerFetcher] = {}
         self._backoff = services.retry_backoff()
@@ -192,17 +193,23 @@ class Fetcher:
         """Return the broker to fetch a partition from; None if it cannot be fetched now."""
         if state.fetch_state is not FetchState.FETCHING or state.held_back or state.retry_at > now:
             return None
+        leader = metadata.leader(state.partition)
+        if leader is not None and state.leader_epoch == UNKNOWN:
+            state.on_leader_known(leader.epoch)
         if state.preferred_replica is not None:
             replica = state.replica_to_fetch(now, metadata.brokers)
             if replica is not None:
                 return replica
-        leader = metadata.leader(state.partition)
+            self._loop.call_soon(self._fetch_from_leaders)
         if leader is None:
             self._services.metadata.request_update()
             return None
-        if state.leader_epoch == UNKNOWN:
-            state.on_leader_known(leader.epoch)
         return leader.leader_id
+
+    def _fetch_from_leaders(self) -> None:
+        """Wake the fetchers of leaders, which wait if all their partitions were read elsewhere."""
+        if self._supervisor.running:
+            self.wakeup()
 
     def _start_broker_fetcher(self, node_id: int) -> None:
         broker_fetcher = self._broker_fetchers[node_id] = BrokerFetcher(
@@ -252,6 +259,18 @@ class Fetcher:
             client_id = self._services.config.client_id
             self._services.hooks.emit(hooks.Fetched(client_id, node_id, len(rows), size))
 
+    def on_unreachable(self, node_id: int, pending: Mapping[TopicPartition, PendingFetch]) -> None:
+        """Fetch from the leaders what was to be fetched from a follower that has not responded.
+
+        For some time they are not asked for the closest replica: while the follower is in sync, its
+        leaders would name it again.
+        """
+        followed = [p.state for p in pending.values() if p.state.preferred_replica == node_id]
+        for state in followed:
+            state.prefer_leader(self._loop.time() + self._preference_lifetime)
+        if followed:
+            self.wakeup()
+
     def on_error(self, pending: Mapping[TopicPartition, PendingFetch], error: KafkaError) -> None:
         """Raise an error at the next poll, then retry."""
         for pending_fetch in pending.values():
@@ -272,10 +291,13 @@ class Fetcher:
         self, state: PartitionState, row: PartitionData, found: CompletedFetch | None
     ) -> int:
         state.on_fetch_response(row.high_watermark, row.last_stable_offset)
-        if row.preferred_read_replica >= 0:
-            age = seconds(self._config.metadata_max_age_ms)
-            state.prefer_replica(row.preferred_read_replica, self._loop.time() + age)
+        replica = row.preferred_read_replica
+        if replica in self._services.metadata.snapshot.brokers:
+            state.prefer_replica(replica, self._loop.time() + self._preference_lifetime)
             self.wakeup()
+        elif replica >= 0:  # the leader would name it again
+            self._services.metadata.request_update()
+            self.retry_later(state)
         if found is None:
             return 0
         state.add_fetch(found)
@@ -292,24 +314,25 @@ class Fetcher:
             needs="READ",
         )
         action = fetch_error_action(error)
+        leader = self._services.metadata.snapshot.leader(state.partition)
+        from_follower = leader is None or leader.leader_id != node_id
         if state.preferred_replica == node_id:
-            # A follower may lag or be gone: the leader decides (KIP-392).
+            from_follower = True
             state.prefer_leader()
-            if action is FetchErrorAction.RESET_OFFSET:
-                self.wakeup()
-                return
-        if action is FetchErrorAction.RESET_OFFSET and state.buffer.has_unreturned:
+        if action is FetchErrorAction.RESET_OFFSET and from_follower:
+            self.retry_later(state)  # the follower may lag: the leader decides (KIP-392)
+        elif action is FetchErrorAction.RESET_OFFSET and state.buffer.has_unreturned:
             self.retry_later(state)  # the records before that offset are returned first
         elif action is FetchErrorAction.RESET_OFFSET:
             self.reset_position(state, error)
         elif action in (FetchErrorAction.RAISE, FetchErrorAction.RAISE_AND_RETRY):
             self.fail_partition(state, error)
         else:
-            leader = row.current_leader
-            if leader.leader_id >= 0:
-                endpoint = endpoints.get(leader.leader_id)
+            current = row.current_leader
+            if current.leader_id >= 0:
+                endpoint = endpoints.get(current.leader_id)
                 self._services.metadata.update_leaders(
-                    [LeaderHint(state.partition, leader.leader_id, leader.leader_epoch, endpoint)]
+                    [LeaderHint(state.partition, current.leader_id, current.leader_epoch, endpoint)]
                 )
             elif action is FetchErrorAction.REFRESH_METADATA:
                 self._services.metadata.request_update()
@@ -475,7 +498,7 @@ class BrokerFetcher:
                 version = _FIRST_VERSION_WITH_TOPIC_IDS - 1
             waited = self._connection.throttle_wait
             response = await self._connection.send(
-                fetch_request(self._config, request, left, wait=wait),
+                fetch_request(self._config, request, left, wait=wait, rack=self._rack(states)),
                 timeout=timeout + seconds(self._config.fetch_max_wait_ms),
                 version=version,
             )
@@ -485,6 +508,7 @@ class BrokerFetcher:
             raised = _error_to_raise(error)
             if raised is not None:
                 self._fetcher.on_error(pending, raised)
+            self._fetcher.on_unreachable(self.node_id, pending)
             self._services.metadata.request_update()
             await asyncio.sleep(self._backoff.next())
             return
@@ -498,6 +522,11 @@ class BrokerFetcher:
         await self._fetcher.on_response(
             self.node_id, pending, response, response_rows(response, self._topic_ids)
         )
+
+    def _rack(self, states: Sequence[PartitionState]) -> str:
+        """Return the rack to send; none if a partition must be read from its leader."""
+        now = self._loop.time()
+        return "" if any(s.leader_until > now for s in states) else self._config.client_rack
 
     async def _on_error_response(self, error: KafkaError) -> None:
         logger.debug("fetching from broker %d: %s", self.node_id, error)

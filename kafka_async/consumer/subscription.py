@@ -95,6 +95,7 @@ class PartitionState:
         "in_progress",
         "last_stable_offset",
         "leader_epoch",
+        "leader_until",
         "lookup_pending",
         "out_of_range",
         "partition",
@@ -126,7 +127,7 @@ class PartitionState:
         self.leader_epoch = UNKNOWN  # of the leader that has validated the position
         self.high_watermark = self.last_stable_offset = UNKNOWN
         self.preferred_replica: int | None = None  # follower to fetch from (KIP-392)
-        self._preferred_replica_until = 0.0
+        self._preferred_replica_until = self.leader_until = 0.0
         self.buffer = FetchBuffer(partition)
         self.in_progress = OffsetsInProgress()
 
@@ -218,7 +219,7 @@ class PartitionState:
         self.in_progress = OffsetsInProgress()
         self.reset_timestamp = timestamp
         self._processed = self.commit_base = self.fetch_offset = self._committing = UNKNOWN
-        self.preferred_replica = None
+        self.prefer_leader()
         self.fetch_state = FetchState.AWAIT_RESET
 
     def forget_position(self) -> None:
@@ -280,20 +281,19 @@ class PartitionState:
         self.high_watermark, self.last_stable_offset = high_watermark, last_stable_offset
 
     def replica_to_fetch(self, now: float, brokers: Container[int]) -> int | None:
-        """Return the preferred replica if it is one of the brokers; None for the leader."""
-        if self.preferred_replica is None or self._preferred_replica_until <= now:
-            return None
-        if self.preferred_replica not in brokers:
-            self.preferred_replica = None
+        """Return the preferred replica; None, from then on, if its time is over or it is gone."""
+        replica = self.preferred_replica
+        if replica is None or self._preferred_replica_until <= now or replica not in brokers:
+            self.prefer_leader()
         return self.preferred_replica
 
     def prefer_replica(self, node_id: int, until: float) -> None:
         """Fetch from a follower for some time (KIP-392)."""
         self.preferred_replica, self._preferred_replica_until = node_id, until
 
-    def prefer_leader(self) -> None:
-        """Fetch from the leader."""
-        self.preferred_replica = None
+    def prefer_leader(self, until: float = 0.0) -> None:
+        """Fetch from the leader; until some time even if another replica is closer."""
+        self.preferred_replica, self.leader_until = None, until
 
     def on_leader_known(self, leader_epoch: int) -> None:
         """Record the leader that is fetched from first; it needs no validation."""
@@ -348,9 +348,13 @@ class PartitionState:
         self.lookup_pending = False
 
     def maybe_validate_position(self, leader_epoch: int) -> None:
-        """Request a comparison with the leader's log if the leader is new (KIP-320)."""
+        """Request a comparison with the leader's log if the leader is new (KIP-320).
+
+        The new leader decides again which replica to fetch from (KIP-392).
+        """
         if leader_epoch == UNKNOWN or leader_epoch <= self.leader_epoch:
             return
+        self.prefer_leader()
         if self.fetch_state is not FetchState.FETCHING or self.fetch_epoch == UNKNOWN:
             if self.fetch_state is not FetchState.AWAIT_VALIDATION:
                 self.leader_epoch = leader_epoch

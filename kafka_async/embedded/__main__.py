@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from kafka_async.embedded.cluster import EmbeddedCluster
 from kafka_async.embedded.security.options import SecurityOptions
+from kafka_async.embedded.settings import RACK_AWARE_REPLICA_SELECTOR, SettingOptions
 from kafka_async.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
@@ -46,6 +47,24 @@ def ports_from(first: int, brokers: int) -> list[int]:
     return [first + index if first else 0 for index in range(brokers)]
 
 
+def rack_settings(racks: str, brokers: int) -> SettingOptions:
+    """Return the settings for comma-separated racks, in the order of broker ids; none if empty.
+
+    Raises InvalidConfigurationError if there is another number of racks than of brokers.
+    """
+    if not racks:
+        return {}
+    names = [rack.strip() for rack in racks.split(",")]
+    if len(names) != brokers or not all(names):
+        raise InvalidConfigurationError(
+            f"{racks!r} must name one rack for each of {brokers} brokers"
+        )
+    return {
+        "racks": dict(enumerate(names, 1)),
+        "replica_selector_class": RACK_AWARE_REPLICA_SELECTOR,
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(
@@ -56,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--port", type=int, default=9092, help="port of the first broker; 0: free ports"
     )
     parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--racks", default="", help="racks of the brokers, separated by commas")
     for option, meaning in (
         ("--security-protocol", "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),
         ("--users-file", "users for SASL: a line name:password for each, readable by you only"),
@@ -88,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ports=ports_from(options.port, options.brokers),
             listeners=security.listeners(),
             users=security.users(),
+            **rack_settings(options.racks, options.brokers),
         )
     except InvalidConfigurationError as error:
         sys.stderr.write(f"{error.message}\n")

@@ -93,7 +93,7 @@ class EmbeddedCluster:
 
     Raises:
         InvalidConfigurationError: There are no brokers, `ports` has another length, a listener is
-            not valid, or a setting is out of range.
+            not valid, a setting is out of range, or a broker with a rack does not exist.
     """
 
     def __init__(
@@ -124,10 +124,13 @@ class EmbeddedCluster:
                     id_,
                     hosts.get(id_, HOST),
                     {**dict.fromkeys(self._listeners, 0), first: ports[id_ - 1] if ports else 0},
+                    self.settings.racks.get(id_),
                 ),
             )
             for id_ in range(1, brokers + 1)
         )
+        if unknown := self.settings.racks.keys() - self.brokers.keys():
+            raise InvalidConfigurationError(f"racks of brokers that do not exist: {unknown}")
         self._credentials = Credentials(users or {})
         self._tokens = DelegationTokens(self.settings)
         offsets = OffsetMetadataManager(self.settings.offsets_topic_num_partitions)

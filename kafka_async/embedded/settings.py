@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import Final, Literal, TypedDict
 
 from kafka_async.errors import InvalidConfigurationError
+
+RACK_AWARE_REPLICA_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The replica selector that Kafka has (KIP-392)."""
 
 
 class SettingOptions(TypedDict, total=False):
@@ -14,6 +17,8 @@ class SettingOptions(TypedDict, total=False):
 
     cluster_id: str
     advertised_hosts: Mapping[int, str]
+    racks: Mapping[int, str]
+    replica_selector_class: str | None
     auto_create_topics: bool
     default_partitions: int
     default_replication_factor: int | None
@@ -81,6 +86,9 @@ class Settings:
         cluster_id: Id of the cluster in responses.
         advertised_hosts: Hosts in responses by broker id, in place of 127.0.0.1 (Kafka's
             `advertised.listeners`). All brokers listen on 127.0.0.1.
+        racks: Racks by broker id (Kafka's `broker.rack`). Default: brokers have no rack.
+        replica_selector_class: RACK_AWARE_REPLICA_SELECTOR to let consumers fetch from an in-sync
+            replica in their rack (KIP-392); None for the leader.
         auto_create_topics: Kafka's `auto.create.topics.enable`.
         default_partitions: Kafka's `num.partitions`.
         default_replication_factor: None for the number of brokers, at most three; 1 in Kafka.
@@ -111,6 +119,8 @@ class Settings:
 
     cluster_id: str = "kafka-async-embedded0"
     advertised_hosts: Mapping[int, str] = field(default_factory=dict[int, str])
+    racks: Mapping[int, str] = field(default_factory=dict[int, str])
+    replica_selector_class: str | None = None
     auto_create_topics: bool = True
     default_partitions: int = 1
     default_replication_factor: int | None = None
@@ -170,6 +180,11 @@ class Settings:
         if self.quota_formula not in ("kafka", "seed"):
             raise InvalidConfigurationError(
                 f'quota_formula must be "kafka" or "seed", not {self.quota_formula!r}'
+            )
+        if self.replica_selector_class not in (None, RACK_AWARE_REPLICA_SELECTOR):
+            raise InvalidConfigurationError(
+                f"replica_selector_class must be None or {RACK_AWARE_REPLICA_SELECTOR!r}, not "
+                f"{self.replica_selector_class!r}"
             )
         for name, low in _MINIMUMS.items():
             value = getattr(self, name)

@@ -227,6 +227,11 @@ def test_error_names_a_port_in_use(servers: str) -> None:
     assert error == f"error: port {port}: in use by another program: choose another --port, or 0"
 
 
+def test_error_names_the_number_of_racks() -> None:
+    error = call("broker", "--port", "0", "--brokers", "3", "--racks", "a,b").error
+    assert "'a,b' must name one rack for each of 3 brokers" in error
+
+
 def test_error_names_the_option_that_a_secure_broker_needs() -> None:
     error = call("broker", "--port", "0", "--security-protocol", "SASL_SSL").error
     assert error == (

@@ -51,8 +51,10 @@ def test_new_leader_outdates_lookups_but_not_fetched_records() -> None:
     version = state.version
     state.maybe_validate_position(4)
     assert state.fetch_state is FetchState.FETCHING
+    state.prefer_replica(2, until=10)
     state.maybe_validate_position(5)
     assert state.fetch_state is FetchState.AWAIT_VALIDATION
+    assert state.preferred_replica is None
     assert state.version > version
     assert state.buffer
     state.complete_validation(5)

@@ -1,6 +1,7 @@
 """Runs on the embedded cluster in memory or on sockets, and comparison with the record.
 
-python -m tests.contract.compare HOST:PORT writes the record anew, from Kafka with three brokers.
+python -m tests.contract.compare HOST:PORT writes the record anew, from Kafka with three brokers in
+the racks rack-1, rack-2 and rack-3, and with Kafka's RackAwareReplicaSelector.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafka_async.clock import MemoryNetwork
 from kafka_async.embedded import EmbeddedCluster
+from kafka_async.embedded.settings import RACK_AWARE_REPLICA_SELECTOR
 from kafka_async.testing import run_virtual
 from tests.contract.model import BROKERS
 from tests.contract.runner import Cluster, Run
@@ -34,6 +36,8 @@ async def run_embedded(scenario: Scenario) -> Run:
     async with EmbeddedCluster(
         BROKERS,
         network=network,
+        racks={broker: f"rack-{broker}" for broker in range(1, BROKERS + 1)},
+        replica_selector_class=RACK_AWARE_REPLICA_SELECTOR,
         min_insync_replicas=2,
         quota_request_time_ms=0.1,
         group_min_session_timeout_ms=500,

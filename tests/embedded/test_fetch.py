@@ -101,11 +101,28 @@ async def test_error_ends_wait() -> None:
 async def test_leader_change_ends_wait() -> None:
     async with running_session(2) as it:
         asyncio.get_running_loop().call_later(1, it.partition().move_leader, 2)
-        response = await it.ask(fetch(16, by_id=True, **LONG))
+        row = {"current_leader_epoch": 0}
+        response = await it.ask(fetch(16, by_id=True, row=row, **LONG))
         data = response.responses[0].partitions[0]
-        assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert data.error_code == ErrorCode.FENCED_LEADER_EPOCH
         assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (2, 1)
         assert [endpoint.node_id for endpoint in response.node_endpoints] == [2]
+
+
+async def test_leader_change_ends_wait_of_a_version_that_followers_do_not_serve() -> None:
+    async with running_session(2) as it:
+        asyncio.get_running_loop().call_later(1, it.partition().move_leader, 2)
+        assert await it.code(fetch(10, **LONG)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert asyncio.get_running_loop().time() == pytest.approx(1)
+
+
+async def test_former_leader_serves_a_wait_without_epoch_as_follower() -> None:
+    async with running_session(2) as it:
+        loop = asyncio.get_running_loop()
+        loop.call_later(1, it.partition().move_leader, 2)
+        loop.call_later(3, write, it, batch(b"late"))
+        assert values((await partitions(it, fetch(12, **LONG)))[0]) == [b"late"]
+        assert loop.time() == pytest.approx(3)
 
 
 async def test_topic_deletion_ends_wait() -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from kafka_async.embedded import EmbeddedCluster
-from kafka_async.embedded.__main__ import ports_from
+from kafka_async.embedded.__main__ import ports_from, rack_settings
+from kafka_async.embedded.settings import RACK_AWARE_REPLICA_SELECTOR
+from kafka_async.errors import InvalidConfigurationError
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from tests.embedded.sasl_client import log_in
 from tests.raw_connection import RawConnection
@@ -44,6 +46,32 @@ async def test_serves_until_signal(number: signal.Signals) -> None:
         out, err = await process.communicate()
     assert (process.returncode, out, err) == (0, b"", b"")
     await connection.closed.wait()
+
+
+async def test_brokers_are_in_racks() -> None:
+    process = await launch("--port", "0", "--brokers", "2", "--racks", "a,b")
+    try:
+        assert process.stdout is not None
+        line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
+        host, port = line.split(",")[0].split(":")
+        connection = await RawConnection.dial(host, int(port))
+        response = await connection.call(MetadataRequest(topics=[]), 12)
+        assert [row.rack for row in response.brokers] == ["a", "b"]
+        await connection.close()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        await process.communicate()
+
+
+async def test_racks_are_settings_of_as_many_brokers() -> None:
+    assert rack_settings("", 3) == {}
+    assert rack_settings("a, b", 2) == {
+        "racks": {1: "a", 2: "b"},
+        "replica_selector_class": RACK_AWARE_REPLICA_SELECTOR,
+    }
+    for racks in ("a", "a,b,c", "a,"):
+        with pytest.raises(InvalidConfigurationError, match="one rack for each of 2 brokers"):
+            rack_settings(racks, 2)
 
 
 async def test_port_in_use_is_reported_in_one_line() -> None:

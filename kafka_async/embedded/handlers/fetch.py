@@ -1,4 +1,4 @@
-"""Fetch: reads batches and waits for `min_bytes`; fetch sessions, topic ids, isolation levels."""
+"""Fetch: reads batches and waits for `min_bytes`; fetch sessions, isolation levels, replicas."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from kafka_async.embedded.error_codes import ErrorCode, error_code_of
 from kafka_async.embedded.request_validation import ISOLATION_LEVELS
 from kafka_async.embedded.requests.error_responses import error_response
 from kafka_async.embedded.state.acls import Operation
+from kafka_async.embedded.state.replica_selector import preferred_read_replica
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError, UnknownServerError
 from kafka_async.protocol.messages.fetch import (
     AbortedTransaction,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from kafka_async.embedded.requests.authorization import Authorization
     from kafka_async.embedded.requests.context import RequestContext
+    from kafka_async.embedded.settings import Settings
     from kafka_async.embedded.state.brokers import Brokers
     from kafka_async.embedded.state.fetch_sessions import CachedPartition, FetchSession
     from kafka_async.embedded.state.partition import Partition
@@ -36,7 +38,10 @@ if TYPE_CHECKING:
 NO_EPOCH: Final = -1
 READ_COMMITTED: Final = 1
 FETCH_SESSION_MIN_VERSION: Final = 7
+RACK_ID_MIN_VERSION: Final = 11
+"""First version in which consumers may fetch from followers (KIP-392)."""
 TOPIC_ID_MIN_VERSION: Final = 13
+REPLICA_STATE_MIN_VERSION: Final = 15
 LEADER_HINTS_MIN_VERSION: Final = 16
 ERRORS_WITH_LEADER_HINT: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 """Errors whose response has the current leader (KIP-951)."""
@@ -56,6 +61,7 @@ class FetchResult(NamedTuple):
 async def handle(
     topics: TopicTable,
     brokers: Brokers,
+    settings: Settings,
     authorization: Authorization,
     context: RequestContext,
     request: FetchRequest,
@@ -70,7 +76,8 @@ async def handle(
         session = context.broker.fetch_sessions.session_for(request, context.version)
     except KafkaError as error:
         return FetchResponse(error_code=error_code_of(error))
-    result = await _Read(context, request, session, topics, authorization).wait_for_data()
+    read = _Read(context, request, session, topics, brokers, settings, authorization)
+    result = await read.wait_for_data()
     response = FetchResponse(responses=_by_topic(session, result))
     if context.version >= FETCH_SESSION_MIN_VERSION:
         response.session_id = session.id
@@ -89,6 +96,8 @@ class _Read:
     request: FetchRequest
     session: FetchSession
     topics: TopicTable
+    brokers: Brokers
+    settings: Settings
     authorization: Authorization
 
     async def wait_for_data(self) -> FetchResult:
@@ -129,7 +138,10 @@ class _Read:
                 response = self._error_response(entry, error)
             size += len(response.records or b"")
             must_respond = (
-                must_respond or bool(response.error_code) or response.diverging_epoch.epoch >= 0
+                must_respond
+                or bool(response.error_code)
+                or response.diverging_epoch.epoch >= 0
+                or response.preferred_read_replica >= 0
             )
             partitions.append((entry, response))
         return FetchResult(partitions, size, must_respond)
@@ -137,11 +149,8 @@ class _Read:
     def _read(self, entry: CachedPartition, size: int) -> PartitionData:
         """Read one partition; `size` is the number of bytes already in the response."""
         requested = entry.requested
-        log = self.topics.leader_partition(
-            self.context.broker.id,
-            self._topic_partition(entry),
-            max(requested.current_leader_epoch, NO_EPOCH),
-        ).log
+        partition = self._replica(entry)
+        log = partition.log
         response = PartitionData(
             partition_index=requested.partition,
             high_watermark=log.end_offset,
@@ -150,6 +159,10 @@ class _Read:
             aborted_transactions=None,
             records=b"",
         )
+        preferred = self._preferred_read_replica(partition, requested.fetch_offset)
+        if preferred is not None:
+            response.preferred_read_replica = preferred
+            return response
         if requested.partition_max_bytes < 0:
             raise UnknownServerError("partition_max_bytes is negative")
         if requested.last_fetched_epoch >= 0:
@@ -177,6 +190,31 @@ class _Read:
                 for aborted in data.aborted
             ]
         return response
+
+    def _replica(self, entry: CachedPartition) -> Partition:
+        """Return the partition; only consumers that name their rack may read it from a follower."""
+        from_follower = self._is_consumer and self.context.version >= RACK_ID_MIN_VERSION
+        find = self.topics.replica_partition if from_follower else self.topics.leader_partition
+        epoch = max(entry.requested.current_leader_epoch, NO_EPOCH)
+        return find(self.context.broker.id, self._topic_partition(entry), epoch)
+
+    @property
+    def _is_consumer(self) -> bool:
+        """True unless the request has a broker's id, as one of a replica."""
+        by_state = self.context.version >= REPLICA_STATE_MIN_VERSION
+        request = self.request
+        return (request.replica_state.replica_id if by_state else request.replica_id) < 0
+
+    def _preferred_read_replica(self, partition: Partition, fetch_offset: int) -> int | None:
+        """Return the follower that the leader tells a consumer to fetch from, if there is one."""
+        if (
+            self.settings.replica_selector_class is None
+            or self.context.version < RACK_ID_MIN_VERSION
+            or not self._is_consumer
+            or partition.leader != self.context.broker.id
+        ):
+            return None
+        return preferred_read_replica(self.brokers, partition, self.request.rack_id, fetch_offset)
 
     def _error_response(self, entry: CachedPartition, error: KafkaError) -> PartitionData:
         code = error_code_of(error)

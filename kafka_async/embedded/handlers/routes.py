@@ -133,7 +133,12 @@ ROUTES: Final[tuple[Route, ...]] = (
         # Otherwise librdkafka before 2.11 would not compress batches (KIP-896).
         advertised=0,
     ),
-    Route(1, 4, 18, lambda it: partial(fetch.handle, it.topics, it.brokers, it.authorization)),
+    Route(
+        1,
+        4,
+        18,
+        lambda it: partial(fetch.handle, it.topics, it.brokers, it.settings, it.authorization),
+    ),
     Route(2, 1, 11, lambda it: partial(log.list_offsets, it.topics, it.authorization)),
     Route(
         3,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
@@ -85,6 +86,17 @@ class Brokers(dict[int, Broker]):
     def alive_ids(self) -> list[int]:
         """Return the ids of the brokers that are alive."""
         return [broker.id for broker in self.alive()]
+
+    def alive_ids_across_racks(self) -> list[int]:
+        """Return the ids of the brokers that are alive, each followed by one of another rack.
+
+        As with Kafka, consecutive replicas are in different racks while these have brokers left.
+        """
+        racks: dict[str | None, list[int]] = {}
+        for broker in self.alive():
+            racks.setdefault(broker.rack, []).append(broker.id)
+        rounds = itertools.zip_longest(*racks.values())
+        return [id_ for one in rounds for id_ in one if id_ is not None]
 
     def endpoints(self, ids: Collection[int], listener: str) -> list[Endpoint]:
         """Return the endpoints of the brokers in `ids` that are alive, at a listener."""

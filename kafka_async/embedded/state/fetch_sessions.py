@@ -57,6 +57,7 @@ class CachedPartition:
             or response.high_watermark != self.high_watermark
             or response.log_start_offset != self.log_start_offset
             or response.diverging_epoch.epoch >= 0
+            or response.preferred_read_replica >= 0
         )
         self.failed = failed
         self.high_watermark = response.high_watermark

@@ -107,33 +107,35 @@ class TopicTable:
             raise UnknownTopicIdError("This server does not host this topic ID.")
         return topic.name
 
-    def replica_partition(self, broker_id: int, tp: TopicPartition) -> Partition:
-        """Return a partition that has a replica on a broker."""
+    def replica_partition(
+        self, broker_id: int, tp: TopicPartition, leader_epoch: int = -1
+    ) -> Partition:
+        """Return a partition that has a replica on a broker.
+
+        `leader_epoch` is the client's; with -1 it is not compared (KIP-320).
+        """
         partition = self.partition(tp)
         if partition is None:
             raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
         if broker_id not in partition.replicas:
             raise NotLeaderOrFollowerError(f"broker {broker_id} does not host {tp}")
+        if leader_epoch != -1 and leader_epoch < partition.leader_epoch:
+            raise FencedLeaderEpochError(
+                "The leader epoch in the request is older than the replica's."
+            )
+        if leader_epoch > partition.leader_epoch:
+            raise UnknownLeaderEpochError(
+                "The leader epoch in the request is newer than the replica's."
+            )
         return partition
 
     def leader_partition(
         self, broker_id: int, tp: TopicPartition, leader_epoch: int = -1
     ) -> Partition:
-        """Return a partition that a broker leads.
-
-        `leader_epoch` is the client's; with -1 it is not compared (KIP-320).
-        """
-        partition = self.replica_partition(broker_id, tp)
+        """Return a partition that a broker leads; `leader_epoch` as in `replica_partition`."""
+        partition = self.replica_partition(broker_id, tp, leader_epoch)
         if partition.leader != broker_id:
             raise NotLeaderOrFollowerError(f"broker {broker_id} does not lead {tp}")
-        if leader_epoch != -1 and leader_epoch < partition.leader_epoch:
-            raise FencedLeaderEpochError(
-                "The leader epoch in the request is older than the leader's."
-            )
-        if leader_epoch > partition.leader_epoch:
-            raise UnknownLeaderEpochError(
-                "The leader epoch in the request is newer than the leader's."
-            )
         return partition
 
     def partitions(self) -> Iterator[Partition]:
@@ -271,7 +273,7 @@ class TopicTable:
             partition.update_leader(alive)
 
     def _assign_replicas(self, count: int, replication_factor: int | None) -> list[tuple[int, ...]]:
-        alive = self._brokers.alive_ids()
+        alive = self._brokers.alive_ids_across_racks()
         factor = replication_factor
         if factor is None or factor == -1:
             factor = self._settings.replication_factor(len(alive))

@@ -26,7 +26,7 @@ from kafka_async.testing.backends.security import (
     scram_arguments,
     security_settings,
 )
-from kafka_async.testing.backends.settings import cluster_settings, node_settings
+from kafka_async.testing.backends.settings import cluster_settings, node_settings, rack_settings
 
 LATEST = "4.4.0"
 HEAP = "384m"
@@ -146,6 +146,7 @@ class ApacheBackend(Backend):
             settings = {
                 **cluster_settings(self.brokers, self.auto_create_topics, self.default_partitions),
                 **node_settings(node_id, port, f"127.0.0.1:{controller}", voters),
+                **(rack_settings(self.racks[node_id - 1]) if self.racks else {}),
                 **self._security_settings(node_id),
                 **self._properties,
             }

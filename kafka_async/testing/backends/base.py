@@ -20,6 +20,9 @@ class ClusterOptions(TypedDict, total=False):
     """Create a topic when a client first uses it; default True."""
     default_partitions: int
     """Number of partitions of a topic that is created without one; default 1."""
+    racks: Sequence[str]
+    """Rack of each broker, in the order of ids; default: none. Consumers with a `client_rack` then
+    fetch from the closest replica (KIP-392)."""
     properties: Mapping[str, str]
     """Additional server.properties, for backends that run Apache Kafka."""
     jvm_options: Sequence[str]
@@ -41,6 +44,9 @@ class Backend(ABC):
         self.brokers = options.get("brokers", 1)
         self.auto_create_topics = options.get("auto_create_topics", True)
         self.default_partitions = options.get("default_partitions", 1)
+        self.racks = tuple(options.get("racks", ()))
+        if len(self.racks) not in (0, self.brokers):
+            raise ValueError(f"{len(self.racks)} racks of {self.brokers} brokers")
 
     @property
     @abstractmethod

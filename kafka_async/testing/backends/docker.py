@@ -23,11 +23,11 @@ CONTROLLER = "127.0.0.1:9093"
 class DockerBackend(Backend):
     """Runs one broker of Apache Kafka in a container; needs a Docker engine on this machine.
 
-    The option `brokers` is ignored.
+    The options `brokers` and `racks` are ignored.
     """
 
     def __init__(self, version: str = LATEST, **options: Unpack[ClusterOptions]) -> None:
-        super().__init__(f"docker {version}", {**options, "brokers": 1})
+        super().__init__(f"docker {version}", {**options, "brokers": 1, "racks": ()})
         self.image = f"{IMAGE}:{version}"
         self._properties = dict(options.get("properties", {}))
         self._container: DockerContainer | None = None

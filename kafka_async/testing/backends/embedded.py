@@ -49,12 +49,15 @@ class EmbeddedBackend(Backend):
     def start(self) -> None:
         """Start the thread and the cluster in it."""
         from kafka_async.embedded import run_in_thread
+        from kafka_async.embedded.settings import RACK_AWARE_REPLICA_SELECTOR
 
         security = self._security
         self._thread = run_in_thread(
             self.brokers,
             auto_create_topics=self.auto_create_topics,
             default_partitions=self.default_partitions,
+            racks=dict(enumerate(self.racks, 1)),
+            replica_selector_class=RACK_AWARE_REPLICA_SELECTOR if self.racks else None,
             min_insync_replicas=min(self.brokers, 2),
             group_min_session_timeout_ms=500,
             group_consumer_session_timeout_ms=6_000,

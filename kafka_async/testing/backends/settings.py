@@ -76,3 +76,10 @@ def node_settings(
         "listeners": f"PLAINTEXT://{bind}:{port},CONTROLLER://{controller}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
     }
+
+
+def rack_settings(rack: str) -> dict[str, str]:
+    """Return the settings of a node in a rack; consumers fetch from the replica in theirs."""
+    from kafka_async.embedded.settings import RACK_AWARE_REPLICA_SELECTOR
+
+    return {"broker.rack": rack, "replica.selector.class": RACK_AWARE_REPLICA_SELECTOR}

@@ -89,6 +89,9 @@ def producers(*indexes: int, name: Any = T) -> Fields:
 
 
 SEED: Final = produce(9, Batch((b"a", b"b", b"c")), setup=True)
+SEED_IS_REPLICATED: Final = '"high_watermark": 3'
+NEAR_2: Final = {"rack_id": "rack-2"}
+"""The rack of broker 2: brokers are in racks of their ids."""
 WITHOUT_ID: Final = {"transactional_id": None, "transaction_timeout_ms": 60_000}
 IDEMPOTENT: Final = send("InitProducerId", 5, **WITHOUT_ID, label="p", retry=(14,), setup=True)
 ME: Final = reply("p", "producer_id")
@@ -308,6 +311,41 @@ FETCH: Final = [
         fetch(12, session=(reply("i", "session_id"), 1), topics=[]),
         fetch(7, session=(0, 0), index=5, label="bad"),
         fetch(7, session=(reply("bad", "session_id"), 1), topics=[]),
+    ),
+    scenario(
+        "fetch-replicas",
+        {"t": {"replicas": [1, 2]}},
+        SEED,
+        *[fetch(version, by_id=version >= 13, **NEAR_2) for version in range(11, 19)],
+        fetch(10),
+        *[fetch(12, rack_id=rack) for rack in ("", "rack-1", "rack-3", "no-rack")],
+        fetch(12, 3, min_bytes=1, max_wait_ms=10_000, **NEAR_2),
+        fetch(12, 9, **NEAR_2),
+        fetch(12, -1, **NEAR_2),
+        fetch(12, isolation_level=1, **NEAR_2),
+        fetch(12, row={"partition_max_bytes": -1}, **NEAR_2),
+        fetch(12, row={"last_fetched_epoch": 5}, **NEAR_2),
+        *[fetch(12, row={"current_leader_epoch": epoch}, **NEAR_2) for epoch in (0, 5)],
+        fetch(12, session=(0, 0), label="s", **NEAR_2),
+        fetch(12, session=(reply("s", "session_id"), 1), topics=[], **NEAR_2),
+        fetch(12, session=(reply("s", "session_id"), 2), topics=[]),
+        fetch(12, session=(reply("s", "session_id"), 3), topics=[]),
+        fetch(12, session=(reply("s", "session_id"), 4), topics=[], **NEAR_2),
+        fetch(11, broker=2, awaiting=SEED_IS_REPLICATED, **NEAR_2),
+        *[fetch(version, by_id=version >= 13, broker=2, **NEAR_2) for version in range(12, 19)],
+        fetch((4, 10), broker=2),
+        *[fetch(12, broker=2, rack_id=rack) for rack in ("", "rack-1", "rack-3")],
+        fetch(12, 3, broker=2),
+        fetch(12, 9, broker=2),
+        fetch(12, isolation_level=1, broker=2),
+        fetch(12, row={"last_fetched_epoch": 0}, broker=2),
+        *[fetch(12, row={"current_leader_epoch": epoch}, broker=2) for epoch in (0, 5)],
+        fetch(12, broker=3, **NEAR_2),
+        fetch(12, row={"current_leader_epoch": 5}, broker=3),
+        offsets((1, 8), -1, broker=2),
+        offsets(8, -1, row={"current_leader_epoch": 5}, broker=2),
+        epoch_end(4, 0, broker=2),
+        epoch_end(4, 0, current=5, broker=2),
     ),
 ]
 
