@@ -525,8 +525,8 @@ class BrokerFetcher:
 
     def _rack(self, states: Sequence[PartitionState]) -> str:
         """Return the rack to send; none if a partition must be read from its leader."""
-        now = self._loop.time()
-        return "" if any(s.leader_until > now for s in states) else self._config.client_rack
+        rack, now = self._config.client_rack, self._loop.time()
+        return "" if rack and any(state.leader_until > now for state in states) else rack
 
     async def _on_error_response(self, error: KafkaError) -> None:
         logger.debug("fetching from broker %d: %s", self.node_id, error)
