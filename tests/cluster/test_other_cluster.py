@@ -14,7 +14,11 @@ from kafka_async.cluster.client import services_of
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.embedded import EmbeddedCluster
-from kafka_async.errors import ApplicationRecoverableError, InvalidPidMappingError
+from kafka_async.errors import (
+    ApplicationRecoverableError,
+    InvalidPidMappingError,
+    TransactionOutcomeUnknownError,
+)
 from kafka_async.producer.producer import Producer
 from kafka_async.types import OffsetAndMetadata, TopicPartition
 from tests.embedded_client import InMemory, batches_of, until
@@ -113,6 +117,23 @@ async def test_open_transaction_fails_as_application_recoverable() -> None:
         ):
             await transaction.send("t", b"2", partition=0)
         assert world.values() == [b"2"]
+
+
+async def test_commit_with_an_unknown_outcome_cannot_be_repeated_on_another_cluster() -> None:
+    """Checks that the producer closes without an error too."""
+    async with two_clusters() as world:
+        options: dict[str, Any] = {**world.options, "transactional_id": "x", "max_block_ms": 3_000}
+        async with Producer(BOOTSTRAP_NAME, **options) as producer:
+            transaction = await producer.begin()
+            await transaction.send("t", b"0", partition=0)
+            world.former.hang("EndTxn")
+            with pytest.raises(TransactionOutcomeUnknownError):
+                await transaction.commit()
+            await world.fail_over()
+            await until(lambda: cluster_id_of(producer) == OTHER)
+            with pytest.raises(InvalidPidMappingError, match="follows another cluster"):
+                await transaction.commit()
+        assert world.values() == []
 
 
 async def test_transactional_producer_without_open_transaction_continues() -> None:

@@ -328,10 +328,7 @@ class TransactionManager:
     def _on_cluster_changed(self) -> None:
         """Fail an open transaction, which the cluster that the client follows does not know."""
         if self._machine.state in _LOST_WITH_CLUSTER:
-            lost = InvalidPidMappingError(
-                "the client follows another cluster, which does not have this transaction"
-            )
-            error = self._apply_error(to_transaction_error(lost))
+            error = self._apply_error(to_transaction_error(_lost_with_cluster()))
             self._accumulator.fail_all(error, self._now())
         self._accumulator.forget_producer_id(self._now())
         self._needs_new_epoch = True
@@ -631,7 +628,8 @@ class TransactionManager:
     @property
     def _id_and_epoch(self) -> ProducerIdAndEpoch:
         id_and_epoch = self._accumulator.id_and_epoch
-        assert id_and_epoch is not None, "a transaction requires a producer id"
+        if id_and_epoch is None:  # `_on_cluster_changed` has dropped it
+            raise _lost_with_cluster()
         return id_and_epoch
 
     def _known_to_coordinator(self) -> bool:
@@ -701,6 +699,12 @@ class TransactionManager:
         )
         kind = TransactionOutcomeUnknownError if ending.commit else ApplicationRecoverableError
         return kind.from_cause(late, Category.APPLICATION_RECOVERABLE)
+
+
+def _lost_with_cluster() -> InvalidPidMappingError:
+    return InvalidPidMappingError(
+        "the client follows another cluster, which does not have this transaction"
+    )
 
 
 def _abortable(message: str) -> TransactionAbortableError:
