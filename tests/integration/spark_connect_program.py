@@ -1,56 +1,115 @@
-"""Reads and writes topics through Spark Connect, with a local server; prints what it did.
+"""Reads and writes topics through Spark Connect, with a local server.
 
-python -m tests.integration.spark_connect_program SERVERS TOPIC COPY DIRECTORY
+python -m tests.integration.spark_connect_program reads a `Task` as JSON from each line of the
+standard input, and prints what it did as JSON.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 ROWS = 500
+MAX_STARTS = 10
 
 
-def main(servers: str, topic: str, copy: str, directory: str) -> None:
+@dataclass(frozen=True)
+class Task:
+    """Topics to read and write.
+
+    Attributes:
+        servers: Addresses without TLS.
+        secure: Options of a listener with TLS and SASL.
+        topic: Topic to write and to read.
+        copy: Topic to which a stream copies it.
+        batches: Topic to which the function of a `foreachBatch` copies it.
+        directory: Directory of the checkpoints.
+    """
+
+    servers: str
+    secure: dict[str, str]
+    topic: str
+    copy: str
+    batches: str
+    directory: str
+
+
+def main() -> None:
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = cast("Any", SparkSession).builder
     spark = builder.remote("local[2]").getOrCreate()
     try:
-        sys.stdout.write(f"{json.dumps(copied(spark, servers, topic, copy, directory))}\n")
+        for line in sys.stdin:
+            sys.stdout.write(f"{json.dumps(done(spark, Task(**json.loads(line))))}\n")
+            sys.stdout.flush()
     finally:
         spark.stop()
 
 
-def copied(
-    spark: SparkSession, servers: str, topic: str, copy: str, directory: str
-) -> dict[str, object]:
-    """Write a topic, read it, and copy it with a stream, exactly once."""
-    cluster = {"kafka.bootstrap.servers": servers}
-    sink = {"exactlyOnce": "true", "sinkId": copy, "checkpointLocation": f"{directory}/checkpoint"}
+def done(spark: SparkSession, task: Task) -> dict[str, object]:
+    """Write a topic, read it on both listeners, and copy it with two streams, exactly once."""
+    cluster = {"kafka.bootstrap.servers": task.servers}
     rows = spark.range(ROWS).selectExpr("CAST(id AS STRING) AS value")
-    writer = rows.write.format("kafka_async").options(**cluster).option("topic", topic)
+    writer = rows.write.format("kafka_async").options(**cluster).option("topic", task.topic)
     writer.mode("append").save()
 
-    read = spark.read.format("kafka_async").options(**cluster, subscribe=topic).load()
+    read = spark.read.format("kafka_async").options(**task.secure, subscribe=task.topic).load()
     stream = spark.readStream.format("kafka_async").options(**cluster)
-    lines = stream.option("subscribe", topic).option("startingOffsets", "earliest").load()
+    lines = stream.option("subscribe", task.topic).option("startingOffsets", "earliest").load()
     places = lines.selectExpr("CONCAT(partition, ':', offset) AS value")
-    copying = places.writeStream.format("kafka_async").options(**cluster, **sink, topic=copy)
-    query = copying.queryName("copy").trigger(availableNow=True).start()
-    query.awaitTermination()
+    sink = {**cluster, "topic": task.copy, "exactlyOnce": "true", "sinkId": task.copy}
+    copying = places.writeStream.format("kafka_async").options(**sink)
+    batches = places.writeStream.foreachBatch(written_in_batches(task))
+    queries = [
+        started(writer.option("checkpointLocation", f"{task.directory}/{name}"))
+        for name, writer in (("batches", batches), ("copy", copying))
+    ]
+    for query in queries:
+        query.awaitTermination()
     return {
         "session": type(spark).__module__,
         "rows": read.count(),
-        "failure": str(query.exception()),
+        "failures": [str(query.exception()) for query in queries],
     }
 
 
+def started(writer: DataStreamWriter) -> StreamingQuery:
+    """Start a query, again if the server's process for a `foreachBatch` was slow.
+
+    Spark waits for 10 s until that process has imported pyspark, and has no option for it.
+    """
+    from pyspark.errors import PySparkException
+
+    for _ in range(MAX_STARTS):
+        try:
+            return writer.trigger(availableNow=True).start()
+        except PySparkException as error:
+            if "Timed out while waiting for the Python worker" not in str(error):
+                raise
+    raise TimeoutError(f"{MAX_STARTS} processes for a foreachBatch did not start")
+
+
+def written_in_batches(task: Task) -> Callable[[DataFrame, int], None]:
+    """Return the function of a `foreachBatch`, which Spark runs on the server."""
+    sink = {**task.secure, "topic": task.batches, "exactlyOnce": "true", "sinkId": task.batches}
+
+    def write(rows: DataFrame, number: int) -> None:
+        writer = rows.write.format("kafka_async").options(**sink)
+        for _ in range(2):  # The second write has the id of the first, so it writes nothing.
+            writer.option("writeId", f"batch-{number}").mode("append").save()
+
+    return write
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

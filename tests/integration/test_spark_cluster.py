@@ -13,6 +13,7 @@ import sysconfig
 import textwrap
 import venv
 from collections import Counter
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from tests.cli.programs import Program, run
 from tests.integration.helpers import create_topic_blocking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kafka_async.testing.fixtures import ClusterHandle, Clusters
 
@@ -40,65 +41,75 @@ DRIVER = {"SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 class Copy:
-    """A pipeline that writes the partition and the offset of each record to another topic."""
+    """A pipeline that writes the partition and the offset of each record to another topic.
 
-    def __init__(self, cluster: ClusterHandle, directory: Path) -> None:
-        self.cluster = cluster
+    Args:
+        clusters: The clusters; there is a source and a sink for each.
+        directory: Directory of the file and the checkpoint.
+    """
+
+    def __init__(self, clusters: Sequence[ClusterHandle], directory: Path) -> None:
         self.file = directory / "copy.toml"
-        self.lines = create_topic_blocking(cluster, "lines", partitions=PARTITIONS)
-        self.places = create_topic_blocking(cluster, "places", partitions=2)
+        self._topics = [
+            (
+                cluster,
+                create_topic_blocking(cluster, "lines", partitions=PARTITIONS),
+                create_topic_blocking(cluster, "places", partitions=2),
+            )
+            for cluster in clusters
+        ]
         values = [b"%d" % number for number in range(LINES)]
-        with blocking.Producer(cluster.bootstrap_servers) as producer:
-            producer.send_many(self.lines, values, keys=values)
+        for cluster, lines, _ in self._topics:
+            with blocking.Producer(cluster.bootstrap_servers) as producer:
+                producer.send_many(lines, values, keys=values)
         self._directory = directory
 
     def write(self, spark: str = "") -> None:
         limit = f"options.maxOffsetsPerTrigger = {LINES_PER_BATCH}" if not spark else ""
-        self.file.write_text(
-            textwrap.dedent(f"""
-                [pipeline]
-                name = "copy-{self.places}"
-                master = "local[2]"
-                checkpoint = "{self._directory}/checkpoint"
-                trigger = "available-now"
+        _, _, places = self._topics[0]
+        text = f"""
+            [pipeline]
+            name = "copy-{places}"
+            master = "local[2]"
+            checkpoint = "{self._directory}/checkpoint"
+            trigger = "available-now"
+        """
+        for number, (cluster, lines, places) in enumerate(self._topics):
+            text += f"""
+            [[source]]
+            name = "lines_{number}"
+            topics = ["{lines}"]
+            options.kafka.bootstrap.servers = "{cluster.bootstrap_servers}"
+            options.startingOffsets = "earliest"
+            {limit}
 
-                [kafka]
-                kafka.bootstrap.servers = "{self.cluster.bootstrap_servers}"
+            [[step]]
+            name = "places_{number}"
+            sql = "SELECT CONCAT(partition, ':', offset) AS value FROM lines_{number}"
 
-                [[source]]
-                name = "lines"
-                topics = ["{self.lines}"]
-                options.startingOffsets = "earliest"
-                {limit}
+            [[sink]]
+            kind = "topic"
+            topic = "{places}"
+            from = "places_{number}"
+            options.kafka.bootstrap.servers = "{cluster.bootstrap_servers}"
+            """
+        self.file.write_text(f"{textwrap.dedent(text)}\n[spark]\n{spark}", "utf-8")
 
-                [[step]]
-                sql = "SELECT CONCAT(partition, ':', offset) AS value FROM lines"
-
-                [[sink]]
-                kind = "topic"
-                topic = "{self.places}"
-
-                [spark]
-            """)
-            + spark,
-            "utf-8",
-        )
-
-    def read(self) -> list[str]:
-        """Return the places that readers of committed records see."""
-        values = [record.value for record in asyncio.run(self.cluster.read(self.places))]
-        return sorted((value or b"").decode() for value in values)
-
-    def expected(self) -> list[str]:
-        """Return the partition and the offset of each record of the input."""
-        records = asyncio.run(self.cluster.read(self.lines))
-        return sorted(f"{record.partition}:{record.offset}" for record in records)
+    def check(self) -> None:
+        """Check that readers of committed records see the place of each record once."""
+        for cluster, lines, places in self._topics:
+            values = [record.value for record in asyncio.run(cluster.read(places))]
+            records = asyncio.run(cluster.read(lines))
+            assert len(records) == LINES
+            assert Counter((value or b"").decode() for value in values) == Counter(
+                f"{record.partition}:{record.offset}" for record in records
+            )
 
 
 def test_each_record_is_written_once_although_a_worker_is_killed(
     kafka_cluster: ClusterHandle, tmp_path: Path
 ) -> None:
-    copy = Copy(kafka_cluster, tmp_path)
+    copy = Copy([kafka_cluster], tmp_path)
     copy.write()
     state = {"XDG_STATE_HOME": str(tmp_path)}
     with (
@@ -115,16 +126,17 @@ def test_each_record_is_written_once_although_a_worker_is_killed(
         status, _, err = driver.end(within=TIMEOUT)
     assert status == 0, err
     assert re.search(rf"topic: stopped, batch \d+, {LINES:,} rows", err)
-    expected = copy.expected()
-    assert len(expected) == LINES
-    assert Counter(copy.read()) == Counter(expected)
+    copy.check()
 
 
 @pytest.fixture
-def embedded(kafka_clusters: Clusters) -> Iterator[ClusterHandle]:
-    """Provide the embedded cluster: how executors get the package does not depend on brokers."""
-    with kafka_clusters.handle("embedded") as handle:
-        yield handle
+def all_clusters(
+    request: pytest.FixtureRequest, kafka_clusters: Clusters
+) -> Iterator[list[ClusterHandle]]:
+    """Provide the clusters of all backends: one pipeline reads and writes each, to save time."""
+    names = str(request.config.getoption("--kafka-backend")).split(",")
+    with ExitStack() as stack:
+        yield [stack.enter_context(kafka_clusters.handle(name)) for name in names]
 
 
 # The distributions whose compiled code a file of --py-files cannot have.
@@ -144,7 +156,7 @@ COMPILED = ("crc32c", "cramjam", "lz4", "zstandard")
     ids=["archives", "py-files"],
 )
 def test_runs_on_executors_without_the_package(
-    embedded: ClusterHandle,
+    all_clusters: list[ClusterHandle],
     tmp_path: Path,
     name: str,
     installed: tuple[str, ...],
@@ -154,7 +166,7 @@ def test_runs_on_executors_without_the_package(
     package = tmp_path / name
     status, _, err = run("pipeline", "package", str(package))
     assert status == 0, err
-    copy = Copy(embedded, tmp_path)
+    copy = Copy(all_clusters, tmp_path)
     copy.write(options.format(package))
     driver = driver_environment(tmp_path / "driver")
     executor = bare_environment(
@@ -175,7 +187,7 @@ def test_runs_on_executors_without_the_package(
             check=False,
         )
     assert ended.returncode == 0, ended.stderr
-    assert Counter(copy.read()) == Counter(copy.expected())
+    copy.check()
 
 
 def first_in_path(programs: Path) -> str:
