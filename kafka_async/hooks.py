@@ -256,6 +256,38 @@ class Committed(ClientEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class RecordsAcknowledged(ClientEvent):
+    """A broker recorded acknowledgements of a share consumer (KIP-932).
+
+    Attributes:
+        group_id: The share group.
+        partition: The partition of the records.
+        counts: Number of records by type: "accept", "release", "reject" or "renew".
+    """
+
+    group_id: str
+    partition: TopicPartition
+    counts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgementFailed(ClientEvent):
+    """Acknowledgements of a share consumer failed, or their outcome is unknown (KIP-932).
+
+    Attributes:
+        group_id: The share group.
+        partition: The partition of the records.
+        counts: Number of records by type, as in `RecordsAcknowledged`.
+        error: The cause.
+    """
+
+    group_id: str
+    partition: TopicPartition
+    counts: tuple[tuple[str, int], ...]
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionEnded(ClientEvent):
     """A transaction was committed or aborted; `seconds` since it began."""
 

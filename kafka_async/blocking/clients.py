@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.share.share_consumer import AcknowledgementCallback
     from kafka_async.consumer.share.share_consumer import ShareConsumer as AsyncShareConsumer
     from kafka_async.consumer.share.share_record import ShareRecord
-    from kafka_async.consumer.statistics import ConsumerStatistics
+    from kafka_async.consumer.statistics import ConsumerStatistics, ShareConsumerStatistics
     from kafka_async.errors import KafkaError
     from kafka_async.group.explanation import AssignmentExplanation
     from kafka_async.hooks import Hooks
@@ -1662,6 +1662,15 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
         share consumer has no lag: `Admin.list_share_group_offsets` has that of the group.
         """
         return call(self._client.health)
+
+    def statistics(self) -> ShareConsumerStatistics:
+        """Return a snapshot of the statistics since `start`.
+
+        Raises:
+            ClientClosedError: The consumer is not started, or is stopped.
+            KafkaError: A task of the consumer has died.
+        """
+        return call(self._client.statistics)
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics."""

@@ -49,3 +49,38 @@ class ConsumerStatistics:
     fetch_throttle_time_max: int
     fetch_throttle_wait_total: int
     quota_usage_percent: Mapping[tuple[int, str], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareConsumerStatistics:
+    """Snapshot of a share consumer's statistics; totals count from its start.
+
+    Attributes:
+        records_consumed_total: Records returned by polls; one that is delivered again, or whose
+            lock was renewed, counts each time.
+        bytes_consumed_total: Bytes of the batches in fetch responses, also of their records that
+            this member did not acquire.
+        fetch_total: ShareFetch responses.
+        rebalance_total: Assignments received from the coordinator.
+        assigned_partitions: Number of partitions assigned now.
+        acquired_records: Records that are locked for this member now, until their acknowledgement
+            is recorded or their lock ends.
+        acknowledgements_total: Acknowledgements that brokers have recorded, by type: "accept",
+            "release", "reject" and "renew". Releases of a closed or cancelled poll count too.
+        acknowledgements_error_total: Acknowledgements that failed, or whose outcome is unknown.
+        fetch_throttle_time_avg: Average throttle time of the fetch responses, in milliseconds.
+        fetch_throttle_time_max: Longest throttle time of a fetch response, in milliseconds.
+        quota_usage_percent: As in `ConsumerStatistics`.
+    """
+
+    records_consumed_total: int
+    bytes_consumed_total: int
+    fetch_total: int
+    rebalance_total: int
+    assigned_partitions: int
+    acquired_records: int
+    acknowledgements_total: Mapping[str, int]
+    acknowledgements_error_total: int
+    fetch_throttle_time_avg: float
+    fetch_throttle_time_max: int
+    quota_usage_percent: Mapping[tuple[int, str], float | None]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_async import hooks
 from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.errors import (
     ClientClosedError,
@@ -362,6 +363,49 @@ async def test_commit_returns_the_error_of_each_partition(
         error = outcome[TopicPartition("t", 1)]
         assert isinstance(error, kind)
         assert (error.topic, error.partition) == ("t", 1)
+
+
+async def test_statistics_and_events_count_acknowledgements_by_type() -> None:
+    world = ShareWorld(1, 1)
+    world.offer(0, [b"a", b"b", b"c", b"d"])
+    world.offer(7, [b"e"], partition=1)
+    events: list[hooks.ClientEvent] = []
+    listeners = hooks.Hooks()
+    listeners.listen(hooks.RecordsAcknowledged, events.append)
+    listeners.listen(hooks.AcknowledgementFailed, events.append)
+    async with world.consumer(**EXPLICIT, hooks=listeners, client_id="c") as consumer:
+        records = {record.value: record for record in await poll_records(consumer, 5)}
+        kinds: dict[bytes, Any] = {
+            b"a": "accept",
+            b"b": "accept",
+            b"c": "release",
+            b"d": "renew",
+            b"e": "reject",
+        }
+        for value, kind in kinds.items():
+            consumer.acknowledge(records[value], kind)
+        assert consumer.statistics().acquired_records == 5
+        world.acknowledge_errors[1] = NOT_LEADER
+        assert (await consumer.commit())[T0] is None
+        found = consumer.statistics()
+    assert found.records_consumed_total == 5
+    assert found.fetch_total >= 1
+    assert found.bytes_consumed_total > 0
+    assert (found.rebalance_total, found.assigned_partitions) == (1, 2)
+    assert found.acknowledgements_total == {"accept": 2, "release": 1, "reject": 0, "renew": 1}
+    assert found.acknowledgements_error_total == 1
+    assert found.acquired_records == 1  # the renewed one
+    counts = (("accept", 2), ("release", 1), ("renew", 1))
+    assert hooks.RecordsAcknowledged("c", "g", T0, counts) in events
+    (failed,) = [each for each in events if isinstance(each, hooks.AcknowledgementFailed)]
+    assert (failed.partition.partition, failed.counts) == (1, (("reject", 1),))
+    assert isinstance(failed.error, NotLeaderOrFollowerError)
+
+
+async def test_statistics_need_a_started_consumer() -> None:
+    consumer = ShareWorld().consumer()
+    with pytest.raises(ClientClosedError):
+        consumer.statistics()
 
 
 async def test_outcome_of_piggybacked_acknowledgements_goes_to_the_callback() -> None:

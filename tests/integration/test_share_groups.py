@@ -295,6 +295,10 @@ async def test_admin_calls(kafka_cluster: ClusterHandle) -> None:
         async with group.consumer(client_id="sharer") as consumer:
             await poll_records(consumer, 8)
             assert await consumer.commit() == {group.partition: None}
+            statistics = consumer.statistics()
+            assert statistics.acknowledgements_total["accept"] == 8
+            assert statistics.acknowledgements_error_total == statistics.acquired_records == 0
+            assert statistics.records_consumed_total == 8
             listing = (await admin.list_groups(types=["share"]))[group.id]
             assert (listing.type, listing.protocol_type) == ("share", "share")
             described = (await admin.describe_share_groups([group.id]))[group.id]

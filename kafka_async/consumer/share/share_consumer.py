@@ -33,6 +33,7 @@ from kafka_async.consumer.rebalance_handler import topic_names_by_id
 from kafka_async.consumer.share.acquired_records import AcknowledgeType, RecordState
 from kafka_async.consumer.share.share_fetcher import ACKNOWLEDGE_DELAY, FetchDemand, ShareFetcher
 from kafka_async.consumer.share.share_record import ShareRecord
+from kafka_async.consumer.statistics import ShareConsumerStatistics
 from kafka_async.errors import ClientClosedError, IllegalStateError, InvalidConfigurationError
 from kafka_async.fairness import MAX_LOOP_SECONDS
 from kafka_async.foreign_names import check_construction, unknown_keyword
@@ -148,6 +149,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         self._fetcher: ShareFetcher | None = None
         self._polled_at: float | None = None
         self._polling = False
+        self._records_consumed = 0
         self._yield_at = 0.0
 
     @classmethod
@@ -229,6 +231,34 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             assignment=tuple(sorted(fetcher.assignment)),
             last_poll_s=None if self._polled_at is None else max(0.0, now - self._polled_at),
             last_error=error,
+        )
+
+    def statistics(self) -> ShareConsumerStatistics:
+        """Return a snapshot of the statistics since `start`.
+
+        Raises:
+            ClientClosedError: The consumer is not started, or is stopped.
+            KafkaError: A task of the consumer has died.
+        """
+        membership, fetcher = self._running(), self._started()
+        states = RecordState.ACQUIRED, RecordState.DELIVERED
+        states = *states, RecordState.ACKNOWLEDGED, RecordState.IN_FLIGHT
+        return ShareConsumerStatistics(
+            records_consumed_total=self._records_consumed,
+            bytes_consumed_total=fetcher.bytes,
+            fetch_total=fetcher.fetches,
+            rebalance_total=membership.rebalances,
+            assigned_partitions=len(fetcher.assignment),
+            acquired_records=sum(
+                row.record is not None for state in states for row in fetcher.records[state]
+            ),
+            acknowledgements_total={name: fetcher.acknowledged[name] for name in ACKNOWLEDGE_TYPES},
+            acknowledgements_error_total=fetcher.failed_acknowledgements,
+            fetch_throttle_time_avg=fetcher.throttle_total / max(1, fetcher.fetches),
+            fetch_throttle_time_max=fetcher.throttle_max,
+            quota_usage_percent=services_of(self.client).quota_usage.percentages(
+                self._supervisor.loop.time()
+            ),
         )
 
     # -- subscription -----------------------------------------------------------------------------
@@ -330,6 +360,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
                 rows = fetcher.records.take(limit, now())
                 fetcher.flush(delay=ACKNOWLEDGE_DELAY)
                 if rows:
+                    self._records_consumed += len(rows)
                     return [row.record for row in rows if row.record is not None]
                 if fetcher.errors:
                     raise fetcher.errors.pop(0)

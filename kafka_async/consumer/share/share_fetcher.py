@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from anyio import move_on_after
 
+from kafka_async import hooks
 from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.cluster.metadata import LeaderHint
 from kafka_async.config import seconds
@@ -123,6 +125,12 @@ class ShareFetcher:
         lock_timeout_ms: Time for which brokers lock an acquired record; None before the first
             response.
         abandoned: True after a cancelled poll: records that arrive are released at once.
+        fetches: ShareFetch responses.
+        bytes: Bytes of their batches.
+        throttle_total: Sum of their throttle times, in milliseconds.
+        throttle_max: Longest of their throttle times, in milliseconds.
+        acknowledged: Recorded acknowledgements by type.
+        failed_acknowledgements: Acknowledgements that failed, or whose outcome is unknown.
     """
 
     def __init__(
@@ -139,6 +147,10 @@ class ShareFetcher:
         self.lock_timeout_ms: int | None = None
         self.abandoned = False
         self.closing = False
+        self.fetches = self.bytes = 0
+        self.throttle_total = self.throttle_max = 0
+        self.acknowledged: Counter[str] = Counter()
+        self.failed_acknowledgements = 0
         self._services = services
         self._supervisor = supervisor
         self.config = config
@@ -282,8 +294,48 @@ class ShareFetcher:
         for partition, each in by_partition(rows).items():
             for collector in self._collectors:
                 collector.on_completed(partition, each, error)
+            self._count_acknowledgements(partition, each, error)
             self._on_acknowledged(partition, frozenset(row.offset for row in each), error)
         self.notify()
+
+    def _count_acknowledgements(
+        self,
+        partition: TopicPartition,
+        rows: Sequence[AcquiredRecord],
+        error: KafkaError | None,
+    ) -> None:
+        """Count acknowledgements of a partition and emit their event; gaps are no records."""
+        gap = AcknowledgeType.GAP
+        counts = Counter(row.type.name.lower() for row in rows if row.type is not gap)
+        if error is None:
+            self.acknowledged += counts
+        else:
+            self.failed_acknowledgements += counts.total()
+        if not counts or not self._services.hooks.active:
+            return
+        named = self._services.config.client_id, self.member.group_id, partition
+        ordered = tuple(sorted(counts.items()))
+        self._services.hooks.emit(
+            hooks.RecordsAcknowledged(*named, ordered)
+            if error is None
+            else hooks.AcknowledgementFailed(*named, ordered, error)
+        )
+
+    def count_fetch(self, node_id: int, response: share_fetch.ShareFetchResponse) -> None:
+        """Count a ShareFetch response, and emit an event if it has records."""
+        sizes = [
+            len(row.records)
+            for topic in response.responses
+            for row in topic.partitions
+            if row.records
+        ]
+        self.fetches += 1
+        self.bytes += sum(sizes)
+        self.throttle_total += response.throttle_time_ms
+        self.throttle_max = max(self.throttle_max, response.throttle_time_ms)
+        if sizes and self._services.hooks.active:
+            client_id = self._services.config.client_id
+            self._services.hooks.emit(hooks.Fetched(client_id, node_id, len(sizes), sum(sizes)))
 
     async def add(self, acquired: AcquiredPartition) -> None:
         """Read the acquired records of a partition; lets other tasks run."""
@@ -453,6 +505,7 @@ class BrokerShareFetcher:
         self, response: share_fetch.ShareFetchResponse, sent: Sequence[AcquiredRecord]
     ) -> None:
         fetcher = self._fetcher
+        fetcher.count_fetch(self.node_id, response)
         endpoints = _endpoints(response.node_endpoints)
         locked_until = self._loop.time() + seconds(response.acquisition_lock_timeout_ms)
         pending = by_partition(sent)
