@@ -194,6 +194,8 @@ class ProducerOptions(ClientOptions, total=False):
     transactional_id: str | None
     transaction_timeout_ms: int
     partitioner: Partitioner | None
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout_ms: float
     interceptors: Sequence[Any]
     key_serializer: Serializer | None
     value_serializer: Serializer | None
@@ -616,6 +618,18 @@ class ProducerConfig(ClientConfig):
         "Function of (topic, key, number of partitions) that returns the partition; None: murmur2 "
         "of the key, or sticky without a key.",
         why="a function in place of Java's partitioner.class",
+    )
+    partitioner_adaptive_partitioning_enable: bool = option(
+        True,
+        "Send fewer records without a key to partitions with long queues (KIP-794). Without effect "
+        "with a partitioner.",
+    )
+    partitioner_availability_timeout_ms: float = option(
+        0,
+        "Time for which a broker may accept none of the batches that wait for it, before records "
+        "without a key go to partitions of other brokers (KIP-794); 0: no limit. Without effect "
+        "with a partitioner, and without partitioner_adaptive_partitioning_enable.",
+        low=0,
     )
     interceptors: tuple[Any, ...] = option(
         (),
@@ -1575,8 +1589,6 @@ _UNSUPPORTED: Final = frozenset(
         "metrics_num_samples",
         "metrics_recording_level",
         "metrics_sample_window_ms",
-        "partitioner_adaptive_partitioning_enable",
-        "partitioner_availability_timeout_ms",
         "partitioner_ignore_keys",
         "partitioner_rack_aware",
         "receive_buffer_bytes",

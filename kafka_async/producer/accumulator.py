@@ -45,7 +45,7 @@ from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Set
 
     from kafka_async.config import ProducerConfig
     from kafka_async.errors import DeliveryError, KafkaError
@@ -72,6 +72,9 @@ MAX_PIGGYBACK_BYTES: Final = 1024 * 1024
 """Bytes of a request beyond which no open batches are added to it; a CRC takes 0.06 ms per MiB."""
 
 
+NO_BROKERS: Final[Set[int]] = frozenset()
+
+
 class Accumulator:
     """Holds all records of a producer that are neither acknowledged nor failed.
 
@@ -88,6 +91,7 @@ class Accumulator:
         "_throttles",
         *("_delivery_timeout", "_incomplete", "_max_request_size", "_new_future", "_outage"),
         *("_metadata_updates", "_now", "_partitioner", "_rng", "_stale_topics", "_wakeup"),
+        *("_adaptive", "_availability_timeout", "_waiting_since"),
         *("_written_offsets", "closed_count", "topics"),
     )
 
@@ -120,6 +124,9 @@ class Accumulator:
         self._abort_error: Exception | None = None
         self._written_offsets: dict[TopicPartition, tuple[int, int]] = {}
         self._partitioner = config.partitioner
+        self._adaptive = config.partitioner_adaptive_partitioning_enable
+        self._availability_timeout = seconds(config.partitioner_availability_timeout_ms)
+        self._waiting_since: dict[int, float] = {}
         self._new_future = new_future
         self._rng = rng
         self._metadata_updates: dict[TopicQueue, Iterator[None]] = {}
@@ -179,7 +186,7 @@ class Accumulator:
         follows = False
         while True:
             queue = topic_queue.queue(
-                self._choose_partition(topic_queue, key) if partition is None else partition
+                self._choose_partition(topic_queue, key, now) if partition is None else partition
             )
             batch = queue.open_batch
             if batch is None:
@@ -295,10 +302,14 @@ class Accumulator:
                 self._assign_partition(topic, now)
         return bool(topic.leaders) and topic.unpartitioned is None
 
-    def _choose_partition(self, topic: TopicQueue, key: bytes | None) -> int:
+    def _choose_partition(self, topic: TopicQueue, key: bytes | None, now: float) -> int:
         if key is not None:
             return partition_for_key(key, topic.partition_count)
-        return topic.choose_partition(self._rng)
+        unavailable: Set[int] = NO_BROKERS
+        if self._waiting_since:
+            latest = now - self._availability_timeout
+            unavailable = {node for node, since in self._waiting_since.items() if since < latest}
+        return topic.choose_partition(self._rng, unavailable, adaptive=self._adaptive)
 
     def _new_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         outcome = BatchOutcome(*queue.partition, self._new_future)
@@ -769,6 +780,17 @@ class Accumulator:
         else:
             self._throttles[node] = throttle_time
 
+    def note_sendable(self, node: int, now: float, *, sendable: bool) -> None:
+        """Note whether a broker accepts batches now, of those that wait for it.
+
+        The sticky partitioner leaves out a broker that accepts none for
+        partitioner_availability_timeout_ms (KIP-794).
+        """
+        if sendable:
+            self._waiting_since.pop(node, None)
+        else:
+            self._waiting_since.setdefault(node, now)
+
     @property
     def needs_producer_id(self) -> bool:
         """True if no batch can be sent, for lack of a producer id."""
@@ -968,7 +990,7 @@ class Accumulator:
         record = topic.unpartitioned[0]
         try:
             if self._partitioner is None:
-                partition = self._choose_partition(topic, record.key)
+                partition = self._choose_partition(topic, record.key, now)
             else:
                 partition = call_partitioner(
                     self._partitioner, topic.name, record.key, topic.partition_count

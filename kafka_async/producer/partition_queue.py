@@ -18,6 +18,7 @@ from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Set
 
     from kafka_async.kernel import OpenBatch
     from kafka_async.producer.idempotence import BatchSequence
@@ -373,16 +374,24 @@ class TopicQueue(MemoryAccount):
                 queue.stranded = queue.leader is None
         return queue
 
-    def choose_partition(self, rng: random.Random) -> int:
-        """Return the partition for the next record without a key."""
+    def choose_partition(self, rng: random.Random, unavailable: Set[int], *, adaptive: bool) -> int:
+        """Return the partition for the next record without a key.
+
+        Partitions that an `unavailable` broker leads are left out unless there are no others. With
+        `adaptive`, those with short queues are preferred.
+        """
         current = self.open_batches.sticky_partition
         if 0 <= current < len(self.leaders):
             return current
         among = self.available or range(self.partition_count)
+        if unavailable:
+            leaders = self.leaders
+            among = [number for number in among if leaders[number] not in unavailable] or among
         if len(among) > MAX_CANDIDATES:
             among = rng.sample(among, MAX_CANDIDATES)
         return self.sticky.choose(
-            rng, [(partition, self._batch_count(partition)) for partition in among]
+            rng,
+            [(partition, self._batch_count(partition) if adaptive else 0) for partition in among],
         )
 
     def _batch_count(self, partition: int) -> int:

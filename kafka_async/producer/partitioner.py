@@ -4,8 +4,8 @@ A record with a key goes to the partition that the key's hash selects, as in Jav
 (murmur2), so that clients in both languages put a key into the same partition. Records without a
 key go to one partition until its closed batches have about batch_size bytes, then to another: full
 batches cost a broker less than many small ones (KIP-480, KIP-794). The next partition is drawn at
-random; partitions with short queues are preferred, and one without a leader is chosen only if no
-partition has one.
+random; partitions with short queues are preferred, and one without a leader, or whose leader has
+accepted no batches for partitioner_availability_timeout_ms, is chosen only if there are no others.
 """
 
 from __future__ import annotations

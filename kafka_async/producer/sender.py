@@ -115,6 +115,10 @@ class Sender:
         self._context = contextvars.Context()
         self._requesting_producer_id = False
         self._request_timeout = seconds(config.request_timeout_ms)
+        self._notes_availability = (
+            config.partitioner_adaptive_partitioning_enable
+            and config.partitioner_availability_timeout_ms > 0
+        )
         self._backoff = Backoff(
             seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms), rng=rng
         )
@@ -231,6 +235,8 @@ class Sender:
             broker = self._brokers[node] = BrokerState(
                 self._services.brokers.connection(node, ConnectionKind.PRODUCE, self)
             )
+        if self._notes_availability:
+            self._accumulator.note_sendable(node, now, sendable=self._accepts_batches(broker, now))
         if broker.connecting:
             return False
         if not broker.connection.connected:
@@ -257,6 +263,13 @@ class Sender:
             if not accumulator.has_ready(node):
                 break
         return False
+
+    def _accepts_batches(self, broker: BrokerState, now: float) -> bool:
+        return (
+            broker.connection.connected
+            and broker.connection.muted_until <= now
+            and broker.in_flight < self._config.max_in_flight_requests_per_connection
+        )
 
     def _on_throttled(self, node: int, broker: BrokerState, now: float) -> None:
         """Run again at the end of the throttle time; batches that expire before name it."""
