@@ -870,6 +870,7 @@ class ConsumerConfig(ReaderConfig):
     def _check_together(self) -> None:
         super()._check_together()
         _check_heartbeat_interval(self)
+        _check_instance_id(self)
         if self.group_instance_id is not None and self.group_id is None:
             raise InvalidConfigurationError("group_instance_id needs a group_id")
         if self.group_protocol == "classic" and self.group_remote_assignor is not None:
@@ -955,6 +956,7 @@ class GroupMemberConfig(ClientConfig):
     def _check_together(self) -> None:
         super()._check_together()
         _check_heartbeat_interval(self)
+        _check_instance_id(self)
 
 
 _CLASSIC_OPTIONS: Final = {
@@ -1489,6 +1491,14 @@ def _check_ssl_context(value: object) -> None:
         raise InvalidConfigurationError(
             "ssl_context is that of a server, which cannot connect: pass one that "
             "ssl.create_default_context() or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) creates"
+        )
+
+
+def _check_instance_id(config: ConsumerConfig | GroupMemberConfig) -> None:
+    if config.group_instance_id == "":
+        raise InvalidConfigurationError(
+            "group_instance_id is empty: name the static member, uniquely in its group, or leave "
+            "the option out for a dynamic member"
         )
 
 

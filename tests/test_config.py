@@ -16,6 +16,7 @@ from kafka_async import Admin, Client, Consumer, Producer, blocking, config
 from kafka_async.config import (
     ClientConfig,
     ConsumerConfig,
+    GroupMemberConfig,
     ProducerConfig,
     ShareConsumerConfig,
     reset_duration,
@@ -176,6 +177,8 @@ def test_every_way_of_construction_refuses_a_wrong_value(
         (ProducerConfig, {"compression_type": "zstd", "compression_level": 23}, 'type="zstd"'),
         (ConsumerConfig, {"heartbeat_interval_ms": 45_000}, "interval_ms .* session_timeout_ms"),
         (ConsumerConfig, {"group_instance_id": "a"}, "group_instance_id needs a group_id"),
+        (ConsumerConfig, {"group_instance_id": ""}, "group_instance_id is empty: name the"),
+        (GroupMemberConfig, {"group_instance_id": ""}, "group_instance_id is empty: name the"),
         (ClientConfig, {"retry_backoff_ms": 5000}, "retry_backoff_ms .* retry_backoff_max_ms"),
         (ClientConfig, {"reconnect_backoff_ms": 5000}, "reconnect_backoff_ms .* reconnect_"),
         (ClientConfig, {"ssl_context": TLS}, "ssl_context .* security_protocol"),

@@ -370,6 +370,7 @@ class Admin:
         *,
         states: Sequence[str] = (),
         types: Sequence[str] = (),
+        session_timeouts: bool = False,
         timeout: float | None = None,
         **unknown: Never,
     ) -> dict[str, GroupListing]:
@@ -377,22 +378,36 @@ class Admin:
 
         Args:
             states: Only groups in these states, such as "Stable".
-            types: Only groups of these types, such as "classic", "consumer" and "share".
+            types: Only groups of these types: "classic", "consumer", "share" and "streams".
+            session_timeouts: Whether to read the session time-outs of groups of the consumer
+                protocol and of share groups, from their configurations (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
         if unknown:
             raise unknown_keyword(self.list_groups, unknown)
         from kafka_async.admin import groups
 
-        return await groups.list_all(Call(self.client, timeout), states=states, types=types)
+        return await groups.list_all(
+            Call(self.client, timeout),
+            states=states,
+            types=types,
+            session_timeouts=session_timeouts,
+        )
 
     async def describe_groups(
-        self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+        self,
+        group_ids: Iterable[str],
+        *,
+        session_timeouts: bool = False,
+        timeout: float | None = None,
+        **unknown: Never,
     ) -> dict[str, GroupDescription]:
         """Return groups with their states, members and assignments, except share groups.
 
         Args:
             group_ids: Ids of the groups.
+            session_timeouts: Whether to read the session time-outs of groups of the consumer
+                protocol and of share groups, from their configurations (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
@@ -402,7 +417,9 @@ class Admin:
             raise unknown_keyword(self.describe_groups, unknown)
         from kafka_async.admin import groups
 
-        return await groups.describe(Call(self.client, timeout), group_ids)
+        return await groups.describe(
+            Call(self.client, timeout), group_ids, session_timeouts=session_timeouts
+        )
 
     async def delete_groups(
         self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
@@ -426,12 +443,19 @@ class Admin:
     # -- share groups -----------------------------------------------------------------------------
 
     async def describe_share_groups(
-        self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+        self,
+        group_ids: Iterable[str],
+        *,
+        session_timeouts: bool = False,
+        timeout: float | None = None,
+        **unknown: Never,
     ) -> dict[str, GroupDescription]:
         """Return share groups with their states, members and assignments (KIP-932).
 
         Args:
             group_ids: Ids of the groups.
+            session_timeouts: Whether to read the session time-outs of groups of the consumer
+                protocol and of share groups, from their configurations (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
@@ -441,7 +465,9 @@ class Admin:
             raise unknown_keyword(self.describe_share_groups, unknown)
         from kafka_async.admin import share_groups
 
-        return await share_groups.describe(Call(self.client, timeout), group_ids)
+        return await share_groups.describe(
+            Call(self.client, timeout), group_ids, session_timeouts=session_timeouts
+        )
 
     async def list_share_group_offsets(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from kafka_async.admin.call import Results, item_error
+from kafka_async.admin.call import Results, item_error, raise_first
 from kafka_async.admin.values import (
     ClusterDescription,
     ConfigEntry,
@@ -15,7 +15,12 @@ from kafka_async.admin.values import (
 )
 from kafka_async.arguments import instance_of, iterable, mapping, text, whole_number
 from kafka_async.cluster.request_router import AnyBroker, Broker
-from kafka_async.errors import KafkaError, raise_for
+from kafka_async.errors import (
+    AuthorizationError,
+    InvalidRequestError,
+    KafkaError,
+    raise_for,
+)
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafka_async.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -30,8 +35,12 @@ from kafka_async.protocol.messages.incremental_alter_configs import (
 from kafka_async.types import Node
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from kafka_async.admin.call import Call
 
+_NOT_READABLE = (AuthorizationError, InvalidRequestError)
+"""Errors for a configuration that is hidden, or of a type that older brokers do not know."""
 _SET, _DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
 
@@ -50,6 +59,23 @@ async def describe_configs(
     call: Call, resources: Iterable[ConfigResource]
 ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
     """Describe configurations; see `Admin.describe_configs`."""
+    attempt = _description(call)
+    return await call.run(map(_checked, iterable(resources, "resources")), attempt)
+
+
+async def readable_configs(
+    call: Call, resources: Iterable[ConfigResource]
+) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+    """Describe the configurations that the principal may describe and the brokers have."""
+    found, errors = await call.collect(resources, _description(call))
+    raise_first([error for error in errors if not isinstance(error, _NOT_READABLE)])
+    return found
+
+
+def _description(
+    call: Call,
+) -> Callable[[list[ConfigResource]], Awaitable[Results[ConfigResource, dict[str, ConfigEntry]]]]:
+    """Return an attempt to describe configurations."""
 
     async def attempt(
         pending: list[ConfigResource],
@@ -71,7 +97,7 @@ async def describe_configs(
                 results[resource] = error or {entry.name: _entry(entry) for entry in row.configs}
         return results
 
-    return await call.run(map(_checked, iterable(resources, "resources")), attempt)
+    return attempt
 
 
 async def alter_configs(

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.admin.call import Results, item_error
-from kafka_async.admin.values import GroupDescription, GroupListing, MemberDescription
+from kafka_async.admin.cluster import readable_configs
+from kafka_async.admin.values import (
+    ConfigResource,
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+    ResourceType,
+)
 from kafka_async.arguments import (
     by_partition,
     offset_and_metadata,
@@ -58,17 +66,20 @@ if TYPE_CHECKING:
 
     V = TypeVar("V")
 
+GROUP_TYPES: Final = ("classic", "consumer", "share", "streams")
 _CONSUMER = "consumer"
+_CONFIGURED_TYPES: Final = frozenset({"consumer", "share"})
+"""Types of groups with a session time-out in their configuration."""
 _DEAD = "Dead"
 _TOPIC_NAME_MAX_VERSION = 9
 """Last version of OffsetFetch and OffsetCommit that has topic names instead of ids."""
 
 
 async def list_all(
-    call: Call, *, states: Sequence[str], types: Sequence[str]
+    call: Call, *, states: Sequence[str], types: Sequence[str], session_timeouts: bool
 ) -> dict[str, GroupListing]:
     """List the groups of all brokers; see `Admin.list_groups`."""
-    states, types = texts(states, "states"), texts(types, "types")
+    states, types = texts(states, "states"), _group_types(types)
     cluster = await call.services.metadata.refresh(timeout=call.left)
 
     async def attempt(node_ids: list[int]) -> Results[int, ListGroupsResponse]:
@@ -90,14 +101,51 @@ async def list_all(
         return results
 
     responses = await call.run(cluster.brokers, attempt)
+    rows = [row for response in responses.values() for row in response.groups]
+    kinds = {row.group_id: row.group_type for row in rows} if session_timeouts else {}
+    found = await find_session_timeouts(call, kinds)
     return {
-        row.group_id: GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type)
-        for response in responses.values()
-        for row in response.groups
+        row.group_id: GroupListing(
+            row.group_id,
+            row.protocol_type,
+            row.group_state,
+            row.group_type,
+            found.get(row.group_id),
+        )
+        for row in rows
     }
 
 
-async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+async def find_session_timeouts(call: Call, kinds: Mapping[str, str]) -> dict[str, int]:
+    """Return the session time-outs in milliseconds of groups, by id, as far as they are known.
+
+    Only the groups of protocols with a coordinator that assigns have one; `kinds` are their types.
+    """
+    resources = {
+        ConfigResource(ResourceType.GROUP, group_id): f"{kind.lower()}.session.timeout.ms"
+        for group_id, kind in kinds.items()
+        if kind.lower() in _CONFIGURED_TYPES
+    }
+    found: dict[str, int] = {}
+    if resources:
+        for resource, options in (await readable_configs(call, resources)).items():
+            entry = options.get(resources[resource])
+            if entry is not None and entry.value is not None:
+                found[resource.name] = int(entry.value)
+    return found
+
+
+async def with_session_timeouts(
+    call: Call, groups: dict[str, GroupDescription]
+) -> dict[str, GroupDescription]:
+    """Return the descriptions with session time-outs, as far as they are known."""
+    found = await find_session_timeouts(call, {name: row.type for name, row in groups.items()})
+    return {name: row._replace(session_timeout_ms=found.get(name)) for name, row in groups.items()}
+
+
+async def describe(
+    call: Call, group_ids: Iterable[str], *, session_timeouts: bool
+) -> dict[str, GroupDescription]:
     """Describe groups and their members; see `Admin.describe_groups`."""
 
     async def query(node_id: int, names: list[str]) -> Results[str, GroupDescription]:
@@ -126,7 +174,8 @@ async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescr
         return results
 
     wanted = texts(group_ids, "group_ids")
-    return await call.run(wanted, lambda names: query_coordinators(call, names, query))
+    found = await call.run(wanted, lambda names: query_coordinators(call, names, query))
+    return await with_session_timeouts(call, found) if session_timeouts else found
 
 
 async def delete(call: Call, group_ids: Iterable[str]) -> None:
@@ -212,8 +261,21 @@ async def alter_group_offsets(
     except (UnknownMemberIdError, StaleMemberEpochError) as error:
         raise GroupNotEmptyError(
             f"group {group_id} has members, which would overwrite the offsets: stop them first, "
-            "or rewind() one of them"
+            "or rewind() one of them. A static member that was stopped keeps its place until its "
+            "session time-out; to remove it at once, send LeaveGroupRequest with its "
+            "group_instance_id to CoordinatorOfGroup, by Client.request"
         ) from error
+
+
+def _group_types(types: Sequence[str]) -> list[str]:
+    """Return the types; raise ValueError for an unknown one, which brokers match with nothing."""
+    checked = texts(types, "types")
+    for kind in checked:
+        if kind.lower() not in GROUP_TYPES:
+            near = difflib.get_close_matches(kind.lower(), GROUP_TYPES, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(GROUP_TYPES)}"
+            raise ValueError(f"types has {kind!r:.60}, which is no type of groups: {hint}")
+    return checked
 
 
 # -- helpers --------------------------------------------------------------------------------------

@@ -6,7 +6,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from kafka_async.admin.call import Results, first_error, item_error, raise_first, topic_error
-from kafka_async.admin.groups import assigned_group, query_coordinators
+from kafka_async.admin.groups import (
+    assigned_group,
+    query_coordinators,
+    with_session_timeouts,
+)
 from kafka_async.admin.topics import unknown_partition
 from kafka_async.admin.values import GroupDescription, ShareGroupOffset
 from kafka_async.arguments import (
@@ -47,7 +51,9 @@ if TYPE_CHECKING:
 _SHARE = "share"
 
 
-async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+async def describe(
+    call: Call, group_ids: Iterable[str], *, session_timeouts: bool
+) -> dict[str, GroupDescription]:
     """Describe share groups and their members; see `Admin.describe_share_groups`."""
 
     async def query(node_id: int, names: list[str]) -> Results[str, GroupDescription]:
@@ -56,7 +62,8 @@ async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescr
         return {row.group_id: assigned_group(row, node_id, _SHARE) for row in response.groups}
 
     wanted = texts(group_ids, "group_ids")
-    return await call.run(wanted, lambda names: query_coordinators(call, names, query))
+    found = await call.run(wanted, lambda names: query_coordinators(call, names, query))
+    return await with_session_timeouts(call, found) if session_timeouts else found
 
 
 async def list_offsets(

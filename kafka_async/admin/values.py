@@ -75,12 +75,18 @@ class ClusterDescription(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """An existing group; `state` and `type` are empty on clusters too old to report them."""
+    """An existing group; `state` and `type` are empty on clusters too old to report them.
+
+    `session_timeout_ms` is that of the group's configuration, if it was asked for; None for groups
+    of the classic protocol, where each member has its own, and if the client's principal may not
+    DESCRIBE_CONFIGS the group.
+    """
 
     group_id: str
     protocol_type: str
     state: str
     type: str
+    session_timeout_ms: int | None = None
 
 
 class MemberDescription(NamedTuple):
@@ -94,7 +100,10 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group; `type` is "classic", "consumer" or "share", and `protocol` the assignor's name."""
+    """A group; `type` is "classic", "consumer" or "share", and `protocol` the assignor's name.
+
+    `session_timeout_ms` is as in `GroupListing`.
+    """
 
     group_id: str
     type: str
@@ -103,6 +112,7 @@ class GroupDescription(NamedTuple):
     protocol: str
     coordinator: int
     members: tuple[MemberDescription, ...]
+    session_timeout_ms: int | None = None
 
 
 class ShareGroupOffset(NamedTuple):

@@ -2079,6 +2079,7 @@ class Admin(BlockingClient):
         *,
         states: Sequence[str] = (),
         types: Sequence[str] = (),
+        session_timeouts: bool = False,
         timeout: float | None = None,
         **unknown: Never,
     ) -> dict[str, GroupListing]:
@@ -2086,24 +2087,46 @@ class Admin(BlockingClient):
 
         Args:
             states: Only groups in these states, such as "Stable".
-            types: Only groups of these types, such as "classic", "consumer" and "share".
+            types: Only groups of these types: "classic", "consumer", "share" and "streams".
+            session_timeouts: Whether to read the session time-outs of groups of the consumer
+                protocol and of share groups, from their configurations (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        return run(self._client.list_groups, states=states, types=types, timeout=timeout, **unknown)
+        return run(
+            self._client.list_groups,
+            states=states,
+            types=types,
+            session_timeouts=session_timeouts,
+            timeout=timeout,
+            **unknown,
+        )
 
     def describe_groups(
-        self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+        self,
+        group_ids: Iterable[str],
+        *,
+        session_timeouts: bool = False,
+        timeout: float | None = None,
+        **unknown: Never,
     ) -> dict[str, GroupDescription]:
         """Return groups with their states, members and assignments, except share groups.
 
         Args:
             group_ids: Ids of the groups.
+            session_timeouts: Whether to read the session time-outs of groups of the consumer
+                protocol and of share groups, from their configurations (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
             GroupIdNotFoundError: There is no such group.
         """
-        return run(self._client.describe_groups, group_ids, timeout=timeout, **unknown)
+        return run(
+            self._client.describe_groups,
+            group_ids,
+            session_timeouts=session_timeouts,
+            timeout=timeout,
+            **unknown,
+        )
 
     def delete_groups(
         self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
@@ -2121,18 +2144,31 @@ class Admin(BlockingClient):
         run(self._client.delete_groups, group_ids, timeout=timeout, **unknown)
 
     def describe_share_groups(
-        self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+        self,
+        group_ids: Iterable[str],
+        *,
+        session_timeouts: bool = False,
+        timeout: float | None = None,
+        **unknown: Never,
     ) -> dict[str, GroupDescription]:
         """Return share groups with their states, members and assignments (KIP-932).
 
         Args:
             group_ids: Ids of the groups.
+            session_timeouts: Whether to read the session time-outs of groups of the consumer
+                protocol and of share groups, from their configurations (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
             GroupIdNotFoundError: There is no such share group.
         """
-        return run(self._client.describe_share_groups, group_ids, timeout=timeout, **unknown)
+        return run(
+            self._client.describe_share_groups,
+            group_ids,
+            session_timeouts=session_timeouts,
+            timeout=timeout,
+            **unknown,
+        )
 
     def list_share_group_offsets(
         self,

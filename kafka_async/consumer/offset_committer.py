@@ -36,6 +36,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
     error_for,
 )
+from kafka_async.group.member import explain_duplicate
 from kafka_async.group.member_states import MemberState
 from kafka_async.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -246,7 +247,8 @@ class OffsetCommitter:
         )
         action = commit_error_action(error)
         if action is CommitErrorAction.RAISE:
-            raise error
+            instance_id = self._membership.metadata.group_instance_id
+            raise explain_duplicate(error, self._group_id, instance_id)
         if isinstance(error, IllegalGenerationError) and self._joins_after(generation):
             return CommitErrorAction.WAIT_FOR_REBALANCE, error
         if action is CommitErrorAction.RAISE_COMMIT_FAILED:

@@ -38,6 +38,7 @@ from kafka_async.group.assignors import (
     create_assignors,
     rebalance_protocol,
 )
+from kafka_async.group.consumer_group_requests import DEFAULT_ASSIGNOR
 from kafka_async.group.consumer_protocol import (
     PROTOCOL_TYPE,
     MemberAssignment,
@@ -208,6 +209,7 @@ class ConsumerRebalanceHandler:
         self._led: LeaderAssignment | None = None
         self._explained: Mapping[str, MemberExplanation] = {}
         self._explained_by = ""
+        self._remote_assignor = config.group_remote_assignor or DEFAULT_ASSIGNOR
         self._led_topics: Mapping[str, int | None] = {}
         self._led_racks: Mapping[TopicPartition, frozenset[str]] = {}
         self._checking_deleted = False
@@ -366,6 +368,7 @@ class ConsumerRebalanceHandler:
         owned = self._subscription.owned
 
         def note() -> None:
+            self._explained_by = self._remote_assignor
             self._explained = {"": explain_member(assigned, owned)}
 
         if assigned != owned or self._generation < 0:

@@ -111,6 +111,7 @@ class ConsumerGroupMembership(GroupMembership):
         if not self._member.member_id:
             prefix = REWINDING_MEMBER_PREFIX if self._settings.applies_rewinds else ""
             self._member.member_id = prefix + _new_member_id()
+        self._member.protocol_name = self._requests.assignor_name
         request = self._requests.join(self._member, self._assignments.subscription())
         self._on_heartbeat(await self._coordinator.heartbeat(request))
         return MembershipEvent.JOINED

@@ -36,6 +36,8 @@ Procedure: TypeAlias = "Generator[HeartbeatRequest, HeartbeatResponse, Heartbeat
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
+DEFAULT_ASSIGNOR: Final = "the coordinator's default assignor"
+"""Name for an assignor that the member has not chosen; no heartbeat response names it."""
 
 
 class HeartbeatResult(NamedTuple):
@@ -68,6 +70,7 @@ class HeartbeatRequests:
     """
 
     api_key: int
+    assignor_name = DEFAULT_ASSIGNOR
 
     def __init__(self, rack: str | None) -> None:
         self._rack = rack
@@ -136,6 +139,7 @@ class ConsumerHeartbeatRequests(HeartbeatRequests):
     def __init__(self, assignor: str | None, rack: str | None) -> None:
         super().__init__(rack)
         self._assignor = assignor
+        self.assignor_name = assignor or DEFAULT_ASSIGNOR
         self._has_sent_pattern = False
 
     def _request(

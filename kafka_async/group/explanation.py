@@ -39,7 +39,8 @@ class AssignmentExplanation:
         group_id: The group.
         generation: Generation of the group; -1 before the first assignment.
         member_id: The member that explains.
-        assignor: Name of the assignor.
+        assignor: Name of the assignor; in the consumer protocol group_remote_assignor, or
+            "the coordinator's default assignor".
         reason: Reason of the rebalance, as far as the member knows it.
         leads: True if the member has computed the assignment as the leader. Otherwise `members`
             has only this member.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafka_async.config import seconds
+from kafka_async.errors import FencedInstanceIdError, UnreleasedInstanceIdError
 from kafka_async.group.member_states import Invalidation
 from kafka_async.types import GroupMetadata
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_async.config import ConsumerConfig, GroupMemberConfig, ShareConsumerConfig
-    from kafka_async.errors import AssignorError
+    from kafka_async.errors import AssignorError, KafkaError
     from kafka_async.types import TopicPartition
 
 NO_GENERATION = -1
@@ -104,6 +105,23 @@ class GroupSettings:
             seconds(config.retry_backoff_max_ms),
             config.loop_watchdog,
         )
+
+
+def explain_duplicate(
+    error: KafkaError, group_id: str, group_instance_id: str | None
+) -> KafkaError:
+    """Return the error with the static member's name and the remedy, if the name is taken."""
+    if not isinstance(error, FencedInstanceIdError | UnreleasedInstanceIdError):
+        return error
+    explained = type(error)(
+        f"another running member of group {group_id} has the group_instance_id "
+        f"{group_instance_id!r}: give each member of the group its own, or stop the other one "
+        "first, and start this one again",
+        topic=error.topic,
+        partition=error.partition,
+    )
+    explained.__cause__ = error
+    return explained
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ from kafka_async.group.member import (
     LocalMember,
     PollTimeoutError,
     RebalanceHandler,
+    explain_duplicate,
 )
 from kafka_async.group.member_states import (
     HEARTBEAT_ERRORS,
@@ -536,6 +537,9 @@ class GroupMembership:
             return MembershipEvent.FAILED
 
     def _set_error(self, error: Exception, *, heartbeat_denied: bool = False) -> None:
+        if isinstance(error, KafkaError):
+            settings = self._settings
+            error = explain_duplicate(error, settings.group_id, settings.group_instance_id)
         self.error, self._error_raised = error, False
         self._heartbeat_denied = heartbeat_denied
 

@@ -14,6 +14,7 @@ from kafka_async.errors import (
     ClientClosedError,
     GroupIdNotFoundError,
     GroupNotEmptyError,
+    InvalidConfigError,
     KafkaTimeoutError,
     RequestTimedOutError,
     TopicExistsError,
@@ -219,6 +220,38 @@ async def test_lists_the_groups_of_every_broker() -> None:
         assert sorted(await admin.list_groups()) == sorted(names)
         assert len(memory.requests(ListGroupsRequest, broker=1)) == 1
         assert len(memory.requests(ListGroupsRequest, broker=2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("types", "words"),
+    [
+        (["shares"], "types has 'shares', .*: did you mean 'share'?"),
+        (["classic", "CONSUMERS"], "did you mean 'consumer'?"),
+        (["x"], "known are classic, consumer, share, streams"),
+    ],
+)
+async def test_list_groups_refuses_unknown_types(types: list[str], words: str) -> None:
+    async with InMemory() as memory, memory.admin() as admin:
+        with pytest.raises(ValueError, match=words):
+            await admin.list_groups(types=types)
+        assert await admin.list_groups(types=["Classic", "share"]) == {}
+
+
+async def test_session_timeouts_that_are_hidden_are_none() -> None:
+    async with InMemory() as memory, memory.admin() as admin:
+        await memory.cluster.create_topic("t")
+        async with memory.consumer("t", group_id="g", group_protocol="consumer") as consumer:
+            while not consumer.assignment():
+                await consumer.poll(timeout=0.1)
+            for error in ("GROUP_AUTHORIZATION_FAILED", "INVALID_REQUEST"):
+                memory.cluster.faults.add(api="DescribeConfigs", error=error)
+                listed = await admin.list_groups(session_timeouts=True)
+                assert listed["g"].session_timeout_ms is None
+            memory.cluster.faults.add(api="DescribeConfigs", error="INVALID_CONFIG")
+            with pytest.raises(InvalidConfigError):
+                await admin.describe_groups(["g"], session_timeouts=True)
+            described = await admin.describe_groups(["g"], session_timeouts=True)
+            assert described["g"].session_timeout_ms == 45_000
 
 
 async def test_failed_list_groups_cancels_its_other_requests(

@@ -267,12 +267,30 @@ async def test_static_member_keeps_its_partitions_for_its_return(stage: Stage) -
             await poll_until(lambda: owned(second) == before, second, other)
 
 
-async def refused(stage: Stage, error: type[KafkaError], **options: Any) -> None:
+async def refused(
+    stage: Stage, error: type[KafkaError], words: str | None = None, **options: Any
+) -> None:
     """Check that each poll of a new consumer raises an error."""
     async with stage.consumer("t", **PROTOCOL, **options) as consumer:
         for _ in range(2):
-            with pytest.raises(error):
+            with pytest.raises(error, match=words):
                 await consumer.poll(timeout=5)
+
+
+@pytest.mark.parametrize(
+    ("assignor", "name"),
+    [(None, "the coordinator's default assignor"), ("range", "range")],
+)
+async def test_explains_which_assignor_of_the_coordinator_assigns(
+    stage: Stage, caplog: pytest.LogCaptureFixture, assignor: str | None, name: str
+) -> None:
+    caplog.set_level("INFO", "kafka_async.group")
+    await stage.topic("t", 1)
+    async with stage.consumer("t", **PROTOCOL, group_remote_assignor=assignor) as consumer:
+        await poll_until(lambda: consumer.assignment(), consumer)
+        assert consumer.explain().assignor == name
+        assert f"assigned by {name}: " in str(consumer.explain())
+    assert f"assigned by {name}: " in caplog.text
 
 
 async def test_unsupported_assignor_is_raised_at_polls(stage: Stage) -> None:
@@ -284,7 +302,8 @@ async def test_instance_id_in_use_is_raised_at_polls(stage: Stage) -> None:
     await stage.topic("t", 1)
     async with stage.consumer("t", **PROTOCOL, group_instance_id="i") as first:
         await poll_until(lambda: first.assignment(), first)
-        await refused(stage, UnreleasedInstanceIdError, group_instance_id="i")
+        words = "running member of group g has the group_instance_id 'i': give each member"
+        await refused(stage, UnreleasedInstanceIdError, words, group_instance_id="i")
         assert first.assignment()
 
 

@@ -333,7 +333,10 @@ async def test_older_of_two_static_members_with_one_name_is_fenced(stage: Stage)
     async with stage.consumer("t", group_instance_id="one") as second:
         await poll_until_balanced(1, second)
         for _ in range(2):
-            with pytest.raises(FencedInstanceIdError):
+            with pytest.raises(
+                FencedInstanceIdError,
+                match="running member of group g has the group_instance_id 'one': give each member",
+            ):
                 await first.poll(timeout=30)
         assert first.assignment() == frozenset()
         await first.stop()
