@@ -63,8 +63,9 @@ REASONS: Final[dict[str, list[str]]] = {
     "TxnOffsetCommit": ["a group without an id", "no transactional id"],
 }
 """Parts of the reasons that `violations` returns for the requests of the contract."""
-IGNORED_BY_KAFKA: Final = {("order-log", "3 Produce v9")}
-"""Kafka ignores all but the last batch of a duplicate partition."""
+IGNORED_BY_KAFKA: Final = {("order-log", "3 Produce v9"), ("fetch-replicas", "19 Fetch v12")}
+"""Kafka ignores all but the last batch of a duplicate partition, and the size of a partition for
+which the leader names a closer replica."""
 
 
 def reasons_by_request(number: int) -> dict[str, list[str]]:
