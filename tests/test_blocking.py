@@ -268,6 +268,7 @@ SHARE_CONSUMER: Calls = {
     "commit": lambda consumer: list(consumer.commit().values()) == [None],
     "assignment": lambda consumer: TP in consumer.assignment(),
     "acquisition_lock_timeout_ms": lambda consumer: consumer.acquisition_lock_timeout_ms == 30_000,
+    "statistics": lambda consumer: consumer.statistics().acknowledgements_error_total == 0,
     "health": lambda consumer: consumer.health().state == "running",
 }
 CLIENT: Calls = {
