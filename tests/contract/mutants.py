@@ -191,7 +191,8 @@ MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
     ),
     "test_group_migration.py::test_disabled_policy_keeps_the_protocols_apart": (
         "groups/group_coordinator.py::GroupCoordinator._upgrade::raise GroupIdNotFoundError",
-        "groups/group_coordinator.py::GroupCoordinator.join::ErrorCode.INCONSISTENT_GROUP_PROTOCOL",
+        "groups/group_coordinator.py::"
+        "GroupCoordinator.join::ErrorCode.INCONSISTENT_GROUP_PROTOCOL #2",
     ),
     "test_group_migration.py::test_new_coordinator_loads_members_of_both_protocols": (
         "groups/group_coordinator.py::"
