@@ -266,7 +266,6 @@ SHARE_CONSUMER: Calls = {
     "poll": lambda consumer: consumer.poll(timeout=0.0) == [],
     "acknowledge": lambda consumer: acknowledges_a_record(consumer),
     "commit": lambda consumer: list(consumer.commit().values()) == [None],
-    "statistics": lambda consumer: consumer.statistics().records_consumed_total == 1,
     "assignment": lambda consumer: TP in consumer.assignment(),
     "acquisition_lock_timeout_ms": lambda consumer: consumer.acquisition_lock_timeout_ms == 30_000,
     "statistics": lambda consumer: consumer.statistics().acknowledgements_error_total == 0,
