@@ -73,6 +73,10 @@ class KnownBroker:
         since = max(min(sent), self.activity.responded_at or 0.0)
         return now - since if now - since >= UNANSWERED_AFTER else None
 
+    def available(self, now: float) -> bool:
+        """Return whether a connection is open or may be opened now (KIP-899)."""
+        return self.connected or self.general.connecting or self.general.retry_at <= now
+
     def all(self) -> list[BrokerConnection]:
         """Return all connections."""
         return [*self.shared(), *self.owned]
@@ -175,21 +179,20 @@ class Brokers:
                 return min(usable, key=lambda each: (each.connecting, each.retry_at))
         return None
 
-    def available(self) -> bool:
-        """Return whether any candidate broker is connected or may still accept a connection.
+    def available(self, now: float) -> bool:
+        """Return whether any candidate broker is available.
 
-        KIP-899 calls a broker unavailable while it is disconnected and its backoff forbids another
+        KIP-899 calls a broker unavailable while it is disconnected and its back-off forbids another
         attempt. That is seldom true of all brokers at once if they accept connections and do not
-        respond. Here a broker is unavailable if its last attempt has failed since any broker
-        has responded.
+        respond. So a broker is also unavailable if it is disconnected and its last attempt has
+        failed since any broker has responded.
         """
-        responded_at = self.responded_at
-        return any(
-            self._broker(node_id).connected
-            or (failed_at := self._failed_at.get(node_id)) is None
-            or (responded_at is not None and failed_at < responded_at)
-            for node_id in self._candidates()
-        )
+        responded_at = self.responded_at or 0.0
+        for node_id in self._candidates():
+            broker, failed_at = self._broker(node_id), self._failed_at.get(node_id, -1.0)
+            if broker.connected or (broker.available(now) and failed_at < responded_at):
+                return True
+        return False
 
     def available_at(self) -> float:
         """Return the earliest time at which backoff allows connecting to a candidate broker."""

@@ -612,7 +612,7 @@ class MetadataUpdater:
     def _rebootstrap_if_due(self, brokers: Brokers, now: float) -> bool:
         if not self.snapshot.brokers:
             return False
-        reason = self._rebootstrap.reason(now, available=brokers.available())
+        reason = self._rebootstrap.reason(now, available=brokers.available(now))
         if reason is None:
             return False
         logger.info("bootstrapping again: %s", reason)

@@ -1,9 +1,9 @@
 """Decides when to drop the known brokers and bootstrap again (KIP-899, KIP-1102). Pure.
 
-There are three reasons: every known broker is unavailable (no connection, and the last attempt at
-one has failed since any broker has responded); a broker requires it (error 129 in Metadata or,
-KIP-1242, in ApiVersions); no metadata has arrived for the trigger's time. That time starts with the
-first metadata request and ends only with a response that names at least one broker.
+There are three reasons: every known broker is unavailable (no connection, and backoff forbids a new
+one, or the last attempt has failed since any broker has responded); a broker requires it (error 129
+in Metadata or, KIP-1242, in ApiVersions); no metadata has arrived for the trigger's time. That time
+starts with the first metadata request and ends only with a response that names at least one broker.
 """
 
 from __future__ import annotations
