@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from kafka_async import Producer
 from kafka_async.admin import Admin, NewTopic
 from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.cluster.client import Client, services_of
@@ -69,6 +70,9 @@ async def test_request_without_a_response_is_written_and_leaves_the_connection_u
     client: Client, kafka_cluster: ClusterHandle
 ) -> None:
     partition = TopicPartition(await create_topic(kafka_cluster), 0)
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        # Nothing is lost because the leader is not ready yet.
+        await producer.send(partition.topic, b"first", partition=0)
     values = [b"%d" % number for number in range(10)]
     for number, value in enumerate(values):
         data = PartitionProduceData(index=0, records=batch(value))
@@ -82,7 +86,11 @@ async def test_request_without_a_response_is_written_and_leaves_the_connection_u
         # Matched to its request, which an entry for the Produce request would prevent.
         described = await client.request(DescribeClusterRequest(), to=Leader(partition))
         assert {broker.broker_id for broker in described.brokers} == {1, 2, 3}
-    assert [record.value for record in await kafka_cluster.read(partition.topic)] == values
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        # Once it is replicated, so are those before it, which nobody can read until then.
+        await producer.send(partition.topic, b"last", partition=0)
+    found = [record.value for record in await kafka_cluster.read(partition.topic)]
+    assert found == [b"first", *values, b"last"]
 
 
 async def test_reads_the_finalized_features_of_the_cluster(
