@@ -1366,7 +1366,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             offsets: Offset of the next record to read, by partition.
             timeout: Maximum time in seconds (default: default_api_timeout_ms). If other members
                 own partitions and this one has returned records, the application must poll
-                meanwhile, in another task.
+                meanwhile, in another task. Use it in place of `asyncio.wait_for`, which calls from
+                another task on Python 3.11.
 
         Returns:
             The offsets that were committed.
@@ -1376,6 +1377,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
                 client or has no rewind_check_interval_ms, no member subscribes to a partition, an
                 owner could not commit, or a handler of `process` or of a stream calls.
             KafkaTimeoutError: Not all owners have reported in time; they may rewind them yet.
+            ClientClosedError: The consumer was closed meanwhile; owners may rewind them yet.
         """
         return run(self._client.rewind, offsets, timeout=timeout, **unknown)
 

@@ -92,6 +92,7 @@ class ConsumerRuntime:
         self._closing: Closing | None = None
         self.drained = False
         self._revoke_commit: asyncio.Timeout | None = None
+        self._pending_rewinds: set[asyncio.Timeout] = set()
         self._rejection: AuthenticationError | None = None
         self._tracked_topics = frozenset[str]()
         self._missing_topics = MissingTopics(
@@ -224,6 +225,7 @@ class ConsumerRuntime:
         def on_failure(_: KafkaError) -> None:
             self.queue.wake_poll()
             self.position_finder.position_found.notify_all()
+            self._end_rewinds()
 
         self._supervisor.on_failure(on_failure)
         self._unregister = [
@@ -262,6 +264,7 @@ class ConsumerRuntime:
         if finished:
             self.mark_all_processed()
         self.queue.take_back()
+        self._end_rewinds()
         self.gate.end()
         if self._revoke_commit is not None:
             self._revoke_commit.reschedule(deadlines.commit_by)
@@ -295,6 +298,7 @@ class ConsumerRuntime:
     def detach(self) -> None:
         """Stop following the client's metadata, and end all waiting."""
         self._stopping = self.drained = True
+        self._end_rewinds()
         self.gate.end()
         for unregister in self._unregister:
             unregister()
@@ -574,13 +578,39 @@ class ConsumerRuntime:
                 "a rewind waits for the running handlers, so a handler cannot wait for it: call "
                 "rewind in a task that was created outside of them"
             )
+        pending = asyncio.timeout(None)
+        self._pending_rewinds.add(pending)
+        try:
+            async with pending:
+                return await self._rewind(self.rewinds, offsets, self._loop.time() + timeout)
+        except TimeoutError:
+            if not pending.expired():
+                raise
+        finally:
+            self._pending_rewinds.remove(pending)
+        if not self._stopping:
+            self.check()
+        raise ClientClosedError(
+            f"{self._supervisor.name} is closed, and its rewind may or may not have been applied"
+        )
+
+    async def _rewind(
+        self, rewinds: Rewinds, offsets: dict[TopicPartition, int], deadline: float
+    ) -> dict[TopicPartition, int]:
         if self._may_rewind_at_once(offsets) and (
-            actual := await self._rewind_at_once(offsets, timeout)
+            actual := await self._rewind_at_once(offsets, deadline - self._loop.time())
         ):
             return actual
+        left = max(0.0, deadline - self._loop.time())
         if self.stored_rewinds is not None:
-            return await self.stored_rewinds.rewind(offsets, timeout)
-        return await self.rewinds.rewind(offsets, timeout)
+            return await self.stored_rewinds.rewind(offsets, left)
+        return await rewinds.rewind(offsets, left)
+
+    def _end_rewinds(self) -> None:
+        """End pending rewinds: this consumer applies no replies any more."""
+        for pending in self._pending_rewinds:
+            if not pending.expired():
+                pending.reschedule(self._loop.time())
 
     def _may_rewind_at_once(self, offsets: dict[TopicPartition, int]) -> bool:
         """Return True if this member owns the partitions and no handler has records of them."""

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.consumer.rewinds import Rewinds
-from kafka_async.errors import IllegalStateError, KafkaTimeoutError
+from kafka_async.errors import (
+    ClientClosedError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    TaskDiedError,
+)
 from kafka_async.group.assignors import RangeAssignor
 from kafka_async.group.rewind_messages import RewindMessage
 from kafka_async.types import TopicPartition
@@ -300,6 +305,66 @@ async def test_new_owner_does_not_apply_a_request_again_that_the_former_one_has_
     await rewinds.on_message(message.encode(), {moved, partition}, seek)
     assert rewound == [{partition: 3}]
     assert rejoins == ["a member has rewound partitions"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_closing_ends_a_rewind_at_once(stage: Stage, protocol: str) -> None:
+    """The first member rewinds a partition whose owner does not poll."""
+    await stage.topic("t", 2, 5)
+    loop = asyncio.get_running_loop()
+    options: dict[str, Any] = {"group_protocol": protocol, "rewind_check_interval_ms": 1000}
+    async with stage.consumer("t", **options) as first, stage.consumer("t", **options) as second:
+        polling = asyncio.create_task(Reader(first).run())
+        await until(lambda: len(first.assignment()) == len(second.assignment()) == 1)
+        (partition,) = second.assignment()
+        while not await second.poll(max_records=2):
+            pass
+        rewinding = asyncio.create_task(first.rewind({partition: 0}))
+        await asyncio.sleep(5)
+        at = loop.time()
+        await first.stop()
+        with pytest.raises(ClientClosedError, match="is closed, and its rewind may"):
+            await rewinding
+        assert loop.time() - at < 1
+        with pytest.raises(ClientClosedError):
+            await polling
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_closing_ends_a_rewind_that_waits_for_its_own_records(
+    stage: Stage, protocol: str
+) -> None:
+    (partition,) = await stage.topic("t", 1, 5)
+    loop = asyncio.get_running_loop()
+    async with stage.consumer("t", group_protocol=protocol) as consumer:
+        while not await consumer.poll(max_records=2):
+            pass
+        rewinding = asyncio.create_task(consumer.rewind({partition: 0}))
+        await asyncio.sleep(5)
+        at = loop.time()
+        await consumer.stop()
+        with pytest.raises(ClientClosedError, match="is closed, and its rewind may"):
+            await rewinding
+        assert loop.time() - at < 1
+
+
+async def test_task_that_dies_ends_a_rewind_at_once(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, 5)
+    loop = asyncio.get_running_loop()
+    async with stage.consumer("t") as consumer:
+        while not await consumer.poll(max_records=2):
+            pass
+        rewinding = asyncio.create_task(consumer.rewind({partition: 0}))
+        await asyncio.sleep(5)
+        at = loop.time()
+
+        async def die() -> None:
+            raise RuntimeError("planted")
+
+        consumer._supervisor.spawn(die, name="planted")  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(TaskDiedError, match="planted"):
+            await rewinding
+        assert loop.time() - at < 1
 
 
 async def test_rewind_needs_a_subscription(stage: Stage) -> None:
