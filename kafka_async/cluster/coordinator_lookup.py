@@ -95,12 +95,17 @@ class CoordinatorLookup:
         self, kind: CoordinatorKind, keys: list[str], deadline: float
     ) -> RetriableError | None:
         """Send the requests once; return the error after which to retry, None on success."""
-        connection = self._brokers.least_loaded(self._loop.time())
-        if connection is None:
-            return KafkaConnectionError("no known broker can be connected to find the coordinator")
-        left = deadline - self._loop.time()
-        timeout = min(left, seconds(self._context.config.request_timeout_ms))
         try:
+            if not self._updater.snapshot.brokers:
+                # Metadata tells whether the bootstrap servers lead to another cluster.
+                await self._updater.refresh(deadline - self._loop.time(), tracked=False)
+            connection = self._brokers.least_loaded(self._loop.time())
+            if connection is None:
+                return KafkaConnectionError(
+                    "no known broker can be connected to find the coordinator"
+                )
+            left = deadline - self._loop.time()
+            timeout = min(left, seconds(self._context.config.request_timeout_ms))
             # A broker that is slow to connect continues connecting while others are tried.
             await connection.connect(min(timeout, CONNECT_HEDGE_AFTER))
             batched = connection.version(_FIND_COORDINATOR) >= _MULTIPLE_KEYS_MIN_VERSION

@@ -131,11 +131,11 @@ class OffsetCommitter:
         """
         pending, number = dict(offsets), next(self._numbers)
         owned = self._subscription.assignment.intersection(offsets)
-        started_in = self._membership.state
+        started_in, cluster_id = self._membership.state, self._cluster_id
         deadline = self._now() + timeout
         backoff = self._services.retry_backoff()
         while pending:
-            action, error = await self._commit_once(pending, number, deadline)
+            action, error = await self._commit_once(pending, number, cluster_id, deadline)
             if action is CommitErrorAction.CHECK_TOPIC:
                 await self._drop_deleted(pending, deadline, named=named)
             if not pending or error is None:
@@ -155,7 +155,11 @@ class OffsetCommitter:
             await asyncio.sleep(delay)
 
     async def _commit_once(
-        self, pending: dict[TopicPartition, OffsetAndMetadata], number: int, deadline: float
+        self,
+        pending: dict[TopicPartition, OffsetAndMetadata],
+        number: int,
+        cluster_id: str | None,
+        deadline: float,
     ) -> tuple[CommitErrorAction, KafkaError | None]:
         """Send one request; remove what was committed from `pending`, return why the rest was not.
 
@@ -166,7 +170,7 @@ class OffsetCommitter:
         sent = {p: offset for p, offset in pending.items() if p.topic not in unknown}
         failure: tuple[CommitErrorAction, KafkaError | None] = (CommitErrorAction.RETRY, None)
         if sent:
-            failure = await self._commit_known(sent, pending, number, deadline)
+            failure = await self._commit_known(sent, pending, number, cluster_id, deadline)
         if unknown and failure[1] is None:
             topic = min(unknown)
             error = metadata.error(topic) or UnknownTopicOrPartitionError(topic=topic)
@@ -178,6 +182,7 @@ class OffsetCommitter:
         sent: Offsets,
         pending: dict[TopicPartition, OffsetAndMetadata],
         number: int,
+        cluster_id: str | None,
         deadline: float,
     ) -> tuple[CommitErrorAction, KafkaError | None]:
         async with self._commit_lock:
@@ -186,9 +191,16 @@ class OffsetCommitter:
             sent = {p: offset for p, offset in sent.items() if p in pending}
             if not sent:
                 return CommitErrorAction.RETRY, None
-            names = self._topic_names(sent)
-            generation = self._membership.metadata.generation_id
             try:
+                await self._services.coordinators.find(
+                    CoordinatorKind.GROUP, self._group_id, self._time_left(deadline)
+                )
+                if self._cluster_id != cluster_id:
+                    raise CommitFailedError(
+                        "the client follows another cluster, which does not have these records"
+                    )
+                names = self._topic_names(sent)
+                generation = self._membership.metadata.generation_id
                 response = await self._send(self._commit_request(sent), deadline)
             except RetriableError as error:
                 return commit_error_action(error), error
@@ -495,11 +507,20 @@ class OffsetCommitter:
         return await self._services.request(
             request,
             to=CoordinatorOfGroup(self._group_id),
-            timeout=max(0.001, min(deadline - self._now(), self._request_timeout)),
+            timeout=self._time_left(deadline),
             retry=False,
         )
 
     # -- helpers ----------------------------------------------------------------------------------
+
+    @property
+    def _cluster_id(self) -> str | None:
+        """Id of the cluster that the client follows."""
+        return self._services.metadata.snapshot.cluster_id
+
+    def _time_left(self, deadline: float) -> float:
+        """Return the seconds for one request."""
+        return max(0.001, min(deadline - self._now(), self._request_timeout))
 
     def _topic_names(self, partitions: Iterable[TopicPartition]) -> Mapping[object, str]:
         """Return topic names by id: new versions of these requests have no names."""

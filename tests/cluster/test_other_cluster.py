@@ -16,6 +16,7 @@ from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.errors import (
     ApplicationRecoverableError,
+    CommitFailedError,
     InvalidPidMappingError,
     TransactionOutcomeUnknownError,
 )
@@ -189,6 +190,78 @@ async def test_member_joins_group_of_other_cluster_at_its_committed_offset(proto
             committed = (await consumer.committed([P0]))[P0]
             assert committed is not None
             assert committed.offset == 5
+
+
+async def test_transactional_producer_that_starts_gets_its_id_from_the_other_cluster() -> None:
+    async with two_clusters() as world:
+        options: dict[str, Any] = {**world.options, "transactional_id": "x"}
+        producer = Producer(BOOTSTRAP_NAME, **options)
+        held = world.former.hang("InitProducerId")
+        starting = asyncio.create_task(producer.start())
+        await held.wait()
+        await world.fail_over()
+        await starting
+        async with producer.transaction() as transaction:
+            await transaction.send("t", b"0", partition=0)
+        await producer.stop()
+        assert world.values() == [b"0"]
+
+
+@pytest.mark.parametrize("kind", ["manual", "classic", "consumer"])
+@pytest.mark.parametrize("metadata_delay", [0.0, 10.0])
+async def test_pending_commit_of_former_positions_fails(kind: Any, metadata_delay: float) -> None:
+    """Checks that the offsets are not committed for the group of the other cluster.
+
+    With a delay its coordinator could be found before its metadata has arrived.
+    """
+    async with two_clusters() as world:
+        await world.produce(world.former.cluster.bootstrap_servers, [b"a", b"b", b"c"])
+        options: dict[str, Any] = {"group_protocol": kind, "topics": ["t"]}
+        if kind == "manual":
+            options = {"partitions": [P0]}
+        async with Consumer(
+            BOOTSTRAP_NAME,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            **options,
+            **world.options,
+        ) as consumer:
+            assert await poll_values(consumer, 3) == [b"a", b"b", b"c"]
+            polling = asyncio.create_task(poll_values(consumer, 1))
+            committing = asyncio.create_task(consumer.commit({P0: 3}))
+            held = world.former.hang("OffsetCommit")
+            await held.wait()
+            metadata = world.other.faults.add(api="Metadata", delay=metadata_delay, count=None)
+            await world.fail_over()
+            with pytest.raises(CommitFailedError, match="follows another cluster"):
+                await committing
+            metadata.remove()
+            await world.produce(world.other.bootstrap_servers, [b"0"])
+            assert await polling == [b"0"]
+            assert await consumer.committed([P0]) == {P0: None}
+
+
+async def test_commit_of_transaction_in_flight_is_not_repeated_on_another_cluster() -> None:
+    """The other cluster has a transaction of the same id, producer id and epoch."""
+    async with two_clusters() as world:
+        options: dict[str, Any] = {"transactional_id": "x"}
+        async with (
+            Producer(world.other.bootstrap_servers, **options, **world.direct) as theirs,
+            Producer(BOOTSTRAP_NAME, **options, **world.options) as producer,
+        ):
+            foreign = await theirs.begin()
+            await foreign.send("t", b"theirs", partition=0)
+            transaction = await producer.begin()
+            await transaction.send("t", b"0", partition=0)
+            held = world.former.hang("EndTxn")
+            committing = asyncio.create_task(transaction.commit())
+            await held.wait()
+            await world.fail_over()
+            with pytest.raises(ApplicationRecoverableError, match="follows another cluster"):
+                await committing
+            await foreign.abort()
+        assert world.values() == [b"theirs"]
 
 
 async def test_share_consumer_joins_group_of_other_cluster() -> None:

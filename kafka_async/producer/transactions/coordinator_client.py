@@ -13,6 +13,7 @@ from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.config import seconds
 from kafka_async.errors import (
     ConcurrentTransactionsError,
+    InvalidPidMappingError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -31,7 +32,13 @@ if TYPE_CHECKING:
     from kafka_async.config import ProducerConfig
     from kafka_async.protocol.message import Request, Response
 
-__all__ = ["COORDINATOR_ERROR_ACTIONS", "CoordinatorClient", "CoordinatorKey", "RequestAttempts"]
+__all__ = [
+    "COORDINATOR_ERROR_ACTIONS",
+    "CoordinatorClient",
+    "CoordinatorKey",
+    "RequestAttempts",
+    "lost_with_cluster",
+]
 
 logger = logging.getLogger("kafka_async.producer")
 
@@ -109,20 +116,24 @@ class CoordinatorClient:
         max_version: int | None = None,
         attempts: RequestAttempts | None = None,
         on_sent: Callable[[], None] | None = None,
+        any_cluster: bool = False,
     ) -> ResponseT:
         """Send a request until `get_error` finds no error in its response, or until the deadline.
 
         The first error that is not retriable, or the last one before the deadline, is raised.
         `on_sent` is called immediately before each attempt is written, which may still fail.
+        Unless `any_cluster`, InvalidPidMappingError is raised once the client follows another
+        cluster, where the producer id may be that of another producer.
         """
         counts = attempts or RequestAttempts()
         initial = seconds(self._config.retry_backoff_ms)
         maximum = seconds(self._config.retry_backoff_max_ms)
         backoff = Backoff(initial, maximum, rng=self._rng)
         short_backoff = Backoff(min(initial, MARKER_BACKOFF), maximum, rng=self._rng)
+        cluster_id = None if any_cluster else self._services.metadata.snapshot.cluster_id
         while True:
             error = await self._attempt(
-                request, coordinator, deadline, get_error, max_version, counts, on_sent
+                request, coordinator, deadline, get_error, max_version, counts, on_sent, cluster_id
             )
             if not isinstance(error, KafkaError):
                 return error
@@ -155,12 +166,15 @@ class CoordinatorClient:
         max_version: int | None,
         counts: RequestAttempts,
         on_sent: Callable[[], None] | None,
+        cluster_id: str | None,
     ) -> ResponseT | KafkaError:
         loop = asyncio.get_running_loop()
         try:
             node = await self._services.coordinators.find(
                 coordinator.kind, coordinator.key, timeout=max(0.0, deadline - loop.time())
             )
+            if cluster_id is not None and self._services.metadata.snapshot.cluster_id != cluster_id:
+                return lost_with_cluster()
             connection = self._connection(node)
             left = deadline - loop.time()
             if left <= 0:
@@ -199,3 +213,10 @@ class CoordinatorClient:
                 node, ConnectionKind.COORDINATOR, self._owner
             )
         return connection
+
+
+def lost_with_cluster() -> InvalidPidMappingError:
+    """Return the error of a transaction that ends because the client follows another cluster."""
+    return InvalidPidMappingError(
+        "the client follows another cluster, which does not have this transaction"
+    )

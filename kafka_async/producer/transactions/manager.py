@@ -39,6 +39,7 @@ from kafka_async.producer.transactions.coordinator_client import (
     CoordinatorClient,
     CoordinatorKey,
     RequestAttempts,
+    lost_with_cluster,
 )
 from kafka_async.producer.transactions.state import (
     EVENT_FOR_CATEGORY,
@@ -328,7 +329,7 @@ class TransactionManager:
     def _on_cluster_changed(self) -> None:
         """Fail an open transaction, which the cluster that the client follows does not know."""
         if self._machine.state in _LOST_WITH_CLUSTER:
-            error = self._apply_error(to_transaction_error(_lost_with_cluster()))
+            error = self._apply_error(to_transaction_error(lost_with_cluster()))
             self._accumulator.fail_all(error, self._now())
         self._accumulator.forget_producer_id(self._now())
         self._needs_new_epoch = True
@@ -365,6 +366,7 @@ class TransactionManager:
             deadline=deadline,
             get_error=requests.code_error,
             attempts=attempts,
+            any_cluster=id_and_epoch is None,
         )
 
     async def _commit_offsets(
@@ -629,7 +631,7 @@ class TransactionManager:
     def _id_and_epoch(self) -> ProducerIdAndEpoch:
         id_and_epoch = self._accumulator.id_and_epoch
         if id_and_epoch is None:  # `_on_cluster_changed` has dropped it
-            raise _lost_with_cluster()
+            raise lost_with_cluster()
         return id_and_epoch
 
     def _known_to_coordinator(self) -> bool:
@@ -699,12 +701,6 @@ class TransactionManager:
         )
         kind = TransactionOutcomeUnknownError if ending.commit else ApplicationRecoverableError
         return kind.from_cause(late, Category.APPLICATION_RECOVERABLE)
-
-
-def _lost_with_cluster() -> InvalidPidMappingError:
-    return InvalidPidMappingError(
-        "the client follows another cluster, which does not have this transaction"
-    )
 
 
 def _abortable(message: str) -> TransactionAbortableError:
