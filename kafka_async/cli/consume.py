@@ -63,7 +63,7 @@ def consume(
             ends = await consumer.end_offsets(partitions) if exit_at_end else None
             if quota:
                 await consumer.client.quota_usage()
-            printed = await _print_all(consumer, ends, count, as_json)
+            printed = await _print_all(consumer, ends, count, as_json, quota=quota)
             if quota:
                 print_usage(consumer.statistics().quota_usage_percent)
             return printed
@@ -88,9 +88,17 @@ async def _seek(consumer: Consumer, topic: str, offset: str) -> list[TopicPartit
 
 
 async def _print_all(
-    consumer: Consumer, ends: dict[TopicPartition, int] | None, count: int | None, as_json: bool
+    consumer: Consumer,
+    ends: dict[TopicPartition, int] | None,
+    count: int | None,
+    as_json: bool,
+    *,
+    quota: bool,
 ) -> int:
-    """Print until the ends are reached or `count` records are printed; return their number."""
+    """Print until the ends are reached or `count` records are printed; return their number.
+
+    With `quota` the display has its used part.
+    """
     from kafka_async import TopicPartition
 
     printed = 0
@@ -109,7 +117,7 @@ async def _print_all(
                 progress.update(task, completed=(progress.tasks[0].total or 0) - remaining)
             await _print(records, as_json, progress)
             printed += len(records)
-            usage = in_progress(consumer.statistics().quota_usage_percent)
+            usage = in_progress(consumer.statistics().quota_usage_percent) if quota else ""
             progress.update(task, description=terminal.plural(printed, "record") + usage)
             if printed == count:
                 break

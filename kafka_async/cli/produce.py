@@ -51,7 +51,7 @@ def produce(
         async with Producer(config=config) as producer:
             if quota:
                 await producer.client.quota_usage()
-            sent = await _produce(producer, topic, files or [], separator)
+            sent = await _produce(producer, topic, files or [], separator, quota=quota)
             if quota:
                 print_usage(producer.statistics().quota_usage_percent)
             return sent
@@ -63,9 +63,9 @@ def produce(
 
 
 async def _produce(
-    producer: Producer, topic: str, files: list[Path], separator: bytes | None
+    producer: Producer, topic: str, files: list[Path], separator: bytes | None, *, quota: bool
 ) -> int:
-    """Send every line; return the number of lines."""
+    """Send every line, with the used `quota` in the display; return the number of lines."""
     sent = done = 0
     size = sum(file.stat().st_size for file in files) or None
     typed = not files and sys.stdin.isatty()  # A progress bar would overwrite typed input.
@@ -80,7 +80,7 @@ async def _produce(
                     await producer.enqueue(topic, value, key=key)
                 except RecordTooLargeError as error:
                     terminal.fail(f"line {sent:,}: {error}")
-            usage = in_progress(producer.statistics().quota_usage_percent)
+            usage = in_progress(producer.statistics().quota_usage_percent) if quota else ""
             description = f"{terminal.plural(sent, 'record')} to {topic}{usage}"
             progress.update(task, completed=done, description=description)
         await producer.flush()

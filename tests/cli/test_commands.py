@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_async import Producer
+from kafka_async import Consumer, Producer
 from kafka_async.cli.quota_usage import in_progress, print_usage
 from tests.cli.conftest import Command, call
 from tests.cli.programs import Program, run
@@ -93,6 +93,18 @@ def test_quota_shows_the_used_part_of_each_quota(
     )  # fmt: skip
     consumed = command("consume", topic, "--offset", "beginning", "--exit", "--quota")
     assert (consumed.status, consumed.err) == (0, "broker 1: 0% of the fetch quota\n2 records\n")
+
+
+def test_statistics_are_not_computed_without_quota(
+    command: Command, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They iterate over all partitions, and each batch of records would compute them."""
+    text = tmp_path / "text"
+    text.write_bytes(b"one\ntwo\n")
+    for client in (Producer, Consumer):
+        monkeypatch.setattr(client, "statistics", None)
+    assert command("produce", topic, str(text)).status == 0
+    assert command("consume", topic, "--offset", "beginning", "--exit").err == "2 records\n"
 
 
 def test_quota_texts_name_the_percentage_or_what_it_needs(
