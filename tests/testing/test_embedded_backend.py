@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+from typing import TYPE_CHECKING
+
 import pytest
 
 from kafka_async.embedded import Failure
-from kafka_async.testing.backends import EmbeddedBackend
+from kafka_async.testing.backends import EmbeddedBackend, embedded
+from kafka_async.testing.backends.nodes import free_ports
 from kafka_async.testing.backends.probe import broker_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def test_stops_and_starts_single_brokers() -> None:
@@ -17,6 +24,24 @@ def test_stops_and_starts_single_brokers() -> None:
         assert broker_ids(servers[0], timeout=5) == {1, 3}
         backend.start_broker(2)
         assert broker_ids(servers[1], timeout=5) == {1, 2, 3}
+
+
+def test_tries_other_ports_if_one_was_taken_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedBackend(brokers=2) as backend, socket.create_server(("127.0.0.1", 0)) as other:
+        former = backend.bootstrap_servers.split(",")
+        for broker_id in (1, 2):
+            backend.stop_broker(broker_id)
+        taken = [other.getsockname()[1]]
+
+        def ports(count: int, *, exclude: Sequence[int]) -> list[int]:
+            return [taken.pop()] if taken else free_ports(count, exclude=exclude)
+
+        monkeypatch.setattr(embedded, "free_ports", ports)
+        backend.start_at_new_ports()
+        servers = backend.bootstrap_servers.split(",")
+        assert set(servers).isdisjoint(former)
+        assert broker_ids(servers[0], timeout=5) == {1, 2}
+        assert backend.failures() == []
 
 
 def test_passes_its_options_to_the_cluster() -> None:

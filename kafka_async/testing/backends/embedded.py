@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import ssl
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from kafka_async.testing.backends.base import Backend, ClusterOptions
 from kafka_async.testing.backends.nodes import free_ports
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
     from kafka_async.embedded import AclAuthorizer, BlockingCluster, Listener
     from kafka_async.testing.backends.security import ClusterSecurity, SecureListener
+
+MAX_PORT_ATTEMPTS: Final = 10
+"""Ports that are tried for a broker: another process may take one before the broker does."""
 
 
 class EmbeddedBackend(Backend):
@@ -93,9 +97,20 @@ class EmbeddedBackend(Backend):
     def start_at_new_ports(self) -> None:
         """Start all brokers, which were stopped, at other ports, with their data."""
         former = [int(address.rpartition(":")[2]) for address in self.bootstrap_servers.split(",")]
-        ports = free_ports(self.brokers, exclude=former)
-        for broker_id, port in enumerate(ports, start=1):
-            self.cluster.start_broker(broker_id, port=port)
+        for broker_id in range(1, self.brokers + 1):
+            self._start_at_new_port(broker_id, former)
+
+    def _start_at_new_port(self, broker_id: int, former: list[int]) -> None:
+        """Start a broker at a port that is not one of `former`."""
+        for attempts_left in reversed(range(MAX_PORT_ATTEMPTS)):
+            (port,) = free_ports(1, exclude=former)
+            try:
+                self.cluster.start_broker(broker_id, port=port)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or not attempts_left:
+                    raise
+            else:
+                return
 
     def failures(self) -> list[str]:
         """Return the cluster's unexpected exceptions since the last call: bugs of the cluster."""
