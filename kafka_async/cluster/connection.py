@@ -6,7 +6,9 @@ callback. One timer per connection is set to the earliest deadline and checks fo
 when it fires.
 
 An overdue request fails alone. A connection is closed when a request has had no response for
-request_timeout_ms, or for its own timeout if that is longer, because a broker responds in order.
+request_timeout_ms, or for its own timeout if that is longer, because a broker responds in order,
+and when only requests without a response were written and the broker has not read them for
+request_timeout_ms.
 When a connection ends, all requests in flight fail at once, with the connection's name and the
 reason.
 
@@ -443,6 +445,8 @@ class Connection:
             self._emit_request_sent(request.API_KEY, version, correlation_id, sum(map(len, parts)))
         if not responds:
             waiter.set_empty_response(request.RESPONSE())
+            if stream.writing_paused and now + self._request_timeout < self._timer_at:
+                self._set_timer(now + self._request_timeout)
             return
         connection_deadline = max(deadline, now + self._request_timeout)
         requests.add(
@@ -591,8 +595,12 @@ class Connection:
             return
         if now >= self._authentication.due_at:
             self._begin_reauthentication()
-        next_at = min(next_at, self._authentication.due_at)
+        next_at = min(next_at, self._authentication.due_at, self._unread_until())
         dead: KafkaTimeoutError | None = None
+        if self._unread_until() <= now:
+            dead = KafkaTimeoutError(
+                f"{self}: the broker has read no request for {self._request_timeout:.3g} s"
+            )
         for request in self._requests.queue:
             if request.deadline > now:
                 next_at = min(next_at, request.deadline)
@@ -613,6 +621,13 @@ class Connection:
         next_at = min([next_at, *[each.deadline for each in self._authentication.held]])
         if self._close_reason is None:
             self._set_timer(next_at)
+
+    def _unread_until(self) -> float:
+        """Return the time until which the broker has to read requests that have no response."""
+        stream = self._stream
+        if stream is None or stream.paused_at is None or self._requests.queue:
+            return inf
+        return stream.paused_at + self._request_timeout
 
     def _timeout_error(self, api_key: int, waited: float) -> KafkaTimeoutError:
         name = lookup(api_key).name

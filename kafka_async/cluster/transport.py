@@ -64,6 +64,7 @@ class Stream(asyncio.BufferedProtocol):
 
     Attributes:
         ended: Done when the transport is closed.
+        paused_at: Event loop time at which writing was paused; None while it is not.
     """
 
     def __init__(self, receiver: Receiver) -> None:
@@ -77,7 +78,7 @@ class Stream(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._outgoing: list[BytesLike] = []
         self._flush_scheduled = False
-        self._writing_paused = False
+        self.paused_at: float | None = None
         self._drain_waiters: deque[asyncio.Future[None]] = deque()
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
@@ -101,13 +102,13 @@ class Stream(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Keep writes until `resume_writing`: the transport's buffer is full."""
-        self._writing_paused = True
+        self.paused_at = self._loop.time()
 
     def resume_writing(self) -> None:
         """Write what was kept while writing was paused."""
-        self._writing_paused = False
+        self.paused_at = None
         self._flush()
-        if not self._writing_paused:
+        if self.paused_at is None:
             self._wake_drain_waiters()
 
     # -- for the connection -----------------------------------------------------------------------
@@ -128,7 +129,7 @@ class Stream(asyncio.BufferedProtocol):
     @property
     def writing_paused(self) -> bool:
         """True while the peer reads more slowly than the client writes."""
-        return self._writing_paused
+        return self.paused_at is not None
 
     def write(self, parts: Sequence[BytesLike], flush: bool) -> None:
         """Send buffers, in order; they must not change until they are written.
@@ -137,7 +138,7 @@ class Stream(asyncio.BufferedProtocol):
         event loop iteration.
         """
         small = len(parts) == 1 and len(parts[0]) <= MAX_BYTES_PER_WRITE
-        if small and flush and not (self._outgoing or self._writing_paused):
+        if small and flush and not (self._outgoing or self.writing_paused):
             assert self._transport is not None
             self._transport.write(parts[0])
             return
@@ -150,7 +151,7 @@ class Stream(asyncio.BufferedProtocol):
 
     async def drain(self) -> None:
         """Wait until writing is no longer paused or the connection has ended."""
-        while self._writing_paused and not self.ended.done():
+        while self.writing_paused and not self.ended.done():
             waiter = self._loop.create_future()
             self._drain_waiters.append(waiter)
             await waiter
@@ -191,7 +192,7 @@ class Stream(asyncio.BufferedProtocol):
         parts, self._outgoing = self._outgoing, []
         first = 0
         while first < len(parts):
-            if self._writing_paused:
+            if self.writing_paused:
                 self._outgoing[:0] = parts[first:]
                 return
             if len(parts[first]) > MAX_BYTES_PER_WRITE:

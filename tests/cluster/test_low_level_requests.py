@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -323,6 +324,29 @@ async def test_request_without_a_response_raises_if_the_connection_ends_before_i
     setting.connection.disconnect(KafkaConnectionError("closed by the test"))
     with pytest.raises(KafkaConnectionError, match="lost before the request was written"):
         await writing
+
+
+async def test_connection_without_responses_is_closed_if_the_broker_stops_reading(
+    setting: Setting,
+) -> None:
+    """The next request opens another one."""
+    await setting.client.request(REQUEST, to=Broker(1))
+    held = setting.memory.hang("Produce", broker=1)
+    large = unacknowledged(b"v" * RECORD_BYTES)
+    handles = [
+        setting.client.submit(large, to=Leader(PARTITION), retry=False, max_version=9)
+        for _ in range(5)
+    ]
+    await until(lambda: setting.writing_paused)
+    await asyncio.sleep(9.0)
+    assert setting.connection.connected
+    await asyncio.sleep(1.5)
+    assert not setting.connection.connected
+    for handle in handles:
+        with suppress(KafkaConnectionError, KafkaTimeoutError):  # some were written
+            await handle
+    held.remove()
+    await setting.client.request(REQUEST, to=Broker(1))
 
 
 async def test_request_without_a_response_waits_for_the_end_of_a_throttle_window(
