@@ -166,7 +166,7 @@ class ConsumerRuntime:
         settings: GroupSettings,
         handler: ConsumerRebalanceHandler,
     ) -> GroupMembership:
-        services, supervisor, on_error = self._services, self._supervisor, self.queue.wake_poll
+        services, supervisor, on_error = self._services, self._supervisor, self._on_member_error
         if group_protocol == "consumer":
             return ConsumerGroupMembership(
                 services,
@@ -578,6 +578,7 @@ class ConsumerRuntime:
                 "a rewind waits for the running handlers, so a handler cannot wait for it: call "
                 "rewind in a task that was created outside of them"
             )
+        self._check_member()
         pending = asyncio.timeout(None)
         self._pending_rewinds.add(pending)
         try:
@@ -590,6 +591,7 @@ class ConsumerRuntime:
             self._pending_rewinds.remove(pending)
         if not self._stopping:
             self.check()
+            self._check_member()
         raise ClientClosedError(
             f"{self._supervisor.name} is closed, and its rewind may or may not have been applied"
         )
@@ -605,6 +607,17 @@ class ConsumerRuntime:
         if self.stored_rewinds is not None:
             return await self.stored_rewinds.rewind(offsets, left)
         return await rewinds.rewind(offsets, left)
+
+    def _check_member(self) -> None:
+        """Raise the error for which the group has rejected this member for good."""
+        member = self.membership
+        if member is not None and member.failed_permanently and member.error is not None:
+            raise member.error
+
+    def _on_member_error(self) -> None:
+        self.queue.wake_poll()
+        if self.failed:
+            self._end_rewinds()
 
     def _end_rewinds(self) -> None:
         """End pending rewinds: this consumer applies no replies any more."""

@@ -11,6 +11,7 @@ import pytest
 from kafka_async.consumer.rewinds import Rewinds
 from kafka_async.errors import (
     ClientClosedError,
+    FencedInstanceIdError,
     IllegalStateError,
     KafkaTimeoutError,
     TaskDiedError,
@@ -365,6 +366,31 @@ async def test_task_that_dies_ends_a_rewind_at_once(stage: Stage) -> None:
         with pytest.raises(TaskDiedError, match="planted"):
             await rewinding
         assert loop.time() - at < 1
+
+
+async def test_rejection_of_the_member_ends_a_rewind_at_once(stage: Stage) -> None:
+    await stage.topic("t", 2, 5)
+    loop = asyncio.get_running_loop()
+    async with (
+        stage.consumer("t", group_instance_id="first") as first,
+        stage.consumer("t", group_instance_id="second") as second,
+    ):
+        polling = asyncio.create_task(Reader(first).run())
+        await until(lambda: len(first.assignment()) == len(second.assignment()) == 1)
+        (partition,) = second.assignment()
+        while not await second.poll(max_records=2):
+            pass
+        rewinding = asyncio.create_task(first.rewind({partition: 0}))
+        await asyncio.sleep(1)
+        at = loop.time()
+        async with stage.consumer("t", group_instance_id="first"):
+            with pytest.raises(FencedInstanceIdError):
+                await rewinding
+            with pytest.raises(FencedInstanceIdError):
+                await first.rewind({partition: 0})
+            assert loop.time() - at < 30
+            with pytest.raises(FencedInstanceIdError):
+                await polling
 
 
 async def test_rewind_needs_a_subscription(stage: Stage) -> None:
