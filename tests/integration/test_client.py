@@ -87,7 +87,7 @@ async def test_request_without_a_response_is_written_and_leaves_the_connection_u
         described = await client.request(DescribeClusterRequest(), to=Leader(partition))
         assert {broker.broker_id for broker in described.brokers} == {1, 2, 3}
     async with Producer(kafka_cluster.bootstrap_servers) as producer:
-        # Once it is replicated, so are those before it, which nobody can read until then.
+        # Once it is replicated, so are those before it, which consumers do not get until then.
         await producer.send(partition.topic, b"last", partition=0)
     found = [record.value for record in await kafka_cluster.read(partition.topic)]
     assert found == [b"first", *values, b"last"]
