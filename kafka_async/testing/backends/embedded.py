@@ -63,6 +63,7 @@ class EmbeddedBackend(Backend):
             racks=dict(enumerate(self.racks, 1)),
             replica_selector_class=RACK_AWARE_REPLICA_SELECTOR if self.racks else None,
             min_insync_replicas=min(self.brokers, 2),
+            quota_request_time_ms=0.1,
             group_min_session_timeout_ms=500,
             group_consumer_session_timeout_ms=6_000,
             group_consumer_heartbeat_interval_ms=500,
