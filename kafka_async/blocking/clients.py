@@ -1432,6 +1432,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         whose offset another member commits (`RedundantAssignor`), and those that are manually
         assigned while the consumer subscribes to topics: they are not the group's.
 
+        Handlers of `process`, tasks of `partition_streams` and `on_revoked` may also commit while
+        `stop` waits for them.
+
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
                 the next record to read, by partition (default: all partitions).

@@ -909,8 +909,8 @@ class Consumer(Generic[K, V]):
         whose offset another member commits (`RedundantAssignor`), and those that are manually
         assigned while the consumer subscribes to topics: they are not the group's.
 
-        Handlers of `process` and tasks of `partition_streams` may also commit while `stop` waits
-        for them.
+        Handlers of `process`, tasks of `partition_streams` and `on_revoked` may also commit while
+        `stop` waits for them.
 
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
@@ -1235,15 +1235,16 @@ class Consumer(Generic[K, V]):
 
     @property
     def _committing_runtime(self) -> ConsumerRuntime:
-        """Runtime of a consumer that may commit: also while handlers are drained by `stop`."""
+        """Runtime of a consumer that may commit: also while handlers or listeners end in `stop`."""
         runtime = self._runtime
         if runtime is None or not self._stopped:
             return self._active_runtime
-        if runtime.drained:
+        if runtime.drained and not runtime.gate.listener_running:
             raise ClientClosedError(
                 f"{self._supervisor.name} is closed, so it commits no more: commit before stop(), "
-                "or in a handler of process() or a task of partition_streams() before it returns; "
-                "stop() waits for them, for drain_timeout and half of its timeout at most"
+                "in on_revoked, or in a handler of process() or a task of partition_streams() "
+                "before it returns; stop() waits for handlers and tasks, for drain_timeout and "
+                "half of its timeout at most"
             )
         runtime.check()
         return runtime

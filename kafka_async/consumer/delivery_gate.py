@@ -152,6 +152,11 @@ class DeliveryGate:
         """True in the task that runs a listener's callback now."""
         return self._listener_task is not None and asyncio.current_task() is self._listener_task
 
+    @property
+    def listener_running(self) -> bool:
+        """True while a listener's callback runs, for all tasks: a callback may wait for them."""
+        return self._listener_task is not None
+
     def set_listener_task(self, task: asyncio.Task[object] | None) -> None:
         """Set the task that runs a listener's callback now; None if none does."""
         self._listener_task = task

@@ -68,7 +68,8 @@ class ConsumerRuntime:
     """Connects the parts of a started consumer.
 
     Attributes:
-        drained: True once no handler may commit any more, because the consumer stops.
+        drained: True once no handler may commit any more, because the consumer stops; listeners
+            may, until the consumer has left its group.
     """
 
     def __init__(

@@ -450,6 +450,58 @@ async def test_stop_raises_and_logs_the_exception_of_a_listener(
     await consumer.stop()  # It is raised once.
 
 
+GROUPS: dict[str, dict[str, object]] = {
+    "eager": {"partition_assignment_strategy": ["range"]},
+    "cooperative": {"partition_assignment_strategy": ["cooperative-sticky"]},
+    "consumer": {"group_protocol": "consumer"},
+}
+
+
+@pytest.mark.parametrize("auto_commit", [False, True])
+@pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.parametrize("end", ["stop", "block"])
+@pytest.mark.parametrize("caller", ["listener", "task of the listener"])
+async def test_commit_in_on_revoked_while_the_consumer_closes(
+    stage: Stage, kind: str, end: str, caller: str, auto_commit: bool
+) -> None:
+    consumer = await reading(stage, **GROUPS[kind], enable_auto_commit=auto_commit)
+    revoked: list[TopicPartition] = []
+
+    @consumer.on_revoked
+    async def _(partitions: Collection[TopicPartition]) -> None:
+        revoked.extend(partitions)
+        if caller == "listener":
+            await consumer.commit()
+        else:
+            await asyncio.create_task(consumer.commit())
+
+    if end == "stop":
+        await consumer.stop()
+    else:
+        await consumer.__aexit__(None, None, None)
+    assert len(revoked) == 1
+    assert await members(stage) == 0
+    async with stage.consumer("t") as other:
+        committed = (await other.committed(revoked))[revoked[0]]
+    assert committed is not None
+    assert committed.offset == 3
+    with pytest.raises(ClientClosedError):
+        await consumer.commit()
+
+
+async def test_stop_ends_the_commit_of_a_listener(stage: Stage) -> None:
+    consumer = await reading(stage)
+    fault = stage.hang("OffsetCommit")
+
+    @consumer.on_revoked
+    async def _(_: Collection[TopicPartition]) -> None:
+        await consumer.commit()
+
+    assert await elapsed(consumer.stop(3.0)) <= 3.0
+    assert connections(consumer) == []
+    fault.remove()
+
+
 async def test_end_of_the_block_raises_the_exception_of_a_listener(stage: Stage) -> None:
     await stage.topic("t", 1, records=1)
 
