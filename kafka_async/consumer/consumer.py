@@ -620,6 +620,8 @@ class Consumer(Generic[K, V]):
         Raises:
             IllegalStateError: `process`, a poll or an `async for` of this consumer is in progress.
             Exception: The exception of a handler, or an error that a poll raises.
+            RuntimeError: A handler raised CancelledError although it was not cancelled: a task that
+                it awaits was.
             ValueError: `concurrency` or `max_bytes` is less than 1, `drain_timeout` is negative, or
                 `ordering` is unknown.
         """
@@ -672,6 +674,7 @@ class Consumer(Generic[K, V]):
         Raises:
             IllegalStateError: `process`, a poll or an `async for` of this consumer is in progress.
             Exception: The exception of a task, or an error that a poll raises.
+            RuntimeError: A task raised CancelledError although it was not cancelled.
             ValueError: `drain_timeout` is negative.
         """
         if unknown:

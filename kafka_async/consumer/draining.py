@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from anyio import CancelScope
+from anyio import CancelScope, current_effective_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator
@@ -32,7 +33,11 @@ class RunningHandlers:
 
     @contextlib.contextmanager
     def running(self, partition: TopicPartition) -> Generator[CancelScope]:
-        """Track a handler while the block runs; its scope is cancelled if it ends too late."""
+        """Track a handler while the block runs; its scope is cancelled if it ends too late.
+
+        Raises RuntimeError in place of a CancelledError that the handler raises uncancelled: task
+        groups would take it for their own, and end without an error.
+        """
         with CancelScope() as scope:
             scopes = self._scopes.setdefault(partition, set())
             scopes.add(scope)
@@ -40,6 +45,14 @@ class RunningHandlers:
             _enclosing.set((*outer, (self, scope)))
             try:
                 yield scope
+            except asyncio.CancelledError as error:
+                if _is_cancelled():
+                    raise
+                raise RuntimeError(
+                    f"a handler of {partition} raised CancelledError, although it was not "
+                    "cancelled: a task or future that it awaits was; find out who cancels that, "
+                    "or catch CancelledError in the handler"
+                ) from error
             finally:
                 _enclosing.set(outer)
                 scopes.discard(scope)
@@ -91,3 +104,10 @@ class RunningHandlers:
         except TimeoutError:
             return False
         return True
+
+
+def _is_cancelled() -> bool:
+    """Return True if a scope around the current task has cancelled it."""
+    task = asyncio.current_task()
+    assert task is not None
+    return task.cancelling() > 0 and current_effective_deadline() == -math.inf

@@ -272,6 +272,24 @@ async def test_exception_of_a_task_cancels_the_others_and_ends_the_block(
     assert await committed_in(stage, other) == 0
 
 
+async def test_cancelled_error_of_a_task_that_is_not_cancelled_is_an_error(
+    start_stage: StartStage,
+) -> None:
+    stage = await start_stage()
+    lookup = asyncio.create_task(asyncio.sleep(60))
+    lookup.cancel()
+
+    async def handle(stream: PartitionStream) -> None:
+        async for record in stream:
+            if record.offset == 1:
+                await lookup
+
+    async with stage.member(3) as (consumer, _):
+        with pytest.raises(RuntimeError, match="a handler of t-0 raised CancelledError"):
+            await run_streams(consumer, handle)
+        assert [record.offset for record in await consumer.poll()] == [1, 2]
+
+
 async def test_exception_of_a_task_cancels_a_block_that_does_not_iterate(
     start_stage: StartStage,
 ) -> None:
@@ -499,7 +517,9 @@ async def test_task_commits_after_stop_has_ended_its_stream(start_stage: StartSt
             await got.wait()
             await consumer.stop()
             await task
-            with pytest.raises(ClientClosedError, match="in on_revoked, or in a handler of process"):
+            with pytest.raises(
+                ClientClosedError, match="in on_revoked, or in a handler of process"
+            ):
                 await streams[0].commit()
     assert await committed_in(stage, partition) == 5
 

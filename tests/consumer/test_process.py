@@ -194,6 +194,30 @@ async def test_exception_of_a_handler_ends_process_and_cancels_the_others(
         assert handlers.done == []
 
 
+@pytest.mark.parametrize("cancelled", ["awaited task", "task of the handler"])
+async def test_cancelled_error_of_a_handler_that_is_not_cancelled_is_an_error(
+    start_stage: StartStage, cancelled: str
+) -> None:
+    stage = await start_stage()
+    lookup = asyncio.create_task(asyncio.sleep(60))
+    lookup.cancel()
+
+    async def handle(record: Record[bytes, bytes]) -> None:
+        if record.offset == 1:
+            task = lookup if cancelled == "awaited task" else asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await lookup
+
+    async with stage.member(3, **AUTO_COMMIT) as (consumer, partition):
+        with pytest.raises(RuntimeError, match="a handler of t-0 raised CancelledError") as raised:
+            await consumer.process(handle, concurrency=1, ordering="partition")
+        assert isinstance(raised.value.__cause__, asyncio.CancelledError)
+        await asyncio.sleep(2)
+        assert await committed(consumer, partition) == 1
+        assert [record.offset for record in await consumer.poll()] == [1, 2]
+
+
 async def test_process_continues_at_the_first_record_that_was_not_done(
     start_stage: StartStage,
 ) -> None:
