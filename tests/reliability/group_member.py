@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from kafka_async import Consumer
+from kafka_async.errors import CommitFailedError
 from kafka_async.hooks import Committed, Hooks, PartitionsLost, PartitionsRevoked
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class Member:
                 while not self._stopping.is_set():
                     if records := await consumer.poll(timeout=0.2):
                         say("returned", list(ranges(records)))
+        except CommitFailedError as error:  # from `stop`: the group has expelled the member
+            say("expelled", str(error))
         except Exception as error:  # noqa: BLE001  # the other process judges it
             say("failed", f"{type(error).__name__}: {error}")
 

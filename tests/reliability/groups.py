@@ -65,6 +65,7 @@ class MemberProcess:
         self.failures: list[str] = []
         self.progress = Progress()
         self._options = {**options, "client_id": f"member-{number}"}
+        self._frozen = False
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -87,15 +88,16 @@ class MemberProcess:
         """Stop the consumer in order."""
         self._write(b"stop\n")
 
-    def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process, if there is one."""
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(number)
+    async def freeze(self, seconds: float) -> None:
+        """Let the process do nothing for a time."""
+        self._frozen = True
+        self._send_signal(signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        self._send_signal(signal.SIGCONT)
 
     async def kill(self) -> None:
         """Kill the process as by kill -9."""
-        self.send_signal(signal.SIGKILL)
+        self._send_signal(signal.SIGKILL)
         await self._end()
         self.in_flight += self.progress.on_killed()
 
@@ -106,12 +108,38 @@ class MemberProcess:
             self._process.stdin.close()
             await self._end()
 
+    def on_event(self, event: str, at: float, rows: Any) -> None:
+        """Note what the member has printed."""
+        progress = self.progress
+        if event == "returned":
+            for row in rows:
+                progress.on_returned(Returned(at, *row))
+        elif event == "committed":
+            for row in rows:
+                progress.on_committed(*row)
+        elif event in ("lost", "revoked"):
+            gone = sum(progress.on_gone(row) for row in rows)
+            self.in_flight += gone if event == "lost" else 0
+        elif event == "expelled" and self._frozen:  # It was stopped before it could join again.
+            self.in_flight += progress.on_killed()
+        elif event in ("expelled", "failed"):
+            self.failures.append(rows)
+        elif event == "stopped":
+            self._frozen = False
+
     async def _end(self) -> None:
         process, reading = self._process, self._reading
         self._process = self._reading = None
+        self._frozen = False
         if process is not None and reading is not None:
             await reading
             await process.wait()
+
+    def _send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process, if there is one."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)
 
     def _write(self, line: bytes) -> None:
         if self._process is not None and self._process.stdin is not None:
@@ -123,21 +151,7 @@ class MemberProcess:
             if not line.endswith(b"\n"):
                 return  # The process was killed while it printed.
             event = json.loads(line)
-            self._handle(event["event"], event["at"], event["rows"])
-
-    def _handle(self, event: str, at: float, rows: Any) -> None:
-        progress = self.progress
-        if event == "returned":
-            for row in rows:
-                progress.on_returned(Returned(at, *row))
-        elif event == "committed":
-            for row in rows:
-                progress.on_committed(*row)
-        elif event in ("lost", "revoked"):
-            gone = sum(progress.on_gone(row) for row in rows)
-            self.in_flight += gone if event == "lost" else 0
-        elif event == "failed":
-            self.failures.append(rows)
+            self.on_event(event["event"], event["at"], event["rows"])
 
 
 class Run:
@@ -222,9 +236,7 @@ class Run:
             await member.kill()
             await member.start()
             return
-        member.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(action.seconds)
-        member.send_signal(signal.SIGCONT)
+        await member.freeze(action.seconds)
 
     async def _wait_for_the_rest(self) -> None:
         """Wait until each record was returned, or none was for as long as one may take."""

@@ -6,6 +6,7 @@ import pytest
 
 from tests.programs import run_python
 from tests.reliability.group_check import ActionKind, Progress, Returned, check, schedule
+from tests.reliability.groups import MemberProcess
 
 pytestmark = pytest.mark.one_kernel
 
@@ -79,6 +80,21 @@ def test_records_in_flight_are_those_after_the_committed_offset() -> None:
     assert progress.on_gone(1) == 0
     assert progress.on_killed() == 2
     assert progress.on_killed() == 0
+
+
+@pytest.mark.asyncio
+async def test_only_a_frozen_member_may_be_expelled() -> None:
+    member = MemberProcess(0, {})
+    member.on_event("returned", 1.0, [[3, 0, 4]])
+    member.on_event("expelled", 2.0, "of a member that was not frozen")
+    assert member.failures == ["of a member that was not frozen"]
+    assert member.in_flight == 0
+    await member.freeze(0.0)
+    member.on_event("expelled", 3.0, "of a frozen member")
+    member.on_event("stopped", 3.0, [])
+    member.on_event("expelled", 4.0, "after it was stopped")
+    assert member.failures == ["of a member that was not frozen", "after it was stopped"]
+    assert member.in_flight == 5
 
 
 @pytest.mark.slow
