@@ -437,7 +437,8 @@ class ClientConfig:
     bootstrap_refused_timeout_ms: float = option(
         4_000,
         "Time for which every bootstrap server has to refuse connections, or its name has to be "
-        "unknown, before start raises BootstrapError; each is tried at least three times.",
+        "unknown, before start raises BootstrapError; each is tried at least three times. The "
+        "token endpoint of OAUTHBEARER has the same time.",
         low=0,
         why="a wrong address is reported early; raise it where brokers start later than clients",
     )

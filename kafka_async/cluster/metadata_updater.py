@@ -25,7 +25,7 @@ from kafka_async.cluster.connection_diagnosis import sasl_required
 from kafka_async.cluster.metadata import TOPIC_OPERATION, ClusterMetadata
 from kafka_async.cluster.outage import OutageLog
 from kafka_async.cluster.rebootstrap import RebootstrapTrigger
-from kafka_async.cluster.token_source import TokenTimeoutError
+from kafka_async.cluster.token_errors import TokenEndpointUnreachableError, TokenTimeoutError
 from kafka_async.config import seconds
 from kafka_async.errors import (
     AuthenticationError,
@@ -556,8 +556,7 @@ class MetadataUpdater:
         failure: KafkaError | None = _rejection(error)
         if never_connected and (failure is None or isinstance(failure, SslAuthenticationError)):
             failure = brokers.rejection()
-            hangs = isinstance(error, TokenTimeoutError)
-            if hangs or brokers.all_failures_permanent() or self._all_refused(brokers):
+            if self._no_token() or brokers.all_failures_permanent() or self._all_refused(brokers):
                 failure = failure or bootstrap_error(brokers)
             elif failure is None and brokers.all_failed():
                 message = bootstrap_error(brokers).message
@@ -587,6 +586,15 @@ class MetadataUpdater:
                 f" for {duration:.0f} s" if duration else "",
                 error,
             )
+
+    def _no_token(self) -> bool:
+        """Return whether the origin of tokens has failed for long enough to fail `start`."""
+        tokens = self._context.tokens
+        failure = None if tokens is None else tokens.failure
+        if isinstance(failure, TokenEndpointUnreachableError):
+            waited = self._loop.time() - self._created_at
+            return failure.permanent or waited >= self._refused_timeout
+        return isinstance(failure, TokenTimeoutError)
 
     def _all_refused(self, brokers: Brokers) -> bool:
         """Return whether every bootstrap server has refused for long enough to fail `start`."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import logging
 import math
 import os
 import re
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from kafka_async.backoff import Backoff
 from kafka_async.cluster.assertion import assertion_of
 from kafka_async.cluster.tls import load_authorities
+from kafka_async.cluster.token_errors import TokenEndpointUnreachableError
 from kafka_async.errors import (
     InvalidConfigurationError,
     KafkaConnectionError,
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from kafka_async.config import ClientConfig
     from kafka_async.supervisor import Offload
 
+logger = logging.getLogger("kafka_async.cluster")
+
 ALLOWED_URLS: Final = "KAFKA_ASYNC_OAUTHBEARER_ALLOWED_URLS"
 MAX_RESPONSE_SIZE: Final = 256 * 1024
 """Bytes of the largest response that is read."""
@@ -57,6 +61,10 @@ RETRY_BACKOFF: Final = 0.1
 RETRY_BACKOFF_MAX: Final = 10.0
 """Seconds between retries (sasl.login.retry.backoff.ms and sasl.login.retry.backoff.max.ms)."""
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_UNKNOWN_NAME: Final = frozenset(
+    getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA") if hasattr(socket, name)
+)
+"""Codes of a name that the DNS does not have; EAI_AGAIN is a DNS that does not respond."""
 _RETRIABLE: Final = frozenset({408, 425, 429, *range(500, 600)} - {501, 505})
 _MAX_LIFETIME: Final = 1e9
 _ERROR_FIELD: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -92,14 +100,19 @@ class TokenEndpoint:
         self._offload = offload
         self._clock = clock
         self._transport = transport
+        self._warned = False
 
     async def __call__(self) -> Token:
         """Request a token; retry while the network or the issuer fails, for RETRY_FOR seconds.
+
+        The first failure that is retried is logged, once until a token is issued.
 
         Raises:
             SaslAuthenticationError: The issuer refused the request, its certificate is not
                 trusted, its response has no token, the environment does not allow the URL, or the
                 extra `oidc` is not installed.
+            TokenEndpointUnreachableError: No process listens at the issuer's address, or its
+                name cannot be resolved; a name that does not exist is not retried.
             KafkaConnectionError: The issuer could not be reached or failed; a later call may
                 succeed.
         """
@@ -111,11 +124,14 @@ class TokenEndpoint:
             # credentials, are not its context.
             outcome = await self._attempt()
             if isinstance(outcome, Token):
+                self._warned = False
                 return outcome
             delay = backoff.next()
-            permanent = not isinstance(outcome, KafkaConnectionError)
-            if permanent or self._clock.monotonic() + delay > deadline:
+            if not _is_retriable(outcome) or self._clock.monotonic() + delay > deadline:
                 raise outcome
+            if not self._warned:
+                self._warned = True
+                logger.warning("no token yet: %s; the client retries", outcome.message)
             await asyncio.sleep(delay)
 
     async def _attempt(self) -> Token | KafkaError:
@@ -196,11 +212,21 @@ class TokenEndpoint:
         name = type(error).__name__
         if isinstance(error, httpx.TransportError):
             # The texts of httpx may repeat bytes of the response.
-            cause = _network_cause(error)
-            if cause is None:
-                cause = f"it does not answer as a web server does ({name})"
-                if isinstance(error, httpx.ConnectError | httpx.TimeoutException):
-                    cause = f"it cannot be reached ({name})"
+            unreachable = _connect_error(error)
+            if isinstance(unreachable, ConnectionRefusedError):
+                return TokenEndpointUnreachableError(
+                    f"{self._url}: connection refused: check the URL and the issuer"
+                )
+            if unreachable is not None:
+                failure = TokenEndpointUnreachableError(
+                    f"{self._url}: its name cannot be resolved ({unreachable.strerror}): check the "
+                    "URL and the DNS"
+                )
+                failure.permanent = unreachable.errno in _UNKNOWN_NAME
+                return failure
+            cause = f"it does not answer as a web server does ({name})"
+            if isinstance(error, httpx.ConnectError | httpx.TimeoutException):
+                cause = f"it cannot be reached ({name})"
             return KafkaConnectionError(f"{self._url}: {cause}: check the URL and the issuer")
         return SaslAuthenticationError(
             f"{self._url}: the request for a token failed with {name}: check the proxy in the "
@@ -310,17 +336,21 @@ def _tls_error(error: BaseException) -> str | None:
     return None
 
 
-def _network_cause(error: BaseException) -> str | None:
-    """Return why no connection was made; None if the error's causes do not tell."""
+def _is_retriable(error: KafkaError) -> bool:
+    if isinstance(error, TokenEndpointUnreachableError):
+        return not error.permanent
+    return isinstance(error, KafkaConnectionError)
+
+
+def _connect_error(error: BaseException) -> ConnectionRefusedError | socket.gaierror | None:
+    """Return the cause of an error if no connection was made; None for other causes."""
     pending: list[BaseException | None] = [error]
     for _ in range(20):
         found = pending.pop(0) if pending else None
         if found is None:
             continue
-        if isinstance(found, ConnectionRefusedError):
-            return "connection refused"
-        if isinstance(found, socket.gaierror):
-            return f"its name cannot be resolved ({found.strerror})"
+        if isinstance(found, ConnectionRefusedError | socket.gaierror):
+            return found
         if isinstance(found, BaseExceptionGroup):
             pending += cast("BaseExceptionGroup[BaseException]", found).exceptions
         pending += [found.__cause__, found.__context__]

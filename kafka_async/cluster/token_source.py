@@ -19,6 +19,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Final, cast
 
 from kafka_async.backoff import Backoff
+from kafka_async.cluster.token_errors import TokenTimeoutError
 from kafka_async.config import seconds
 from kafka_async.errors import (
     ClientClosedError,
@@ -57,13 +58,6 @@ _GRACE: Final = 1.0
 """Seconds that a cancelled provider has to end before its callers stop waiting for it."""
 _MAX_SECONDS: Final = 1e11
 """Expiry times above are milliseconds by mistake; in seconds this is the year 5138."""
-
-
-class TokenTimeoutError(KafkaConnectionError):
-    """The token provider has not returned in time.
-
-    At the start of a client it is final: another call would take as long again.
-    """
 
 
 def refresh_at(now: float, expires_at: float, fraction: float) -> float:
@@ -126,7 +120,8 @@ class TokenSource:
             SaslAuthenticationError: The provider raised, or returned something else than a valid
                 token.
             KafkaConnectionError: The provider raised an OSError or, as TokenTimeoutError, did not
-                return in time; a later call may succeed.
+                return in time, or the issuer failed or, as TokenEndpointUnreachableError, could not
+                be connected to; a later call may succeed.
             ClientClosedError: The client was closed.
         """
         token = self._token

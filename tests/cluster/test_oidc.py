@@ -31,6 +31,7 @@ from kafka_async.clock import LoopClock
 from kafka_async.cluster import oidc
 from kafka_async.cluster.oidc import ALLOWED_URLS, MAX_RESPONSE_SIZE, TokenEndpoint
 from kafka_async.cluster.sasl.oauthbearer import OAuthBearer
+from kafka_async.cluster.token_errors import TokenEndpointUnreachableError
 from kafka_async.cluster.token_source import token_source
 from kafka_async.config import ClientConfig
 from kafka_async.errors import (
@@ -599,10 +600,14 @@ async def test_an_issuer_that_cannot_be_reached_is_retriable(
     monkeypatch.setattr(oidc, "RETRY_FOR", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    with pytest.raises(KafkaConnectionError, match="connection refused") as raised:
+    with pytest.raises(TokenEndpointUnreachableError, match="connection refused") as raised:
         await fetch(f"https://127.0.0.1:{port}/")
+    assert not raised.value.permanent
     assert_hidden(raised.value)
-    with pytest.raises(KafkaConnectionError, match=r"its name cannot be resolved"):
+    with pytest.raises(
+        TokenEndpointUnreachableError,
+        match=r"https://issuer\.invalid/: its name cannot be resolved",
+    ):
         await fetch("https://issuer.invalid/")
 
 
@@ -750,4 +755,49 @@ async def test_retries_back_off_for_five_seconds() -> None:
     gaps = [after - before for before, after in pairwise(times)]
     assert gaps == sorted(gaps)
     assert times[-1] - times[0] <= 5
+    await supervisor.stop()
+
+
+def unreachable(cause: OSError, calls: list[httpx.Request]) -> httpx.MockTransport:
+    """Return connections that fail as those of httpx do."""
+
+    def connect(request: httpx.Request) -> httpx.Response:
+        calls.append(request)
+        raise httpx.ConnectError("All connection attempts failed") from cause
+
+    return httpx.MockTransport(connect)
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize(
+    ("cause", "permanent"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), True),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), False),
+        (ConnectionRefusedError(111, "Connection refused"), False),
+    ],
+)
+async def test_retries_an_issuer_that_cannot_be_reached_unless_its_name_does_not_exist(
+    cause: OSError, permanent: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    calls: list[httpx.Request] = []
+    config = client_credentials("https://issuer.example/token")
+    endpoint = TokenEndpoint(
+        config, supervisor.offload, LoopClock(supervisor.loop), unreachable(cause, calls)
+    )
+    with pytest.raises(TokenEndpointUnreachableError):
+        await endpoint()
+    with pytest.raises(TokenEndpointUnreachableError) as raised:
+        await endpoint()
+    assert raised.value.permanent is permanent
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    if permanent:
+        assert len(calls) == 2
+        assert warnings == []
+    else:
+        assert len(calls) > 8
+        assert warnings == [f"no token yet: {raised.value.message}; the client retries"]
     await supervisor.stop()

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from kafka_async.admin import Admin, NewTopic
+from kafka_async.cluster import oidc
+from kafka_async.cluster.oidc import TokenEndpoint
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.embedded import Listener
 from kafka_async.errors import (
@@ -28,7 +34,7 @@ from kafka_async.types import Token, TopicPartition
 from tests.embedded_client import InMemory, now, settle, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -204,6 +210,115 @@ async def test_start_ends_when_the_token_provider_has_hung_for_its_limit(
             await client.start()
         assert 30 <= now() - began < 32
         assert len(calls) == 1
+
+
+async def start_with_issuer(
+    monkeypatch: pytest.MonkeyPatch,
+    role: str,
+    respond: Callable[[httpx.Request], httpx.Response],
+    **options: Any,
+) -> tuple[KafkaError, float]:
+    """Return the error of a start whose requests for tokens `respond` answers, and its time."""
+    endpoint = partial(TokenEndpoint, transport=httpx.MockTransport(respond))
+    monkeypatch.setattr(oidc, "TokenEndpoint", endpoint)
+    listener = Listener(security_protocol="SASL_PLAINTEXT", sasl_mechanisms=["OAUTHBEARER"])
+    async with secure(3, listeners={"SASL": listener}) as memory:
+        client: Any = getattr(memory, role)(
+            security_protocol="SASL_PLAINTEXT",
+            sasl_allow_plaintext=True,
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauthbearer_token_endpoint_url="https://issuer.example/token",
+            sasl_oauthbearer_client_credentials_client_id="client",
+            sasl_oauthbearer_client_credentials_client_secret="secret",
+            **options,
+        )
+        began = now()
+        with pytest.raises(KafkaError) as raised:
+            await client.start()
+        return raised.value, now() - began
+
+
+def failing(cause: OSError) -> Callable[[httpx.Request], httpx.Response]:
+    """Return a function that fails as httpx does when it cannot connect."""
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("All connection attempts failed") from cause
+
+    return respond
+
+
+@pytest.mark.parametrize("role", ["client", "producer", "consumer", "admin"])
+async def test_start_ends_at_once_if_the_name_of_the_token_endpoint_does_not_exist(
+    monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    unknown = failing(socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
+    error, waited = await start_with_issuer(monkeypatch, role, unknown)
+    assert isinstance(error, BootstrapError)
+    assert "https://issuer.example/token: its name cannot be resolved (Name or" in error.message
+    assert waited < 2
+
+
+@pytest.mark.parametrize("role", ["client", "producer", "consumer", "admin"])
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+async def test_start_ends_at_once_if_the_token_endpoint_refuses(
+    monkeypatch: pytest.MonkeyPatch, role: str, status: int
+) -> None:
+    requests: list[httpx.Request] = []
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return httpx.Response(status, stream=httpx.ByteStream(b""))
+
+    error, waited = await start_with_issuer(monkeypatch, role, refuse)
+    assert isinstance(error, SaslAuthenticationError)
+    assert f"https://issuer.example/token refused to issue a token: HTTP {status}" in error.message
+    assert waited < 2
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        ConnectionRefusedError(111, "Connection refused"),
+        socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
+    ],
+    ids=["refused", "no DNS"],
+)
+async def test_start_warns_at_once_and_ends_after_the_refused_timeout_without_token_endpoint(
+    monkeypatch: pytest.MonkeyPatch, cause: OSError, caplog: pytest.LogCaptureFixture
+) -> None:
+    warned: list[float] = []
+
+    def note(record: logging.LogRecord) -> bool:
+        if record.getMessage().startswith("no token yet: https://issuer.example/token: "):
+            warned.append(now())
+        return True
+
+    caplog.handler.addFilter(note)
+    began = now()
+    error, waited = await start_with_issuer(monkeypatch, "client", failing(cause))
+    assert isinstance(error, BootstrapError)
+    assert "https://issuer.example/token: " in error.message
+    assert str(cause.strerror).lower() in error.message.lower()
+    assert 4 <= waited < 6
+    assert len(warned) == 1
+    assert warned[0] - began < 1
+    _, waited = await start_with_issuer(
+        monkeypatch, "client", failing(cause), bootstrap_refused_timeout_ms=20_000
+    )
+    assert 20 <= waited < 30
+
+
+async def test_start_retries_a_token_endpoint_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unavailable(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(503, stream=httpx.ByteStream(b""))
+
+    error, waited = await start_with_issuer(monkeypatch, "client", unavailable)
+    assert isinstance(error, BootstrapError)
+    assert "https://issuer.example/token failed with HTTP 503" in error.message
+    assert 60 <= waited < 62
 
 
 @pytest.mark.parametrize("role", ["client", "producer", "consumer", "admin"])
