@@ -106,6 +106,15 @@ class RunningHandlers:
         return True
 
 
+def first_failure(first: Exception | None, error: Exception) -> Exception:
+    """Return the exception to raise; log `error` if there was one before it."""
+    if first is None:
+        return error
+    if error is not first:
+        logger.warning("another handler failed too: %r", error, exc_info=error)
+    return first
+
+
 def _is_cancelled() -> bool:
     """Return True if a scope around the current task has cancelled it."""
     task = asyncio.current_task()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVarTuple
 from anyio import create_task_group
 from typing_extensions import TypeVar
 
-from kafka_async.consumer.draining import RunningHandlers
+from kafka_async.consumer.draining import RunningHandlers, first_failure
 from kafka_async.consumer.processing import record_size
 from kafka_async.consumer.subscription import FetchState
 from kafka_async.errors import IllegalStateError
@@ -437,7 +437,6 @@ class StreamRunner:
         return stream
 
     def _fail(self, error: Exception) -> None:
-        if self._failure is None:
-            self._failure = error
+        self._failure = first_failure(self._failure, error)
         if self._group is not None:
             self._group.cancel_scope.cancel()

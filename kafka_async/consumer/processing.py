@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from anyio import create_task_group
 
-from kafka_async.consumer.draining import RunningHandlers
+from kafka_async.consumer.draining import RunningHandlers, first_failure
 from kafka_async.fairness import MAX_LOOP_SECONDS
 from kafka_async.types import TopicPartition
 
@@ -251,8 +251,7 @@ class RecordProcessor:
         self._room.set()
 
     def _fail(self, error: Exception) -> None:
-        if self._failure is None:
-            self._failure = error
+        self._failure = first_failure(self._failure, error)
 
 
 def record_size(record: AnyRecord) -> int:

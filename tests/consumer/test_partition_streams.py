@@ -272,6 +272,24 @@ async def test_exception_of_a_task_cancels_the_others_and_ends_the_block(
     assert await committed_in(stage, other) == 0
 
 
+async def test_exceptions_of_tasks_that_fail_together_are_logged(
+    start_stage: StartStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage, barrier = await start_stage(), asyncio.Barrier(2)
+    await stage.topic("t", 2, 1)
+
+    async def fail(stream: PartitionStream) -> None:
+        await barrier.wait()
+        raise ArithmeticError(str(stream.partition))
+
+    async with stage.consumer("t") as consumer:
+        with pytest.raises(ArithmeticError) as raised:
+            await run_streams(consumer, fail)
+    logged = [row.exc_info[1] for row in caplog.records if row.exc_info is not None]
+    assert {str(error) for error in [raised.value, *logged]} == {"t-0", "t-1"}
+    assert len(logged) == 1
+
+
 async def test_cancelled_error_of_a_task_that_is_not_cancelled_is_an_error(
     start_stage: StartStage,
 ) -> None:

@@ -194,6 +194,25 @@ async def test_exception_of_a_handler_ends_process_and_cancels_the_others(
         assert handlers.done == []
 
 
+async def test_exceptions_of_handlers_that_fail_together_are_logged(
+    start_stage: StartStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage, barrier = await start_stage(), asyncio.Barrier(3)
+
+    async def fail(record: Record[bytes, bytes]) -> None:
+        await barrier.wait()
+        raise ArithmeticError(f"no quotient of {record.offset}")
+
+    async with stage.member(3) as (consumer, _):
+        with pytest.raises(ArithmeticError) as raised:
+            await consumer.process(fail, concurrency=3)
+    logged = [row.exc_info[1] for row in caplog.records if row.exc_info is not None]
+    assert {str(error) for error in [raised.value, *logged]} == {
+        f"no quotient of {offset}" for offset in range(3)
+    }
+    assert len(logged) == 2
+
+
 @pytest.mark.parametrize("cancelled", ["awaited task", "task of the handler"])
 async def test_cancelled_error_of_a_handler_that_is_not_cancelled_is_an_error(
     start_stage: StartStage, cancelled: str
