@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
+from tests.contract.cases.consumer_groups import BY_ID
+from tests.contract.cases.consumer_groups import join as join_consumer_group
 from tests.contract.cases.groups import committed, committed_by, stable
 from tests.contract.cases.log import UNKNOWN_TOPIC_ID, fetch, offsets, produce
 from tests.contract.model import (
@@ -16,7 +18,6 @@ from tests.contract.model import (
     Fields,
     SendRequest,
     T,
-    TopicId,
     group,
     reply,
     request,
@@ -134,7 +135,7 @@ def write(
     return produce.fields(batch, index=index, name=topic) | {"transactional_id": TXN}
 
 
-def member(generation: int = 1, member_id: Any = reply("join", "member_id")) -> Fields:  # noqa: B008  # immutable
+def member(generation: Any = 1, member_id: Any = reply("join", "member_id")) -> Fields:  # noqa: B008  # immutable
     """Return the fields of a TxnOffsetCommit request that name a member of the group."""
     return {"member_id": member_id, "generation_id_or_member_epoch": generation}
 
@@ -349,6 +350,22 @@ REFUSED: Final = [
         offset(3, **member(member_id="stranger")),
         add_offsets(3, group_id=group("none"), setup=True),
         offset(3, group_id=group("none"), **member()),
+        offset(6, where=BY_ID, group_id=group("none"), **member()),
+        end(4),
+    ),
+    scenario(
+        "transaction-offsets-of-consumer-group",
+        TOPIC,
+        join_consumer_group(1, label="join"),
+        begin(),
+        add_offsets(3, setup=True),
+        *[
+            offset(version, where=where, **member(epoch))
+            for version, where in ((3, BY_NAME), (5, BY_NAME), (6, BY_ID))
+            for epoch in (reply("join", "member_epoch"), 0, 99)
+        ],
+        offset(6, where=BY_ID, **member(99, "stranger")),
+        offset(6, where=BY_ID),
         end(4),
     ),
     scenario(
@@ -402,7 +419,7 @@ REFUSED: Final = [
         offset(3, index=7),
         offset(3, where={"name": "contract-missing"}),
         offset(3, metadata="x" * 5_000),
-        offset(6, where={"topic_id": TopicId()}),
+        offset(6, where=BY_ID),
         offset(6, where={"topic_id": UNKNOWN_TOPIC_ID}),
         offset(6, where={"topic_id": uuid.UUID(int=0)}),
         offset(3, member_id="stranger", generation_id_or_member_epoch=1),
