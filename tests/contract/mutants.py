@@ -336,11 +336,15 @@ class _Finder(ast.NodeVisitor):
         self._functions = 0
 
     def visit_ClassDef(self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        inside = not isinstance(node, ast.ClassDef)
         self._path.append(node.name)
-        self._functions += inside
-        self.generic_visit(node)
-        self._functions -= inside
+        if not isinstance(node, ast.ClassDef):
+            self.visit(node.args)  # defaults run when the function is defined
+            self._functions += 1
+            for statement in node.body:
+                self.visit(statement)
+            self._functions -= 1
+        else:
+            self.generic_visit(node)
         self._path.pop()
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef
