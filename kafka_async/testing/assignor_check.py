@@ -78,8 +78,11 @@ def check_assignor(
             group.apply(change)
             group.settle()
 
+    # Explanations trace each line, which takes ten times as long, and are not in the message.
+    phases = [phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain]
     hypothesis.settings(
         max_examples=examples,
+        phases=phases,
         deadline=None,
         database=None,
         suppress_health_check=[hypothesis.HealthCheck.too_slow],
