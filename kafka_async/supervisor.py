@@ -53,6 +53,14 @@ def current_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
+def other_loop_error(name: str) -> IllegalStateError:
+    """Return the error of a call in another event loop than the one that `name` was started in."""
+    return IllegalStateError(
+        f"{name} belongs to the event loop it was started in: make one for this loop, "
+        "or use kafka_async.blocking from other threads"
+    )
+
+
 async def wait_shielded(
     task: asyncio.Task[object],
     deadline: float | None = None,
@@ -211,19 +219,24 @@ class Supervisor:
             raise ClientClosedError(
                 f"{self.name} was not started: use `async with`, or await start() first"
             )
-        if os.getpid() != self._pid:
-            raise IllegalStateError(
-                f"{self.name} was started in process {self._pid} and cannot be used in its fork "
-                f"{os.getpid()}: make a new one here"
-            )
+        self._check_process()
         if self.failure is not None:
             raise self.failure
         if not self.running:
             raise ClientClosedError(f"{self.name} is closed")
-        if current_loop() is not self._loop:
+        self.check_event_loop()
+
+    def check_event_loop(self) -> None:
+        """Raise if the client was started in another event loop or process."""
+        if self._loop is not None and current_loop() is not self._loop:
+            self._check_process()
+            raise other_loop_error(self.name)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
             raise IllegalStateError(
-                f"{self.name} belongs to the event loop it was started in: make one for this loop, "
-                "or use kafka_async.blocking from other threads"
+                f"{self.name} was started in process {self._pid} and cannot be used in its fork "
+                f"{os.getpid()}: make a new one here"
             )
 
     async def offload(self, function: Callable[[*Args], R], *args: *Args) -> R:
@@ -254,10 +267,12 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Cancel all tasks and wait for them; may be called again."""
+        if self.hosting:
+            self.check_event_loop()
         self._end()
-        if self._group is not None:
-            self._group.cancel_scope.cancel()
-        if self._host_task is not None:
+        if self._host_task is not None and not self._host_task.done():
+            if self._group is not None:
+                self._group.cancel_scope.cancel()
             await asyncio.wait({self._host_task})
         for pool in (self._pool, self._credentials_pool):
             if pool is not None:

@@ -129,6 +129,9 @@ class Admin:
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms).
+
+        Raises:
+            IllegalStateError: The client was started in another event loop or process.
         """
         if unknown:
             raise unknown_keyword(self.stop, unknown)

@@ -176,6 +176,9 @@ class Client(BlockingClient):
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
                 connections that are still open then are aborted. Closing takes no time unless a
                 broker does not read the last bytes, and then 2 s.
+
+        Raises:
+            IllegalStateError: The client was started in another event loop or process.
         """
         run(self._client.stop, timeout)
 
@@ -418,6 +421,7 @@ class Producer(BlockingClient, Generic[K, V]):
         Raises:
             DeliveryError: Some records were not delivered; it counts them, and `failures` has one
                 entry per batch.
+            IllegalStateError: The producer was started in another event loop or process.
         """
         run(self._client.stop, timeout, **unknown)
 
@@ -1117,7 +1121,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
 
         Raises:
             KafkaError: The group rejected the automatic commit; the consumer is closed.
-            IllegalStateError: A rebalance listener calls it.
+            IllegalStateError: A rebalance listener calls it, or the consumer was started in another
+                event loop or process.
             Exception: A rebalance listener raised it, and no poll has raised it before; the
                 consumer is closed.
         """
@@ -1806,6 +1811,9 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
 
         Args:
             timeout: Maximum time in seconds (default: close_timeout_ms).
+
+        Raises:
+            IllegalStateError: The client was started in another event loop or process.
         """
         run(self._client.stop, timeout)
 
@@ -1886,6 +1894,9 @@ class Admin(BlockingClient):
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms).
+
+        Raises:
+            IllegalStateError: The client was started in another event loop or process.
         """
         run(self._client.stop, timeout, **unknown)
 

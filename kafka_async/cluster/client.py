@@ -164,10 +164,15 @@ class Client:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
                 connections that are still open then are aborted. Closing takes no time unless a
                 broker does not read the last bytes, and then 2 s.
+
+        Raises:
+            IllegalStateError: The client was started in another event loop or process.
         """
         check_timeout(timeout)
-        self._stopped = True
         services = self._services
+        if services is not None and (self._closing is None or not self._closing.done()):
+            self._supervisor.check_event_loop()
+        self._stopped = True
         if services is None:
             return
         if self._closing is None:

@@ -239,7 +239,8 @@ class Consumer(Generic[K, V]):
 
         Raises:
             KafkaError: The group rejected the automatic commit; the consumer is closed.
-            IllegalStateError: A rebalance listener calls it.
+            IllegalStateError: A rebalance listener calls it, or the consumer was started in another
+                event loop or process.
             Exception: A rebalance listener raised it, and no poll has raised it before; the
                 consumer is closed.
         """
@@ -257,6 +258,8 @@ class Consumer(Generic[K, V]):
         runtime = self._runtime
         if runtime is None:
             return
+        if self._closing is None or not self._closing.done():
+            self._supervisor.check_event_loop()
         if self._closing is None:
             if self._stopped:
                 return

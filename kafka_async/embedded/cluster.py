@@ -230,10 +230,15 @@ class EmbeddedCluster:
         self._schedule_token_removal()
 
     async def stop(self) -> None:
-        """Close every connection and cancel every timer and task; safe to call again."""
+        """Close every connection and cancel every timer and task; safe to call again.
+
+        Raises:
+            IllegalStateError: The cluster was started in another event loop or process.
+        """
         if not self._supervisor.running:
             await self._supervisor.stop()
             return
+        self._supervisor.check_event_loop()
         self.groups.close()
         self.transactions.close()
         self.quotas.shutdown()

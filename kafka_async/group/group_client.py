@@ -105,6 +105,9 @@ class GroupClient:
 
         Args:
             timeout: Maximum time in seconds (default: close_timeout_ms).
+
+        Raises:
+            IllegalStateError: The client was started in another event loop or process.
         """
         check_timeout(timeout)
         await self._stop(timeout, finished=False)
@@ -112,6 +115,8 @@ class GroupClient:
     async def _stop(self, timeout: float | None, *, finished: bool) -> None:
         if self._membership is None:
             return
+        if self._closing is None or not self._closing.done():
+            self._supervisor.check_event_loop()
         limit = self._close_timeout if timeout is None else timeout
         deadline = asyncio.get_running_loop().time() + limit
         await self._await_closing(

@@ -191,12 +191,14 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         Raises:
             DeliveryError: Some records were not delivered; it counts them, and `failures` has one
                 entry per batch.
+            IllegalStateError: The producer was started in another event loop or process.
         """
         if unknown:
             raise unknown_keyword(self.stop, unknown)
         check_timeout(timeout, unlimited="close_timeout_ms")
-        if not self._started:
+        if not self._started or self._stopped.is_set():
             return
+        self._supervisor.check_event_loop()
         if self._stopping:
             await self._stopped.wait()
             return

@@ -344,9 +344,13 @@ class Orchestrator:
         """Interrupt all jobs, wait for their threads up to 5 s, and leave the group.
 
         Another driver continues at once. Jobs of control messages stay in the ledger.
+
+        Raises:
+            IllegalStateError: The orchestrator was started in another event loop or process.
         """
         if self._stopped:
             return
+        self._supervisor.check_event_loop()
         self._stopped = True
         self._activated.set()  # wakes callers that wait for the active driver
         await self._supervisor.stop()
