@@ -66,6 +66,7 @@ class MemberProcess:
         self.progress = Progress()
         self._options = {**options, "client_id": f"member-{number}"}
         self._frozen = False
+        self._uncommitted = 0
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -119,9 +120,12 @@ class MemberProcess:
                 progress.on_committed(*row)
         elif event in ("lost", "revoked"):
             gone = sum(progress.on_gone(row) for row in rows)
-            self.in_flight += gone if event == "lost" else 0
+            if event == "lost":
+                self.in_flight += gone
+            else:
+                self._uncommitted = gone
         elif event == "expelled" and self._frozen:  # It was stopped before it could join again.
-            self.in_flight += progress.on_killed()
+            self.in_flight += self._uncommitted + progress.on_killed()
         elif event in ("expelled", "failed"):
             self.failures.append(rows)
         elif event == "stopped":

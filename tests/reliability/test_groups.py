@@ -90,6 +90,7 @@ async def test_only_a_frozen_member_may_be_expelled() -> None:
     assert member.failures == ["of a member that was not frozen"]
     assert member.in_flight == 0
     await member.freeze(0.0)
+    member.on_event("revoked", 3.0, [3])
     member.on_event("expelled", 3.0, "of a frozen member")
     member.on_event("stopped", 3.0, [])
     member.on_event("expelled", 4.0, "after it was stopped")
