@@ -5,7 +5,8 @@
 Also `make reliability-groups`. Twelve members in processes read 80 partitions. Every record must be
 returned, in the order of its key, again only if a killed or frozen member had it in flight, and no
 later than session, rebalance timeout and 2 s after it was acknowledged. The seed determines the
-schedule. The result is written to artifacts/reliability/.
+schedule. The result of a whole run on Apache Kafka that has passed is written to
+benchmarks/results/, that of any other run to artifacts/reliability/.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,7 +45,10 @@ SESSION, REBALANCE, GRACE = 6.0, 10.0, 2.0
 """Seconds: session and rebalance timeout of the members, and what is added to their sum."""
 TICK: Final = 0.1
 """Seconds between two writes of records."""
-ARTIFACT: Final = Path("artifacts") / "reliability" / "reliability_groups.json"
+SECONDS, RECORDS, MEMBERS, PARTITIONS = 300.0, 500_000, 12, 80
+"""What a whole run has."""
+RESULTS: Final = ROOT / "benchmarks" / "results"
+ARTIFACTS: Final = Path("artifacts") / "reliability"
 
 
 def say(text: str) -> None:
@@ -263,10 +268,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.reliability.groups", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--seconds", type=float, default=300.0, help="duration (default: 300)")
-    parser.add_argument("--records", type=int, default=500_000, help="default: 500000")
-    parser.add_argument("--members", type=int, default=12, help="default: 12")
-    parser.add_argument("--partitions", type=int, default=80, help="default: 80")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="default: 300")
+    parser.add_argument("--records", type=int, default=RECORDS, help="default: 500000")
+    parser.add_argument("--members", type=int, default=MEMBERS, help="default: 12")
+    parser.add_argument("--partitions", type=int, default=PARTITIONS, help="default: 80")
     parser.add_argument("--seed", type=int, help="seed of the schedule (default: random)")
     parser.add_argument("--backend", default="apache", help="apache (default) or embedded")
     return parser.parse_args(arguments)
@@ -299,14 +304,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = {
         "seed": seed,
         "backend": options.backend,
+        "date": date.today().isoformat(),
         "schedule": [str(action) for action in actions],
         "failures": failures,
         "verdict": str(verdict),
         "passed": passed,
     }
-    ARTIFACT.parent.mkdir(parents=True, exist_ok=True)
-    ARTIFACT.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    say(f"{'passed' if passed else 'failed'}: {verdict} (seed {seed}); written: {ARTIFACT}")
+    run_of = options.seconds, options.records, options.members, options.partitions
+    whole = run_of == (SECONDS, RECORDS, MEMBERS, PARTITIONS) and options.backend == "apache"
+    folder = RESULTS if whole and passed else ARTIFACTS
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "reliability_groups.json"
+    file.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    say(f"{'passed' if passed else 'failed'}: {verdict} (seed {seed}); written: {file}")
     return 0 if passed else 1
 
 
