@@ -46,7 +46,7 @@ SESSION, REBALANCE, GRACE = 6.0, 10.0, 2.0
 TICK: Final = 0.1
 """Seconds between two writes of records."""
 SECONDS, RECORDS, MEMBERS, PARTITIONS = 300.0, 500_000, 12, 80
-"""What a whole run has."""
+"""Options of a whole run."""
 RESULTS: Final = ROOT / "benchmarks" / "results"
 ARTIFACTS: Final = Path("artifacts") / "reliability"
 
