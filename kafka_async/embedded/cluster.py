@@ -221,8 +221,8 @@ class EmbeddedCluster:
         await self._supervisor.start()
         self.scheduler.start()
         try:
-            for broker_id in self.brokers:
-                await self._open(broker_id)
+            for broker_id, broker in self.brokers.items():
+                await self._open(broker_id, broker.ports)
         except BaseException:
             await self.stop()
             raise
@@ -419,9 +419,8 @@ class EmbeddedCluster:
     async def _start_broker(self, broker_id: int, port: int | None) -> None:
         broker = self.brokers[broker_id]
         if not broker.alive:
-            if port is not None:
-                broker.ports[next(iter(broker.ports))] = port
-            await self._open(broker_id)
+            first = next(iter(broker.ports))
+            await self._open(broker_id, broker.ports | ({} if port is None else {first: port}))
             self._on_brokers_changed()
 
     def _schedule_retention(self) -> None:
@@ -447,15 +446,21 @@ class EmbeddedCluster:
         self.groups.on_brokers_changed()
         self.transactions.on_brokers_changed()
 
-    async def _open(self, broker_id: int) -> None:
+    async def _open(self, broker_id: int, ports: Mapping[str, int]) -> None:
+        """Open all listeners of a broker, at `ports` by their names; none if one cannot be."""
         broker = self.brokers[broker_id]
-        opened = self._open_ports[broker_id] = []
-        for name, listener in self._listeners.items():
-            mapping = listener.principal_mapping()
-            accept = partial(self._accept, broker, name, listener, mapping)
-            port = await listen(accept, HOST, broker.ports[name], self._network)
-            opened.append(port)
-            broker.ports[name] = port.port
+        opened: dict[str, OpenPort] = {}
+        try:
+            for name, listener in self._listeners.items():
+                mapping = listener.principal_mapping()
+                accept = partial(self._accept, broker, name, listener, mapping)
+                opened[name] = await listen(accept, HOST, ports[name], self._network)
+        except BaseException:
+            for port in opened.values():
+                await port.close()
+            raise
+        self._open_ports[broker_id] = list(opened.values())
+        broker.ports.update({name: port.port for name, port in opened.items()})
         broker.on_started()
 
     def _accept(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_async.clock import MemoryNetwork
-from kafka_async.embedded import EmbeddedCluster
+from kafka_async.embedded import EmbeddedCluster, Listener
+from kafka_async.embedded.cluster import HOST
 from kafka_async.errors import (
     ClientClosedError,
     IllegalStateError,
@@ -65,6 +66,29 @@ async def test_start_fails_and_closes_listeners_if_port_is_in_use() -> None:
             await second.start()
         with pytest.raises(ConnectionRefusedError):
             await RawConnection.open(second, None, 1)
+
+
+@virtual
+async def test_broker_opens_no_listener_if_one_of_its_ports_is_in_use() -> None:
+    network = MemoryNetwork()
+    listeners = {
+        "FIRST": Listener(security_protocol="PLAINTEXT"),
+        "SECOND": Listener(security_protocol="PLAINTEXT"),
+    }
+    async with EmbeddedCluster(listeners=listeners, network=network) as cluster:
+        former = dict(cluster.brokers[1].ports)
+        await cluster.stop_broker(1)
+        network.listen(asyncio.Protocol, HOST, former["SECOND"])
+        for port in (None, 9999):
+            with pytest.raises(OSError, match=f"{former['SECOND']} is in use"):
+                await cluster.start_broker(1, port=port)
+        assert cluster.brokers[1].ports == former
+        for closed in (former["FIRST"], 9999):
+            with pytest.raises(ConnectionRefusedError):
+                await network.dial(asyncio.Protocol, HOST, closed)
+        network.close(HOST, former["SECOND"])
+        await cluster.start_broker(1, port=9999)
+        assert cluster.brokers[1].ports == {**former, "FIRST": 9999}
 
 
 async def test_rejects_invalid_arguments() -> None:

@@ -112,11 +112,21 @@ class ApacheBackend(Backend):
     def start_at_new_ports(self) -> None:
         """Start all brokers, which were stopped, at other ports for clients, with their data."""
         nodes = list(self._nodes.values())
-        ports = free_ports(self.brokers, exclude=[node.port for node in nodes])
-        for node, port in zip(nodes, ports, strict=True):
-            node.move(port)
-            node.start()
-        self._wait_until_ready(nodes, self.brokers)
+        former = [node.port for node in nodes]
+        for attempts_left in reversed(range(MAX_START_ATTEMPTS)):
+            ports = free_ports(self.brokers, exclude=former)
+            for node, port in zip(nodes, ports, strict=True):
+                node.move(port)
+                node.start()
+            try:
+                self._wait_until_ready(nodes, self.brokers)
+            except NodeExitedError:  # Most likely another process has taken one of the ports.
+                if not attempts_left:
+                    raise
+                for node in nodes:
+                    node.kill()
+            else:
+                return
 
     def pause_broker(self, broker_id: int) -> None:
         """Freeze a broker by SIGSTOP: its connections stay open without responses."""
