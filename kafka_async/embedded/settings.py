@@ -35,6 +35,9 @@ class SettingOptions(TypedDict, total=False):
     group_min_session_timeout_ms: int
     group_max_session_timeout_ms: int
     group_max_size: int
+    group_forward_assignor_errors: bool
+    group_random_leader: bool
+    group_persistent_members: bool
     group_consumer_session_timeout_ms: int
     group_consumer_heartbeat_interval_ms: int
     group_consumer_assignment_interval_ms: int
@@ -99,6 +102,14 @@ class Settings:
         share_version: Finalized level of the feature `share.version`; 0 is not finalized, and there
             are no share groups (KIP-932).
         group_initial_rebalance_delay_ms: 3000 in Kafka, which would slow down tests.
+        group_forward_assignor_errors: Respond with INCONSISTENT_GROUP_PROTOCOL to the SyncGroup
+            requests that wait for an assignment, and rebalance, if the leader's assignment reports
+            an error of its assignor. Kafka has no such setting: it forwards the assignment, in
+            whose user data the members find the error.
+        group_random_leader: Elect the leader of each generation of a classic group at random. Kafka
+            has no such setting: its leader stays while it joins, and the first member is the first.
+        group_persistent_members: Keep the last complete generation of classic groups when their
+            coordinator moves, as Kafka does; else their members have to join again.
         group_consumer_assignment_interval_ms: 1000 in Kafka, which would slow down tests.
         group_consumer_migration_policy: Conversions between classic and consumer groups while they
             have members (KIP-848): "upgrade", "downgrade", "bidirectional" or "disabled".
@@ -137,6 +148,9 @@ class Settings:
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2_147_483_647
+    group_forward_assignor_errors: bool = False
+    group_random_leader: bool = False
+    group_persistent_members: bool = True
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_heartbeat_interval_ms: int = 5_000
     group_consumer_assignment_interval_ms: int = 0

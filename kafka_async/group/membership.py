@@ -363,7 +363,10 @@ class GroupMembership:
         return MembershipEvent.JOINED
 
     async def _run_syncing(self) -> MembershipEvent:
-        return await self._repeat(SYNC_ERRORS, self._sync)
+        event = await self._repeat(SYNC_ERRORS, self._sync)
+        if event is MembershipEvent.FAILED and self._member.invalid is Invalidation.NONE:
+            await self._leave_group("SyncGroup has failed")  # or the others wait for its session
+        return event
 
     async def _sync(self) -> MembershipEvent:
         joined = self._joined

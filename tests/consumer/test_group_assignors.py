@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.cluster.client import services_of
-from kafka_async.errors import AssignorError, IllegalStateError
+from kafka_async.errors import (
+    AssignorError,
+    IllegalStateError,
+    InconsistentGroupProtocolError,
+    KafkaError,
+)
 from kafka_async.group.assignors import (
     CompositeAssignor,
     CoPartitionedAssignor,
@@ -58,13 +63,13 @@ async def first_request(stage: Stage, kind: type[Any]) -> Received:
     return rows()[0]
 
 
-async def poll_for_error(consumer: Consumer) -> AssignorError:
-    """Poll until the consumer raises AssignorError."""
+async def poll_for_error(consumer: Consumer, kind: type[KafkaError] = AssignorError) -> KafkaError:
+    """Poll until the consumer raises an error of this class."""
     async with asyncio.timeout(15):
         while True:
             try:
                 await consumer.poll(timeout=0.1)
-            except AssignorError as error:
+            except kind as error:
                 return error
 
 
@@ -86,6 +91,32 @@ async def test_error_of_leaders_assignor_is_raised_by_all_members_that_read_it(
         errors = await asyncio.gather(poll_for_error(leader), poll_for_error(other))
         assert isinstance(errors[0].__cause__, ZeroDivisionError)
         assert "on the group leader: the assignor failing raised" in str(errors[1])
+        assignors[0].broken = False
+        async with asyncio.timeout(15):
+            await poll_until(
+                lambda: len(leader.assignment()) + len(other.assignment()) == 3, leader, other
+            )
+
+
+async def test_coordinator_can_forward_the_error_of_the_leaders_assignor(
+    start_stage: StartStage,
+) -> None:
+    """With the embedded cluster's option the members' SyncGroup fails, and each joins again."""
+    stage = await start_stage(group_forward_assignor_errors=True)
+    await stage.topic("t", 2)
+    assignors = [FailingAssignor(), FailingAssignor()]
+    leader, other = (stage.consumer("t", partition_assignment_strategy=[it]) for it in assignors)
+    async with leader, other:
+        await poll_until(lambda: leader.assignment() and other.assignment(), leader, other)
+        assignors[0].broken = True
+        # The other member waits for its assignment when the leader's request arrives.
+        stage.cluster.faults.add(
+            api="SyncGroup", when=lambda _, request: bool(request.assignments), delay=1.0
+        )
+        polling = asyncio.create_task(poll_for_error(leader))
+        await rebalance(stage, leader, 3)
+        await poll_for_error(other, InconsistentGroupProtocolError)
+        assert isinstance((await polling).__cause__, ZeroDivisionError)
         assignors[0].broken = False
         async with asyncio.timeout(15):
             await poll_until(

@@ -230,6 +230,19 @@ async def test_members_get_stored_assignment_from_the_next_coordinator_in_the_sa
         assert set(group.generations().values()) == {before + 1}
 
 
+async def test_members_join_again_if_the_next_coordinator_does_not_know_them(
+    start_stage: StartStage,
+) -> None:
+    """The embedded cluster can keep the members of a group in memory only."""
+    async with pair(await start_stage(3, group_persistent_members=False)) as group:
+        failed_at = await group.fail_coordinator()
+        async with asyncio.timeout(30):
+            await until(lambda: group.joined_at_next_coordinator() == {"leader", "follower"})
+        await group.until_owned("leader", "follower")
+        assert now() - failed_at < SESSION
+        assert len(set(group.generations().values())) == 1
+
+
 # -- the leader fails -----------------------------------------------------------------------------
 
 

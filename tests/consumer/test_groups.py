@@ -247,6 +247,29 @@ async def test_leader_joins_again_with_the_reason_when_its_topics_change(stage: 
         }
 
 
+async def test_any_member_can_become_the_leader_of_a_generation(start_stage: StartStage) -> None:
+    """The embedded cluster can elect the leader at random."""
+    stage = await start_stage(group_random_leader=True)
+    await stage.topic("t", 3)
+    members = [stage.consumer("t") for _ in range(3)]
+    leaders: set[int] = set()
+
+    def owned() -> list[int]:
+        return sorted(partition for each in members for _, partition in each.assignment())
+
+    async with members[0], members[1], members[2]:
+        await poll_until(lambda: all(each.assignment() for each in members), *members)
+        for count in range(4, 50):
+            await stage.cluster.add_partitions("t", count)
+            for each in members:
+                await services_of(each.client).metadata.refresh()
+            await poll_until(lambda: owned() == list(range(count)), *members)  # noqa: B023
+            leaders |= {n for n, each in enumerate(members) if each.explain().leads}
+            if len(leaders) == len(members):
+                break
+        assert leaders == {0, 1, 2}
+
+
 async def test_unsubscribe_returns_if_consumer_subscribes_while_it_leaves(stage: Stage) -> None:
     async with stage.member(records=1) as (consumer, _):
         await consumer.poll(timeout=10)

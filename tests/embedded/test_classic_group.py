@@ -21,6 +21,7 @@ from kafka_async.embedded.groups.members import (
     SyncResult,
 )
 from kafka_async.embedded.transactions import transaction_state
+from kafka_async.group.consumer_protocol import encode_assignor_error
 
 RANGE = GroupProtocol("range", b"r")
 STICKY = GroupProtocol("sticky", b"s")
@@ -289,6 +290,83 @@ def test_returned_static_member_starts_rebalance_while_leader_assigns(
     assert driver.group.state is ClassicGroupState.PREPARING_REBALANCE
 
 
+def test_assignment_is_kept_for_the_longest_session() -> None:
+    """A member whose SyncGroup comes late gets it, as long as its session has not ended."""
+    driver = Driver()
+    requests = [driver.join(), driver.join(session_timeout=60.0, rebalance_timeout=60.0)]
+    driver.pass_time(0)
+    leader, late = (driver.joined(request).member_id for request in requests)
+    driver.sync(leader, 1, assignments={leader: b"l", late: b"late"})
+    for _ in range(11):
+        driver.pass_time(5)
+        assert driver.heartbeat(leader, 1) is ErrorCode.NONE
+    assert driver.synced(driver.sync(late, 1)).assignment == b"late"
+
+
+def test_member_that_dies_before_it_has_its_assignment_starts_a_rebalance() -> None:
+    """Its session began when all had joined: it sends no request in this generation."""
+    driver = Driver()
+    leader, follower = joined_pair(driver)
+    driver.sync(leader, 1, assignments={leader: b"l", follower: b"f"})
+    driver.pass_time(9.9)
+    assert driver.heartbeat(leader, 1) is ErrorCode.NONE
+    driver.pass_time(0.1)
+    assert driver.heartbeat(leader, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    again = driver.join(leader)
+    assert [it.member_id for it in driver.joined(again).members] == [leader]
+
+
+@pytest.mark.parametrize("at_random", [True, False])
+def test_leader_of_each_generation_can_be_elected_at_random(at_random: bool) -> None:
+    driver = Driver(random_leader=at_random)
+    members = driver.stable(3)
+    leaders: set[str | None] = set()
+    for generation in range(2, 30):
+        driver.group.rebalance(driver.now)
+        for member in members:
+            driver.join(member)
+        assert driver.group.generation == generation
+        leaders.add(driver.group.members.leader)
+        driver.synchronize(members)
+    assert leaders == (set(members) if at_random else {members[0]})
+
+
+@pytest.mark.parametrize("forwards", [True, False])
+def test_error_of_the_leaders_assignor_ends_the_generation_if_it_is_forwarded(
+    forwards: bool,
+) -> None:
+    """Kafka's coordinator does not read assignments; the option is for tests of such an error."""
+    driver = Driver(forward_assignor_errors=forwards)
+    requests = [driver.join() for _ in range(3)]
+    driver.pass_time(0)
+    leader, early, late = (driver.joined(request).member_id for request in requests)
+    waiting = driver.sync(early, 1)
+    error = encode_assignor_error("the assignor has failed")
+    sent = driver.sync(leader, 1, assignments={leader: b"", early: error, late: error})
+    if not forwards:
+        assert driver.synced(waiting).assignment == error
+        assert driver.group.state is ClassicGroupState.STABLE
+        return
+    for request in (sent, waiting):
+        assert driver.synced(request).code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert driver.synced(driver.sync(late, 1)).code is ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.heartbeat(early, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    again = [driver.join(member) for member in (leader, early, late)]
+    assert {driver.joined(request).generation for request in again} == {2}
+    driver.synchronize([leader, early, late])
+
+
+@pytest.mark.parametrize("assignment", [b"", b"\xff", b"\xff\xff", b"\x00\x00", b"not a consumer"])
+def test_other_assignments_are_propagated_if_errors_are_forwarded(assignment: bytes) -> None:
+    driver = Driver(forward_assignor_errors=True)
+    request = driver.join()
+    driver.pass_time(0)
+    member = driver.joined(request).member_id
+    assert driver.synced(driver.sync(member, 1, assignments={member: assignment})) == SyncResult(
+        protocol_type="consumer", protocol="range", assignment=assignment
+    )
+
+
 def test_members_without_sync_are_removed_before_the_leader_assigns() -> None:
     driver = Driver()
     members = joined_pair(driver)
@@ -427,6 +505,16 @@ def test_reload_fails_pending_requests_and_restores_generation() -> None:
     assert driver.joined(waiting).code is ErrorCode.NOT_COORDINATOR
     assert driver.group.state is ClassicGroupState.STABLE
     assert driver.heartbeat(two, 1) is ErrorCode.NONE
+
+
+def test_reload_drops_members_that_are_not_persistent() -> None:
+    driver = Driver(persistent_members=False)
+    members = driver.stable(2)
+    driver.reload()
+    assert driver.group.state is ClassicGroupState.EMPTY
+    for member in members:
+        assert driver.heartbeat(member, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    driver.stable(2)
 
 
 def test_reload_drops_generation_without_assignment() -> None:

@@ -26,7 +26,7 @@ from kafka_async.embedded.groups.members import (
     JoinResult,
     SyncResult,
 )
-from kafka_async.embedded.groups.subscriptions import CONSUMER
+from kafka_async.embedded.groups.subscriptions import CONSUMER, reports_assignor_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,10 +41,13 @@ NEW_MEMBER_JOIN_TIMEOUT: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """Holds the limits of groups; the delay is in seconds."""
+    """Holds the options of groups; the delay is in seconds."""
 
     initial_delay: float = 0.0
     max_size: int = 2_147_483_647
+    forward_assignor_errors: bool = False
+    random_leader: bool = False
+    persistent_members: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,8 @@ class ClassicGroup:
         group.generation, group.protocol_type = generation, CONSUMER
         group.protocol = group.members.select_protocol()
         group._persist()
-        group.reload(now)
+        group._transition_to(ClassicGroupState.LOADING)
+        group._load(now)
         return group
 
     def rebalance(self, now: float) -> None:
@@ -158,7 +162,12 @@ class ClassicGroup:
         self._on_synced(member)
         member.awaiting_sync = request_id
         if action is GroupAction.PROPAGATE_ASSIGNMENT:
-            self._propagate_assignment(request.assignments, now)
+            if self._config.forward_assignor_errors and any(
+                map(reports_assignor_error, request.assignments.values())
+            ):
+                self._forward_assignor_error(now)
+            else:
+                self._propagate_assignment(request.assignments, now)
         elif action is GroupAction.RETURN_ASSIGNMENT:
             self._respond_to_sync(member, ErrorCode.NONE, now)
 
@@ -274,6 +283,8 @@ class ClassicGroup:
             self._fail_pending_requests(member, ErrorCode.NOT_COORDINATOR)
         self._pending_join_members.clear()
         self._reset_rebalance()
+        if not self._config.persistent_members:
+            self._persisted = _PersistedGroup()
         self._transition_to(ClassicGroupState.LOADING)
         self._load_deadline = now + load_time
         self.expire(now)
@@ -437,7 +448,9 @@ class ClassicGroup:
         for member in self.members:
             if member.awaiting_join is None and member.instance_id is None:
                 self._remove_member(member.id)
-        if len(self.members) and not self.members.elect_joined_leader():
+        if len(self.members) and not self.members.elect_joined_leader(
+            at_random=self._config.random_leader
+        ):
             # Only static members are left, and none has rejoined: wait for their sessions to end.
             self._join_deadline = now + self.members.rebalance_timeout
             return
@@ -463,6 +476,12 @@ class ClassicGroup:
         self._persist()
         for member in self.members:
             self._respond_to_sync(member, ErrorCode.NONE, now)
+
+    def _forward_assignor_error(self, now: float) -> None:
+        """Fail the pending SyncGroup requests, and end the generation: it has no assignment."""
+        for member in self.members:
+            self._respond_to_sync(member, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, now)
+        self._prepare_rebalance(now)
 
     def _on_sync_timeout(self, now: float) -> None:
         unsynced, self._sync_deadline = set(self._pending_sync_members), math.inf

@@ -88,7 +88,11 @@ class GroupCoordinator:
         self._scheduler = scheduler
         self._cluster_id = settings.cluster_id
         self._config = GroupConfig(
-            settings.group_initial_rebalance_delay_ms / 1000, settings.group_max_size
+            settings.group_initial_rebalance_delay_ms / 1000,
+            settings.group_max_size,
+            settings.group_forward_assignor_errors,
+            settings.group_random_leader,
+            settings.group_persistent_members,
         )
         self._session_timeouts = (
             settings.group_min_session_timeout_ms / 1000,

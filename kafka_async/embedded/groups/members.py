@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -184,14 +185,15 @@ class GroupMembers:
             self.leader = new_id
         return member
 
-    def elect_joined_leader(self) -> bool:
-        """Elect a leader among the joined members; return False if no member has joined."""
-        leader = self._members.get(self.leader or "")
-        if leader is not None and leader.awaiting_join is not None:
-            return True
-        joined = next((it.id for it in self if it.awaiting_join is not None), None)
-        self.leader = joined or self.leader
-        return joined is not None
+    def elect_joined_leader(self, *, at_random: bool) -> bool:
+        """Elect a leader among the joined members; return False if no member has joined.
+
+        The former leader stays if it has joined, unless the leader is elected at random.
+        """
+        joined = [it.id for it in self if it.awaiting_join is not None]
+        if joined and (at_random or self.leader not in joined):
+            self.leader = random.choice(joined) if at_random else joined[0]
+        return bool(joined)
 
     def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Return NONE if the member exists and its instance id is not fenced."""

@@ -10,7 +10,7 @@ import struct
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.errors import DecodeError
+from kafka_async.errors import DecodeError, UnsupportedVersionError
 from kafka_async.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from kafka_async.protocol.messages.consumer_protocol_assignment import (
     TopicPartition as AssignedTopic,
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 CONSUMER: Final = "consumer"
 """Protocol type of consumer groups; the metadata of other groups has another format."""
 _VERSION: Final = struct.Struct(">h")
+_ASSIGNOR_ERROR: Final = b"\xa5KAe"
+"""First bytes of the user data of an assignment that reports an error of the leader's assignor."""
 
 
 def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
@@ -51,6 +53,16 @@ def decode_assignment(data: bytes, ids: Mapping[str, UUID]) -> frozenset[TopicId
     version = _version(data, ConsumerProtocolAssignment.VERSIONS.max)
     assignment = ConsumerProtocolAssignment.decode_from(data, _VERSION.size, version)[0]
     return _by_id(((row.topic, row.partitions) for row in assignment.assigned_partitions), ids)
+
+
+def reports_assignor_error(data: bytes) -> bool:
+    """Return True if an assignment reports that the leader's assignor has failed."""
+    try:
+        version = _version(data, ConsumerProtocolAssignment.VERSIONS.max)
+        assignment = ConsumerProtocolAssignment.decode_from(data, _VERSION.size, version)[0]
+    except (DecodeError, UnsupportedVersionError):  # of another protocol type, or empty
+        return False
+    return (assignment.user_data or b"").startswith(_ASSIGNOR_ERROR)
 
 
 def encode_assignment(
