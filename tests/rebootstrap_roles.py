@@ -26,6 +26,7 @@ from kafka_async.cluster.request_router import (
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.errors import raise_for
+from kafka_async.group.group_member import GroupMember
 from kafka_async.hooks import Hooks, Rebootstrapped
 from kafka_async.producer.producer import Producer
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from kafka_async.clock import Dialer
     from kafka_async.consumer.share.share_consumer import ShareRecord
+    from kafka_async.group.group_member import Member, MemberAssignment
     from kafka_async.kernel import Record
     from kafka_async.producer.transactions.transaction import Transaction
     from kafka_async.records.batch import BatchView
@@ -314,6 +316,48 @@ class ConsumerProtocolMember(ClassicMember):
         await super().before()
 
 
+class OtherMember(Role):
+    """A member of a group that is not a consumer group keeps its member id and its assignment."""
+
+    name = "group-member"
+
+    async def before(self) -> None:
+        options: dict[str, Any] = {"session_timeout_ms": 45_000, **self.options(MEMBER_PATIENCE)}
+        self.member = await self.stack.enter_async_context(
+            GroupMember(
+                self.place.servers,
+                group_id=self.topic,
+                protocol_type="jobs",
+                protocols={"v0": assign_ids},
+                **options,
+            )
+        )
+        self.first = await self.assignment()
+
+    async def assignment(self) -> MemberAssignment:
+        async with asyncio.timeout(PATIENCE_MS / 1000):
+            return await anext(self.member)
+
+    async def during(self) -> None:
+        self.member.rejoin("no broker responds")
+        self.check(await self.assignment(), after=self.first.generation)
+
+    async def after(self) -> None:
+        generation = self.member.group_metadata().generation_id
+        self.member.rejoin("the brokers have moved")
+        self.check(await self.assignment(), after=generation)
+
+    def check(self, found: MemberAssignment, after: int) -> None:
+        """Check that an assignment is not lost, and is the member's in a later generation."""
+        assert (found.member_id, found.data) == (self.first.member_id, self.first.data)
+        assert not found.lost
+        assert found.generation > after
+
+
+def assign_ids(members: Sequence[Member]) -> dict[str, bytes]:
+    return {member.member_id: member.member_id.encode() for member in members}
+
+
 class ShareMember(Role):
     """It keeps its member id, and accepted records do not return."""
 
@@ -408,6 +452,7 @@ ROLES: tuple[type[Role], ...] = (
     StaticConsumer,
     ClassicMember,
     ConsumerProtocolMember,
+    OtherMember,
     ShareMember,
     AdminClient,
     LowLevelClient,

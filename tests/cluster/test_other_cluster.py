@@ -18,9 +18,12 @@ from kafka_async.errors import (
     ApplicationRecoverableError,
     CommitFailedError,
     InvalidPidMappingError,
+    KafkaError,
     TransactionOutcomeUnknownError,
 )
 from kafka_async.producer.producer import Producer
+from kafka_async.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from kafka_async.protocol.messages.share_fetch import ShareFetchRequest
 from kafka_async.types import OffsetAndMetadata, TopicPartition
 from tests.embedded_client import InMemory, batches_of, until
 from tests.rebootstrap_roles import BOOTSTRAP_NAME, BootstrapName, poll_values
@@ -280,6 +283,52 @@ async def test_share_consumer_joins_group_of_other_cluster() -> None:
             await world.fail_over()
             (record,) = await consumer.poll(timeout=60.0)
             assert record.value == world.other.bootstrap_servers.encode()
+
+
+@pytest.mark.parametrize("sent", [False, True])
+async def test_pending_acknowledgements_are_not_sent_to_another_cluster(sent: bool) -> None:
+    """Checks that they are reported as failed, and that the other cluster's record is delivered."""
+    async with two_clusters() as world:
+        for servers in (world.former.cluster.bootstrap_servers, world.other.bootstrap_servers):
+            await world.produce(servers, [servers.encode()])
+            async with Admin(servers, **world.direct) as admin:
+                group = ConfigResource(ResourceType.GROUP, "g")
+                await admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+        options: dict[str, Any] = {"topics": ["t"], "share_acknowledgement_mode": "explicit"}
+        failed: list[tuple[TopicPartition, frozenset[int], KafkaError | None]] = []
+        acknowledged: list[int] = []
+
+        def count_acknowledgements(context: Any, request: Any) -> bool:
+            if isinstance(request, (ShareAcknowledgeRequest, ShareFetchRequest)):
+                partitions = [part for topic in request.topics for part in topic.partitions]
+                acknowledged.extend(len(part.acknowledgement_batches) for part in partitions)
+            return False
+
+        world.other.faults.add(when=count_acknowledgements, count=None)
+        async with ShareConsumer(
+            BOOTSTRAP_NAME, group_id="g", **options, **world.options
+        ) as consumer:
+            consumer.on_acknowledged(lambda at, offsets, error: failed.append((at, offsets, error)))
+            (record,) = await consumer.poll(timeout=30.0)
+            consumer.acknowledge(record)
+            if sent:
+                held = world.former.hang("ShareAcknowledge")
+                committing = asyncio.create_task(consumer.commit())
+                await held.wait()
+                await world.fail_over()
+                outcome = await committing
+            else:
+                await world.fail_over()
+                outcome = await consumer.commit(timeout=60.0)
+            assert isinstance(outcome[P0], KafkaError)
+            assert failed == [(P0, frozenset({0}), outcome[P0])]
+            assert sum(acknowledged) == 0
+            (record,) = await consumer.poll(timeout=60.0)
+            assert record.value == world.other.bootstrap_servers.encode()
+            assert record.delivery_count == 1
+            consumer.acknowledge(record)
+            assert await consumer.commit() == {P0: None}
+        assert sum(acknowledged) == 1  # the other cluster's record
 
 
 async def test_admin_follows_with_one_warning_that_names_both_clusters(

@@ -13,7 +13,12 @@ import pytest
 
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
-from kafka_async.testing.backends import ApacheBackend, BackendUnavailableError, EmbeddedBackend
+from tests.integration.moving_cluster import (
+    chosen_backends,
+    first_address,
+    kill_brokers,
+    started,
+)
 from tests.integration.rebootstrap_proxy import Proxies, silent_listeners
 from tests.rebootstrap_roles import (
     BOOTSTRAP_NAME,
@@ -31,9 +36,8 @@ if TYPE_CHECKING:
     from kafka_async.clock import Dialer
     from kafka_async.testing.backends.base import ClusterOptions
     from tests.conftest import CannotRun
+    from tests.integration.moving_cluster import Moving
     from tests.rebootstrap_roles import Role
-
-    Moving = EmbeddedBackend | ApacheBackend
 
 pytestmark = pytest.mark.asyncio
 
@@ -45,10 +49,10 @@ SHORT_SETUP = {
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test of the moving cluster once on each chosen backend that can move brokers."""
-    names = str(metafunc.config.getoption("--kafka-backend")).split(",")
     marks = {"embedded": [], "apache": [pytest.mark.slow]}
     if metafunc.function is test_roles_continue_after_all_brokers_moved:
         del marks["apache"]  # The next test restarts Apache Kafka too, which takes a while.
+    names = chosen_backends(metafunc)
     chosen = [pytest.param(name, marks=marks[name]) for name in names if name in marks]
     metafunc.parametrize("moving_cluster", chosen, indirect=True, scope="module")
 
@@ -58,21 +62,12 @@ def moving_cluster(
     request: pytest.FixtureRequest, kafka_cluster_options: ClusterOptions, cannot_run: CannotRun
 ) -> Iterator[Moving]:
     """Start a cluster for the tests of this file, which move its brokers."""
-    kind = EmbeddedBackend if request.param == "embedded" else ApacheBackend
-    cluster = kind(**kafka_cluster_options)
-    try:
-        cluster.start()
-    except BackendUnavailableError as error:
-        cannot_run(cluster.name, error)
-    try:
+    with started(request.param, kafka_cluster_options, cannot_run) as cluster:
         yield cluster
-        assert cluster.failures() == []
-    finally:
-        cluster.stop()
 
 
 def place(cluster: Moving, dialer: Dialer, **fields: str) -> Place:
-    name = BootstrapName(dialer, cluster.bootstrap_servers.split(",")[0])
+    name = BootstrapName(dialer, first_address(cluster))
     return Place(name, uuid.uuid4().hex[:8], options=SHORT_SETUP, patient=True, **fields)
 
 
@@ -81,17 +76,9 @@ async def move_brokers(cluster: Moving, place: Place, roles: list[Role]) -> None
     async with asyncio.TaskGroup() as group:
         group.create_task(each(role.during() for role in roles))
         await asyncio.to_thread(cluster.start_at_new_ports)
-        place.dialer.target = cluster.bootstrap_servers.split(",")[0]
+        place.dialer.target = first_address(cluster)
     await each(role.after() for role in roles)
     assert {role.name: bool(role.reasons) for role in roles} == {kind.name: True for kind in ROLES}
-
-
-async def kill_brokers(cluster: Moving) -> list[int]:
-    """Kill all brokers and return their ports."""
-    ports = [int(address.rpartition(":")[2]) for address in cluster.bootstrap_servers.split(",")]
-    for broker in range(1, cluster.brokers + 1):
-        await asyncio.to_thread(cluster.kill_broker, broker)
-    return ports
 
 
 async def test_roles_continue_after_all_brokers_moved(moving_cluster: Moving) -> None:
