@@ -758,6 +758,14 @@ class ReaderConfig(ClientConfig):
         why=f"{_CALLABLE}; without one, values are bytes",
     )
 
+    def _check_together(self) -> None:
+        super()._check_together()
+        if self.group_id == "":
+            raise InvalidConfigurationError(
+                "group_id is empty: name the group, or leave the option out for a consumer without "
+                "a group"
+            )
+
 
 @dataclass(frozen=True, init=False)
 class ConsumerConfig(ReaderConfig):
@@ -825,8 +833,8 @@ class ConsumerConfig(ReaderConfig):
     rewind_check_interval_ms: int = option(
         0,
         "Interval at which a member of the consumer protocol checks whether another member rewinds "
-        "its partitions; 0: it does not check. Members of the classic protocol need no such "
-        "interval.",
+        'its partitions; 0: it does not check. Refused with group_protocol="classic", which '
+        "needs no such interval.",
         low=0,
         high=MAX_INT32,
         why="it costs one more request to a coordinator for each interval and member",
@@ -878,6 +886,11 @@ class ConsumerConfig(ReaderConfig):
             raise InvalidConfigurationError(
                 'group_remote_assignor needs group_protocol="consumer": members of the classic '
                 "protocol assign partitions themselves, by partition_assignment_strategy"
+            )
+        if self.group_protocol == "classic" and self.rewind_check_interval_ms:
+            raise InvalidConfigurationError(
+                'rewind_check_interval_ms needs group_protocol="consumer" or "auto": members of '
+                "the classic protocol learn of rewinds without it"
             )
 
     @property

@@ -177,6 +177,13 @@ def test_every_way_of_construction_refuses_a_wrong_value(
         (ProducerConfig, {"compression_type": "zstd", "compression_level": 23}, 'type="zstd"'),
         (ConsumerConfig, {"heartbeat_interval_ms": 45_000}, "interval_ms .* session_timeout_ms"),
         (ConsumerConfig, {"group_instance_id": "a"}, "group_instance_id needs a group_id"),
+        (ConsumerConfig, {"group_id": ""}, "group_id is empty: name the group, or leave"),
+        (ShareConsumerConfig, {"group_id": ""}, "group_id is empty: name the group"),
+        (
+            ConsumerConfig,
+            {"rewind_check_interval_ms": 1000},
+            'rewind_check_interval_ms needs group_protocol="consumer"',
+        ),
         (ConsumerConfig, {"group_instance_id": ""}, "group_instance_id is empty: name the"),
         (GroupMemberConfig, {"group_instance_id": ""}, "group_instance_id is empty: name the"),
         (ClientConfig, {"retry_backoff_ms": 5000}, "retry_backoff_ms .* retry_backoff_max_ms"),

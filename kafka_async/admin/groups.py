@@ -67,6 +67,11 @@ if TYPE_CHECKING:
     V = TypeVar("V")
 
 GROUP_TYPES: Final = ("classic", "consumer", "share", "streams")
+GROUP_STATES: Final = (
+    *("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
+    *("Assigning", "Reconciling", "NotReady"),
+)
+"""States of groups of all types; the last three are not those of the classic protocol."""
 _CONSUMER = "consumer"
 _CONFIGURED_TYPES: Final = frozenset({"consumer", "share"})
 """Types of groups with a session time-out in their configuration."""
@@ -79,7 +84,8 @@ async def list_all(
     call: Call, *, states: Sequence[str], types: Sequence[str], session_timeouts: bool
 ) -> dict[str, GroupListing]:
     """List the groups of all brokers; see `Admin.list_groups`."""
-    states, types = texts(states, "states"), _group_types(types)
+    states = _known(states, "states", GROUP_STATES, "state")
+    types = _known(types, "types", GROUP_TYPES, "type")
     cluster = await call.services.metadata.refresh(timeout=call.left)
 
     async def attempt(node_ids: list[int]) -> Results[int, ListGroupsResponse]:
@@ -267,14 +273,14 @@ async def alter_group_offsets(
         ) from error
 
 
-def _group_types(types: Sequence[str]) -> list[str]:
-    """Return the types; raise ValueError for an unknown one, which brokers match with nothing."""
-    checked = texts(types, "types")
-    for kind in checked:
-        if kind.lower() not in GROUP_TYPES:
-            near = difflib.get_close_matches(kind.lower(), GROUP_TYPES, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(GROUP_TYPES)}"
-            raise ValueError(f"types has {kind!r:.60}, which is no type of groups: {hint}")
+def _known(values: Sequence[str], name: str, known: Sequence[str], kind: str) -> list[str]:
+    """Return the values; raise ValueError for an unknown one, which brokers match with nothing."""
+    checked, folded = texts(values, name), {each.lower(): each for each in known}
+    for value in checked:
+        if value.lower() not in folded:
+            near = difflib.get_close_matches(value.lower(), folded, 1)
+            hint = f"did you mean {folded[near[0]]!r}?" if near else f"known are {', '.join(known)}"
+            raise ValueError(f"{name} has {value!r:.60}, which is no {kind} of groups: {hint}")
     return checked
 
 

@@ -2102,11 +2102,16 @@ class Admin(BlockingClient):
         """Return the groups of all brokers by id.
 
         Args:
-            states: Only groups in these states, such as "Stable".
+            states: Only groups in these states: "Empty", "PreparingRebalance",
+                "CompletingRebalance", "Stable", "Dead", "Assigning", "Reconciling" and "NotReady",
+                in upper or lower case.
             types: Only groups of these types: "classic", "consumer", "share" and "streams".
             session_timeouts: Whether to read the session time-outs of groups of the consumer
                 protocol and of share groups, from their configurations (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            ValueError: There is no such state or type.
         """
         return run(
             self._client.list_groups,
@@ -2130,7 +2135,7 @@ class Admin(BlockingClient):
         Args:
             group_ids: Ids of the groups.
             session_timeouts: Whether to read the session time-outs of groups of the consumer
-                protocol and of share groups, from their configurations (default: False).
+                protocol from their configurations (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
@@ -2171,8 +2176,8 @@ class Admin(BlockingClient):
 
         Args:
             group_ids: Ids of the groups.
-            session_timeouts: Whether to read the session time-outs of groups of the consumer
-                protocol and of share groups, from their configurations (default: False).
+            session_timeouts: Whether to read the session time-outs from the groups'
+                configurations (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:

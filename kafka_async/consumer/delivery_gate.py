@@ -184,18 +184,18 @@ class DeliveryGate:
         if self._handlers is not None:
             await self._handlers.drain(partitions, timeout)
 
+    @property
+    def waits_for_poll(self) -> bool:
+        """True while the application has returned records, and does not poll for others."""
+        return self._polling_task is None and self._handlers is None and self._queue.has_unprocessed
+
     async def wait_until_processed(self, *, ignore_poll_timeout: bool = False) -> None:
         """Wait until the application has processed the returned records or polls again.
 
         Does not wait for handlers: `drain` does. Raises PollTimeoutError if the application has not
         polled for max_poll_interval_ms, unless ignored.
         """
-        while not (
-            self._ended
-            or self._polling_task is not None
-            or self._handlers is not None
-            or not self._queue.has_unprocessed
-        ):
+        while not self._ended and self.waits_for_poll:
             left = self.last_poll_time() + self._max_poll_interval - self._now()
             if left <= 0 and not ignore_poll_timeout:
                 raise PollTimeoutError

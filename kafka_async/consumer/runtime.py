@@ -34,11 +34,16 @@ from kafka_async.consumer.rewind_store import RewindStore
 from kafka_async.consumer.rewinds import Rewinds
 from kafka_async.consumer.stored_rewinds import StoredRewinds
 from kafka_async.consumer.transaction_offsets import TransactionOffsets
-from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError
+from kafka_async.errors import (
+    ClientClosedError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from kafka_async.group.consumer_group_heartbeat import ConsumerGroupMembership
 from kafka_async.group.consumer_group_requests import ConsumerHeartbeatRequests
 from kafka_async.group.member import GroupSettings
-from kafka_async.group.member_states import MemberState
+from kafka_async.group.member_states import REJOINS_AT_POLL, MemberState
 from kafka_async.group.membership import GroupMembership
 from kafka_async.group.protocol_choice import group_protocol_of
 
@@ -580,6 +585,12 @@ class ConsumerRuntime:
                 "rewind in a task that was created outside of them"
             )
         self._check_member()
+        member = self.membership
+        if member is not None and member.state in REJOINS_AT_POLL:
+            raise IllegalStateError(
+                f"{self._supervisor.name} has left its group ({member.state.value}), and joins it "
+                "again at its next poll: poll, then rewind"
+            )
         pending = asyncio.timeout(None)
         self._pending_rewinds.add(pending)
         try:
@@ -605,9 +616,18 @@ class ConsumerRuntime:
         ):
             return actual
         left = max(0.0, deadline - self._loop.time())
-        if self.stored_rewinds is not None:
-            return await self.stored_rewinds.rewind(offsets, left)
-        return await rewinds.rewind(offsets, left)
+        try:
+            if self.stored_rewinds is not None:
+                return await self.stored_rewinds.rewind(offsets, left)
+            return await rewinds.rewind(offsets, left)
+        except KafkaTimeoutError as error:
+            if not self.gate.waits_for_poll:
+                raise
+            raise KafkaTimeoutError(
+                f"{error.message}; {self._supervisor.name} cannot rebalance before the records "
+                "that its last poll has returned are processed: commit them before rewind, or poll "
+                "in another task meanwhile"
+            ) from error
 
     def _check_member(self) -> None:
         """Raise the error for which the group has rejected this member for good."""

@@ -15,7 +15,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.consumer.rewind_store import RewindRow
-from kafka_async.errors import IllegalStateError, KafkaError, KafkaTimeoutError, RetriableError
+from kafka_async.errors import (
+    GroupIdNotFoundError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    RetriableError,
+)
 from kafka_async.group.consumer_group_heartbeat import REWINDING_MEMBER_PREFIX
 from kafka_async.group.member_states import MemberState
 from kafka_async.types import TopicPartition
@@ -93,6 +99,10 @@ class StoredRewinds:
                             found |= await self._exchange(request, others, expires_at)
                     except RetriableError as error:
                         last_error = error
+                    except GroupIdNotFoundError as error:
+                        if self._membership.state is MemberState.STABLE:
+                            raise
+                        last_error = error  # this member has not joined yet
                     if len(found) < len(offsets):
                         await asyncio.sleep(self._interval or 1.0)
         except TimeoutError:

@@ -166,6 +166,9 @@ While JoinGroup or SyncGroup is in flight the coordinator counts the request as 
 would read a heartbeat behind it only after it has responded.
 """
 
+REJOINS_AT_POLL: Final = frozenset({S.POLL_TIMEOUT, S.JOIN_DENIED, S.FAILED})
+"""States outside of the group that last until the application polls."""
+
 
 def next_state(state: MemberState, event: MembershipEvent) -> MemberState:
     """Return the state that follows `event`; IllegalStateError if the table has none."""

@@ -237,6 +237,21 @@ async def test_list_groups_refuses_unknown_types(types: list[str], words: str) -
         assert await admin.list_groups(types=["Classic", "share"]) == {}
 
 
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [
+        (["Stables"], "states has 'Stables', which is no state of groups: did you mean 'Stable'?"),
+        (["Empty", "preparing"], "did you mean 'PreparingRebalance'?"),
+        (["Running"], "known are Empty, PreparingRebalance, .*, NotReady"),
+    ],
+)
+async def test_list_groups_refuses_unknown_states(states: list[str], words: str) -> None:
+    async with InMemory() as memory, memory.admin() as admin:
+        with pytest.raises(ValueError, match=words):
+            await admin.list_groups(states=states)
+        assert await admin.list_groups(states=["stable", "Empty"]) == {}
+
+
 async def test_session_timeouts_that_are_hidden_are_none() -> None:
     async with InMemory() as memory, memory.admin() as admin:
         await memory.cluster.create_topic("t")

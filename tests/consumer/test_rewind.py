@@ -40,12 +40,19 @@ class Reader:
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self.seen: dict[TopicPartition, list[int]] = {}
+        self.task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         while True:
             for record in await self.consumer.poll(timeout=0.1):
                 partition = TopicPartition(record.topic, record.partition)
                 self.seen.setdefault(partition, []).append(record.offset)
+
+    async def stop(self) -> None:
+        """Stop polling."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait({self.task})
 
 
 @asynccontextmanager
@@ -55,22 +62,19 @@ async def group(
     """Start members of group "g", one for each partition of topic "t", that have read it all."""
     await stage.topic("t", count, records)
     readers: list[Reader] = []
-    tasks: list[asyncio.Task[None]] = []
     options = {"enable_auto_commit": True, "auto_commit_interval_ms": 1000, **options}
     try:
         for _ in range(count):
             reader = Reader(stage.consumer("t", **options))
             await reader.consumer.start()
             readers.append(reader)
-            tasks.append(asyncio.create_task(reader.run()))
+            reader.task = asyncio.create_task(reader.run())
         await until(lambda: {len(r.consumer.assignment()) for r in readers} == {1})
         await asyncio.sleep(5)
         yield readers
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
         for reader in readers:
+            await reader.stop()
             await reader.consumer.stop()
 
 
@@ -313,7 +317,9 @@ async def test_closing_ends_a_rewind_at_once(stage: Stage, protocol: str) -> Non
     """The first member rewinds a partition whose owner does not poll."""
     await stage.topic("t", 2, 5)
     loop = asyncio.get_running_loop()
-    options: dict[str, Any] = {"group_protocol": protocol, "rewind_check_interval_ms": 1000}
+    options: dict[str, Any] = {"group_protocol": protocol}
+    if protocol == "consumer":
+        options["rewind_check_interval_ms"] = 1000
     async with stage.consumer("t", **options) as first, stage.consumer("t", **options) as second:
         polling = asyncio.create_task(Reader(first).run())
         await until(lambda: len(first.assignment()) == len(second.assignment()) == 1)
@@ -398,3 +404,70 @@ async def test_rewind_needs_a_subscription(stage: Stage) -> None:
     async with stage.consumer(partitions=[partition]) as consumer:
         with pytest.raises(IllegalStateError, match="rewind needs a group_id"):
             await consumer.rewind({partition: 0})
+
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "classic": {},
+    "consumer": {"group_protocol": "consumer", "rewind_check_interval_ms": 1000},
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_member_rewinds_before_its_first_poll(stage: Stage, protocol: str) -> None:
+    """It waits until it has joined the group."""
+    wanted = dict(zip(await stage.topic("t", 2, 5), (2, 4), strict=True))
+    async with stage.consumer("t", **PROTOCOLS[protocol]) as consumer:
+        assert await consumer.rewind(wanted, timeout=30) == wanted
+        records = await consumer.poll(timeout=5)
+        while len(records) < 4:
+            records += await consumer.poll(timeout=5)
+    found = sorted((record.partition, record.offset) for record in records)
+    assert found == [(0, 2), (0, 3), (0, 4), (1, 4)]
+
+
+async def test_timeout_names_the_records_that_the_caller_has_in_hand(stage: Stage) -> None:
+    """An eager member revokes all partitions; once it has committed, it needs no other poll."""
+    async with group(stage, 2, partition_assignment_strategy=["range"]) as readers:
+        caller, other = (reader.consumer for reader in readers)
+        await readers[0].stop()
+        (mine,), (wanted,) = caller.assignment(), other.assignment()
+        stage.produce(mine, range(3))
+        assert len(await caller.poll(timeout=5)) == 3
+        with pytest.raises(KafkaTimeoutError, match=rf"{wanted} .* commit them before rewind, or"):
+            await caller.rewind({wanted: 1}, timeout=20)
+        assert await caller.poll(timeout=0) == []  # now the delayed rewind is applied
+        await asyncio.sleep(10)
+        stage.produce(mine, range(2))
+        assert len(await caller.poll(timeout=5)) == 2
+        await caller.commit()
+        assert await caller.rewind({wanted: 2}, timeout=20) == {wanted: 2}
+        assert await committed(caller, mine) == 10
+
+
+@pytest.mark.parametrize(
+    "options", [{"partition_assignment_strategy": ["cooperative-sticky"]}, PROTOCOLS["consumer"]]
+)
+async def test_caller_keeps_its_records_if_nothing_of_it_is_revoked(
+    stage: Stage, options: dict[str, Any]
+) -> None:
+    async with group(stage, 2, **options) as readers:
+        caller, other = (reader.consumer for reader in readers)
+        await readers[0].stop()
+        (mine,), (wanted,) = caller.assignment(), other.assignment()
+        stage.produce(mine, range(3))
+        assert len(await caller.poll(timeout=5)) == 3
+        assert await caller.rewind({wanted: 1}, timeout=20) == {wanted: 1}
+        assert await committed(caller, mine) == 5
+        await caller.commit()
+        assert await committed(caller, mine) == 8
+
+
+async def test_member_outside_of_its_group_is_told_to_poll(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, 5)
+    async with stage.consumer("t", max_poll_interval_ms=60_000) as consumer:
+        assert len(await consumer.poll(timeout=10)) == 5
+        await asyncio.sleep(70)
+        with pytest.raises(IllegalStateError, match=r"has left its group .*: poll, then rewind"):
+            await consumer.rewind({partition: 0})
+        assert len(await consumer.poll(timeout=10)) == 5
+        assert await consumer.rewind({partition: 3}) == {partition: 3}

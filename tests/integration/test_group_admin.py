@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import pytest
 import pytest_asyncio
 
-from kafka_async import Consumer
+from kafka_async import Consumer, Producer
 from kafka_async.admin import Admin, ConfigResource, ResourceType
 from kafka_async.cluster.request_router import CoordinatorOfGroup
-from kafka_async.errors import GroupNotEmptyError
+from kafka_async.errors import GroupIdNotFoundError, GroupNotEmptyError
 from kafka_async.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafka_async.types import TopicPartition
 from tests.integration.helpers import create_topic
@@ -50,6 +50,41 @@ async def member(
             while not consumer.assignment():
                 await consumer.poll(timeout=0.1)
         yield group, TopicPartition(topic, 0)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_committed_offsets_create_a_group(
+    admin: Admin, kafka_cluster: ClusterHandle, protocol: Protocol
+) -> None:
+    """It is listed and described, its first member begins there, and it can be deleted."""
+    partition = TopicPartition(await create_topic(kafka_cluster), 0)
+    group = kafka_cluster.group()
+    assert group not in await admin.list_groups()
+    with pytest.raises(GroupIdNotFoundError):
+        await admin.describe_groups([group])
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        await producer.send_many(partition.topic, [b"%d" % number for number in range(5)])
+    await admin.alter_group_offsets(group, {partition: 3})
+    listed = (await admin.list_groups(states=["Empty"]))[group]
+    assert (listed.state, listed.type.lower(), listed.protocol_type) == ("Empty", "classic", "")
+    described = (await admin.describe_groups([group]))[group]
+    assert (described.state, described.members) == ("Empty", ())
+    async with Consumer(
+        kafka_cluster.bootstrap_servers,
+        topics=[partition.topic],
+        group_id=group,
+        group_protocol=protocol,
+    ) as consumer:
+        records = await consumer.poll(timeout=30)
+        assert [record.offset for record in records] == [3, 4]
+        running = (await admin.describe_groups([group]))[group]
+        assert (running.state, len(running.members)) == ("Stable", 1)
+        with pytest.raises(GroupNotEmptyError):
+            await admin.delete_groups([group])
+    await admin.delete_groups([group])
+    assert group not in await admin.list_groups()
+    with pytest.raises(GroupIdNotFoundError):
+        await admin.delete_groups([group])
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

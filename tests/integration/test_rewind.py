@@ -76,3 +76,20 @@ async def test_member_rewinds_partitions_that_others_own(
         for member in members:
             await member.stop()
     assert sorted(seen) == [(0, 3), (0, 4), (1, 4)]
+
+
+@pytest.mark.parametrize("kind", ["range", "consumer"])
+async def test_member_rewinds_before_its_first_poll(
+    kafka_cluster: ClusterHandle, kind: str
+) -> None:
+    partition = TopicPartition(await create_topic(kafka_cluster, "rewind"), 0)
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        await producer.send_many(partition.topic, [b"%d" % number for number in range(5)])
+    async with Consumer(
+        kafka_cluster.bootstrap_servers,
+        topics=[partition.topic],
+        group_id=kafka_cluster.group(),
+        **GROUPS[kind],
+    ) as consumer:
+        assert await consumer.rewind({partition: 3}, timeout=30) == {partition: 3}
+        assert [record.offset for record in await consumer.poll(timeout=30)] == [3, 4]
