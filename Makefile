@@ -136,7 +136,7 @@ conformance: $(VENV)/.installed-dev ## the wire format, with Kafka's own Java cl
 conformance-spark: $(VENV)/.installed-dev ## rows, batches and offsets, with Spark's own Kafka connector
 	@$(BIN)/python -m tools.conformance.spark $(SPARK_CONFORMANCE_ARGS)
 
-# MUTANT_ARGS='--sample 40 --seed 7'.
+# MUTANT_ARGS='--only handlers/offsets'.
 contract-mutants: $(VENV)/.installed-dev ## the embedded cluster with changed error codes, with Kafka's responses
 	@$(BIN)/python -m tests.contract.mutants $(MUTANT_ARGS)
 

@@ -1,33 +1,43 @@
 """Changes each error code of the embedded cluster in turn and checks that the record notices.
 
-python -m tests.contract.mutants                    all mutants, with the scenarios that reach them
-python -m tests.contract.mutants --sample 40 --seed 7
+python -m tests.contract.mutants                    all mutants
+python -m tests.contract.mutants --only handlers/offsets
 
 A mutant is one place in kafka_async/embedded with an error code or a raised error, replaced by
 another one. A mutant that no scenario kills must be in `KILLED_BY_UNIT_TEST`, with the unit test
 that kills it, or in `UNREACHABLE`, with the reason.
+
+The modules are compiled once, with a call at each place that says whether its mutant is active and
+notes that the place ran. Every mutant runs in a fork of one process, and only with the scenarios in
+which its place runs. Results do not depend on the speed of the machine: the scenarios run on
+virtual time, scenarios and unit tests must pass without a mutant, and a fork that ends without a
+result, or not at all, is an error.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import builtins
+import gc
+import importlib
 import json
 import os
-import random
+import pkgutil
 import signal
-import subprocess
 import sys
 import time
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import CodeType, FrameType
+    from collections.abc import Callable, Iterable, Sequence
+    from types import CodeType
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "kafka_async" / "embedded"
@@ -40,11 +50,14 @@ EXCLUDED_MODULES: Final = (
     "__main__.py",
 )
 """Modules with error codes that they do not send in responses."""
-ENVIRONMENT: Final = "KAFKA_ASYNC_MUTANT"
-RELOADED_MODULES: Final = ("kafka_async.embedded", "kafka_async.testing", "tests.contract.")
-"""Modules that a fork imports anew."""
-MUTANT_TIMEOUT: Final = 60
-"""Seconds after which a mutant counts as killed."""
+SWITCH: Final = "__mutant__"
+"""Name of the function that the changed modules call."""
+RELOADED_MODULES: Final = ("kafka_async.embedded", "kafka_async.testing", "tests.")
+"""Modules that a fork imports anew for a mutant whose place runs at import."""
+NO_MUTANT: Final = "none"
+"""Name for a run with modules that are imported anew, and without a mutant."""
+FORK_TIMEOUT: Final = 300
+"""Seconds after which a fork is stopped, without a result; no fork takes more than some seconds."""
 
 MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
     "test_acl_apis.py::test_create_acls_rejects_an_invalid_acl_and_adds_the_others": (
@@ -87,8 +100,10 @@ MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
         "groups/classic_group_state.py::::ErrorCode.COORDINATOR_NOT_AVAILABLE #4",
         "groups/classic_group_state.py::::ErrorCode.GROUP_ID_NOT_FOUND",
     ),
-    "test_classic_group.py::test_empty_group_rejects_members": (
-        "groups/classic_group_state.py::::ErrorCode.UNKNOWN_MEMBER_ID #2",
+    "test_classic_group.py::"
+    "test_error_of_the_leaders_assignor_ends_the_generation_if_it_is_forwarded[True]": (
+        "groups/classic_group.py::"
+        "ClassicGroup._forward_assignor_error::ErrorCode.INCONSISTENT_GROUP_PROTOCOL",
     ),
     "test_classic_group.py::test_full_group_rejects_new_member": (
         "groups/classic_group.py::ClassicGroup.join::ErrorCode.GROUP_MAX_SIZE_REACHED",
@@ -253,9 +268,6 @@ MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
     "test_metadata.py::test_topic_is_not_created_with_too_few_brokers": (
         "handlers/metadata.py::_create_missing::ErrorCode.INVALID_REPLICATION_FACTOR",
     ),
-    "test_produce.py::test_not_leader_response_has_leader_from_version_10": (
-        "state/topics.py::TopicTable.leader_partition::raise NotLeaderOrFollowerError",
-    ),
     "test_produce.py::test_too_few_in_sync_replicas_reject_acks_all_only": (
         "handlers/produce.py::_Append._check_min_insync_replicas::raise NotEnoughReplicasError",
     ),
@@ -307,93 +319,71 @@ UNREACHABLE: Final[dict[str, str]] = {
 """Mutants that no request can reach, with the reason."""
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """Identifies a place: module, line and columns of the expression, and a stable name."""
+@dataclass
+class Switch:
+    """Says at each place whether its mutant is active, and notes the places that run.
 
-    module: str
-    line: int
-    column: int
-    end_column: int
-    name: str
-    at_import: bool
-    """The expression runs when its module is imported, as that of a table."""
+    Attributes:
+        active: name of the active mutant, empty for none.
+        ran: names of the mutants whose places have run.
+    """
 
-    @property
-    def spot(self) -> str:
-        """Return the place as text, for the environment of a process."""
-        return f"{self.module}:{self.line}:{self.column}:{self.end_column}"
+    active: str = ""
+    ran: set[str] = field(default_factory=set[str])
+
+    def __call__(self, name: str) -> bool:
+        """Return True if a mutant is active."""
+        self.ran.add(name)
+        return name == self.active
 
 
-class _Finder(ast.NodeVisitor):
-    """Collects the places of a module."""
+class _Changes(ast.NodeTransformer):
+    """Makes each place of a module depend on the switch, and collects the mutants' lines."""
 
     def __init__(self, module: str) -> None:
-        self.found: list[Mutant] = []
+        self.lines: dict[str, int] = {}
         self._module = module
         self._path: list[str] = []
         self._times: Counter[str] = Counter()
-        self._functions = 0
+        self._errors = broker_errors()
 
-    def visit_ClassDef(self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def visit_ClassDef(
+        self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> ast.AST:
         self._path.append(node.name)
-        if not isinstance(node, ast.ClassDef):
-            self.visit(node.args)  # defaults run when the function is defined
-            self._functions += 1
-            for statement in node.body:
-                self.visit(statement)
-            self._functions -= 1
-        else:
-            self.generic_visit(node)
+        self.generic_visit(node)
         self._path.pop()
+        return node
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        if (
-            isinstance(node.value, ast.Name)
-            and node.value.id == "ErrorCode"
-            and node.attr.isupper()
-        ):
-            self._add(node, f"ErrorCode.{node.attr}")
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)
+        of_codes = isinstance(node.value, ast.Name) and node.value.id == "ErrorCode"
+        if of_codes and node.attr.isupper():
+            return self._choice(node, f"ErrorCode.{node.attr}", REPLACEMENT_CODE)
+        return node
 
-    def visit_Raise(self, node: ast.Raise) -> None:
+    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
         if isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
-            name = node.exc.func.id
-            if name in broker_errors():
-                self._add(node.exc.func, f"raise {name}")
+            error = node.exc.func
+            if error.id in self._errors:
+                node.exc.func = self._choice(error, f"raise {error.id}", REPLACEMENT_ERROR)
         self.generic_visit(node)
+        return node
 
-    def _add(self, node: ast.expr, what: str) -> None:
+    def _choice(self, node: ast.expr, what: str, replacement: str) -> ast.expr:
         name = f"{self._module}::{'.'.join(self._path)}::{what}"
         self._times[name] += 1
         if self._times[name] > 1:
             name += f" #{self._times[name]}"
-        assert node.end_lineno == node.lineno
-        assert node.end_col_offset is not None
-        place = node.lineno, node.col_offset, node.end_col_offset
-        self.found.append(Mutant(self._module, *place, name, at_import=not self._functions))
-
-
-def install(spot: str) -> None:
-    """Make the import of a mutant's module change it; `spot` is `Mutant.spot`."""
-    module, *place = spot.split(":")
-    line, start, end = map(int, place)
-    path = str(PACKAGE / module)
-    assert not any(name.startswith("kafka_async.embedded") for name in sys.modules)
-    get_code = SourceFileLoader.get_code
-
-    def mutated_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
-        if self.path != path:
-            return get_code(self, fullname)
-        lines = Path(path).read_bytes().splitlines(keepends=True)
-        row = lines[line - 1]  # columns count its bytes
-        new = REPLACEMENT_ERROR if row[start:end].endswith(b"Error") else REPLACEMENT_CODE
-        lines[line - 1] = row[:start] + new.encode() + row[end:]
-        return compile(b"".join(lines), path, "exec", dont_inherit=True)
-
-    SourceFileLoader.get_code = mutated_code
+        self.lines[name] = node.lineno
+        choice = ast.parse(f"{replacement} if {SWITCH}({name!r}) else None", mode="eval").body
+        assert isinstance(choice, ast.IfExp)
+        for new in ast.walk(choice):
+            ast.copy_location(new, node)
+        choice.orelse = node
+        return choice
 
 
 def broker_errors() -> frozenset[str]:
@@ -407,171 +397,267 @@ def broker_errors() -> frozenset[str]:
     )
 
 
-def mutants() -> list[Mutant]:
-    """Return every place where the embedded cluster names an error code or raises an error."""
-    found: list[Mutant] = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        module = str(path.relative_to(PACKAGE))
-        if module not in EXCLUDED_MODULES:
-            finder = _Finder(module)
-            finder.visit(ast.parse(path.read_text()))
-            found += finder.found
-    return found
+def mutants() -> dict[str, int]:
+    """Return the lines of every place that names an error code or raises an error, by mutant."""
+    return {name: line for path in _changed_paths() for name, line in _changed(path)[0].items()}
 
 
-# -- the scenarios that reach a line --------------------------------------------------------------
+def _changed_paths() -> list[Path]:
+    return [
+        path
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if str(path.relative_to(PACKAGE)) not in EXCLUDED_MODULES
+    ]
 
 
-def scenarios_by_line() -> dict[str, list[str]]:
-    """Return the scenarios by the lines of the embedded cluster that they run."""
-    from kafka_async.testing import run_virtual
-    from tests.contract.compare import run_embedded
-    from tests.contract.scenarios import SCENARIOS
-
-    prefix, found = str(PACKAGE), dict[str, list[str]]()
-    for scenario in SCENARIOS:
-        lines: set[str] = set()
-
-        def local(frame: FrameType, event: str, argument: object, into: set[str] = lines) -> Any:
-            module = frame.f_code.co_filename[len(prefix) + 1 :]
-            into.add(f"{module}:{frame.f_lineno}")
-            return local
-
-        def trace(frame: FrameType, event: str, argument: object, inner: Any = local) -> Any:
-            return inner if frame.f_code.co_filename.startswith(prefix) else None
-
-        sys.settrace(trace)
-        try:
-            run_virtual(run_embedded(scenario))
-        finally:
-            sys.settrace(None)
-        for line in lines:
-            found.setdefault(line, []).append(scenario.name)
-    return found
+def _changed(path: Path) -> tuple[dict[str, int], ast.Module]:
+    """Return the lines of a module's mutants and its changed tree."""
+    changes = _Changes(str(path.relative_to(PACKAGE)))
+    tree = changes.visit(ast.parse(path.read_text()))
+    return changes.lines, tree
 
 
-def _lines(mutant: Mutant) -> Iterator[str]:
-    """Return the lines whose run shows that the expression ran: its own, or its statement's."""
-    tree = ast.parse((PACKAGE / mutant.module).read_text())
-    smallest: ast.stmt | None = None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and node.end_lineno is not None:
-            within = node.lineno <= mutant.line <= node.end_lineno
-            if within and (smallest is None or node.lineno >= smallest.lineno):
-                smallest = node
-    yield f"{mutant.module}:{mutant.line}"
-    if smallest is not None and not isinstance(smallest, ast.FunctionDef | ast.ClassDef):
-        yield f"{mutant.module}:{smallest.lineno}"
+def install(switch: Switch) -> None:
+    """Make imports of the embedded cluster's modules depend on the switch."""
+    assert not any(name.startswith("kafka_async.embedded") for name in sys.modules)
+    setattr(builtins, SWITCH, switch)
+    get_code = SourceFileLoader.get_code
+    codes = {
+        str(path): compile(_changed(path)[1], path, "exec", dont_inherit=True)
+        for path in _changed_paths()
+    }
+
+    def changed_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
+        return codes.get(self.path) or get_code(self, fullname)
+
+    SourceFileLoader.get_code = changed_code
+
+
+def import_cluster() -> None:
+    """Import every module of the embedded cluster, and the scenarios."""
+    package = importlib.import_module("kafka_async.embedded")
+    for module in pkgutil.walk_packages(package.__path__, "kafka_async.embedded."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    importlib.import_module("tests.contract.compare")
 
 
 # -- one mutant -----------------------------------------------------------------------------------
 
 
-def run_mutant(spot: str, names: Sequence[str]) -> int:
-    """Run scenarios with a mutant in this process; 1 if a response differs from the record."""
-    install(spot)
+class NoResultError(Exception):
+    """A fork raised an exception, or was stopped."""
+
+
+def in_fork(function: Callable[[], Any]) -> Any:
+    """Return a function's result, which JSON can represent, from a fork of this process."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(FORK_TIMEOUT)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, 1)
+        os.dup2(devnull, 2)
+        try:
+            message = {"result": function()}
+        except BaseException as error:  # noqa: BLE001  # the parent raises it
+            message = {"error": repr(error)}
+        try:
+            with open(writer, "w") as pipe:
+                json.dump(message, pipe)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader) as pipe:
+        text = pipe.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    message = json.loads(text) if text else {"error": f"exit status {status}"}
+    if "error" in message:
+        raise NoResultError(message["error"])
+    return message["result"]
+
+
+def run_scenario(name: str) -> list[str]:
+    """Return what differs between the record and the responses of a scenario."""
     from kafka_async.testing import run_virtual
     from tests.contract.compare import differences, read_record, run_embedded
     from tests.contract.scenarios import SCENARIOS
 
-    record = read_record()
-    for scenario in SCENARIOS:
-        if scenario.name in names:
-            try:
-                found = json.loads(json.dumps(run_virtual(run_embedded(scenario)).results))
-            except Exception:  # noqa: BLE001  # the cluster or the run broke: killed
-                return 1
-            if differences(record[scenario.name], found):
-                return 1
-    return 0
+    [scenario] = [it for it in SCENARIOS if it.name == name]
+    try:
+        found = json.loads(json.dumps(run_virtual(run_embedded(scenario)).results))
+    except Exception as error:  # noqa: BLE001  # the cluster or the run broke
+        return [repr(error)]
+    return differences(read_record()[name], found)
 
 
-def survives(mutant: Mutant, names: Sequence[str]) -> bool:
-    """Run scenarios with a mutant in a fork of this process, which imports the cluster anew."""
-    child = os.fork()
-    if child == 0:
-        status = 1
+class _Failures:
+    """Collects the tests that fail, as a plugin of pytest."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.names.append(report.nodeid)
+
+
+def run_unit_tests(tests: Iterable[str]) -> tuple[int, list[str]]:
+    """Run unit tests; return pytest's exit code and the tests that fail."""
+    options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "--timeout", "0"]
+    paths = [str(ROOT / "tests" / "embedded" / test) for test in tests]
+    failures = _Failures()
+    code = pytest.main([*options, *paths], plugins=[failures])
+    return int(code), failures.names
+
+
+class Runner:
+    """Runs mutants in forks of this process, which has imported the changed modules."""
+
+    def __init__(self) -> None:
+        self._switch = Switch()
+        install(self._switch)
+        import_cluster()
+        from tests.contract.compare import read_record
+        from tests.contract.runner import error_codes
+        from tests.contract.scenarios import SCENARIOS
+
+        self._names = [scenario.name for scenario in SCENARIOS]
+        self._at_import = set(self._switch.ran)
+        gc.freeze()  # forks share what is imported
+        self._places: dict[str, list[str]] = {}
+        """The mutants whose places run, by scenario."""
+        self._codes = {
+            name: set[int]().union(*map(error_codes, responses.values()))
+            for name, responses in read_record().items()
+        }
+
+    def check_scenarios(self) -> list[str]:
+        """Run every scenario without a mutant and note the places that run; return defects."""
+        different, self._places = in_fork(self._all_places)
+        again = self.killed_by(NO_MUTANT, self._names)
+        return [*different, *([f"imported anew, {again} fails without a mutant"] if again else [])]
+
+    def _all_places(self) -> tuple[list[str], dict[str, list[str]]]:
+        failed: list[str] = []
+        places: dict[str, list[str]] = {}
+        for name in self._names:
+            self._switch.ran.clear()
+            failed += [f"{name} fails without a mutant: {text}" for text in run_scenario(name)]
+            places[name] = sorted(self._switch.ran)
+        return failed, places
+
+    def scenarios_of(self, mutant: str) -> list[str]:
+        """Return the scenarios in which a mutant's place runs, those of its code first.
+
+        A place that runs at import may be used in any scenario.
+        """
+        names = self._names
+        if mutant not in self._at_import:
+            names = [name for name in names if mutant in self._places[name]]
+        code = code_of(mutant)
+        return sorted(names, key=lambda name: code not in self._codes[name])
+
+    def killed_by(self, mutant: str, names: Sequence[str]) -> str:
+        """Return the first of some scenarios that kills a mutant; empty if none does."""
+        return in_fork(lambda: self._first_to_kill(mutant, names)) if names else ""
+
+    def _first_to_kill(self, mutant: str, names: Sequence[str]) -> str:
         try:
-            signal.alarm(MUTANT_TIMEOUT)
-            devnull = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(devnull, 1)
-            os.dup2(devnull, 2)
+            self._activate(mutant)
+        except Exception:  # noqa: BLE001  # the modules cannot be imported
+            return "the import"
+        return next((name for name in names if run_scenario(name)), "")
+
+    def check_unit_tests(self, chosen: Iterable[str]) -> list[str]:
+        """Run the unit tests of some mutants without a mutant; return defects."""
+        found: list[str] = []
+        tests: defaultdict[str, set[str]] = defaultdict(set)
+        for mutant in chosen:
+            if mutant in KILLED_BY_UNIT_TEST:
+                control = NO_MUTANT if mutant in self._at_import else ""
+                tests[control].add(KILLED_BY_UNIT_TEST[mutant])
+        for control, names in tests.items():
+            code, failed = self._run_unit_tests(sorted(names), control)
+            found += [f"{name} fails without a mutant" for name in failed]
+            if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+                found.append(f"the unit tests do not run: pytest's exit code {code}")
+        return found
+
+    def _run_unit_tests(self, tests: Sequence[str], mutant: str) -> tuple[int, list[str]]:
+        def run() -> tuple[int, list[str]]:
+            self._activate(mutant)
+            return run_unit_tests(tests)
+
+        return in_fork(run)
+
+    def _activate(self, mutant: str) -> None:
+        self._switch.active = mutant
+        if mutant in self._at_import or mutant == NO_MUTANT:
             for name in [it for it in sys.modules if it.startswith(RELOADED_MODULES)]:
                 del sys.modules[name]
-            status = run_mutant(mutant.spot, names)
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            import_cluster()
+
+    def defect(self, mutant: str) -> str:
+        """Return why a mutant survives, or why its row in a table is wrong; empty if neither."""
+        names = self.scenarios_of(mutant)
+        test = KILLED_BY_UNIT_TEST.get(mutant)
+        listed = test is not None or mutant in UNREACHABLE
+        if listed and mutant in self._at_import:  # scenarios without its code do not show it
+            names = [name for name in names if code_of(mutant) in self._codes[name]]
+        try:
+            scenario = self.killed_by(mutant, names)
+            if scenario:
+                return f"{scenario} kills it: remove its row" if listed else ""
+            if test is not None:
+                code, _ = self._run_unit_tests([test], mutant)
+                killed = code == pytest.ExitCode.TESTS_FAILED
+                return "" if killed else f"{test} does not kill it"
+        except NoResultError as error:
+            return f"no result: {error}"
+        return "" if listed else f"{len(names)} scenarios reach it"
 
 
-def killed_by_unit_test(mutant: Mutant, test: str) -> bool:
-    """Run a unit test with a mutant; returns whether it fails."""
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "tests.contract.mutant_plugin"]
-    command = [sys.executable, "-m", "pytest", *options, f"tests/embedded/{test}"]
-    environment = {**os.environ, ENVIRONMENT: mutant.spot}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, env=environment, check=False)
-    return done.returncode == 1
+def code_of(mutant: str) -> int:
+    """Return the error code that a mutant replaces."""
+    from kafka_async import errors
+    from kafka_async.embedded.error_codes import ErrorCode
 
-
-def check(chosen: Sequence[Mutant]) -> list[str]:
-    """Return the names of mutants that survive though they should not."""
-    lines = scenarios_by_line()
-    every = [name for names in lines.values() for name in names]
-    everything = sorted(set(every))
-
-    def scenarios_of(mutant: Mutant) -> list[str]:
-        if mutant.at_import:
-            return everything
-        return sorted({name for line in _lines(mutant) for name in lines.get(line, ())})
-
-    def outcome(mutant: Mutant) -> str | None:
-        if mutant.name in UNREACHABLE:
-            return None
-        if mutant.name in KILLED_BY_UNIT_TEST:
-            test = KILLED_BY_UNIT_TEST[mutant.name]
-            if killed_by_unit_test(mutant, test):
-                return None
-            return f"{mutant.name}: {test} does not kill it"
-        names = scenarios_of(mutant)
-        if names and not survives(mutant, names):
-            return None
-        return f"{mutant.name} (line {mutant.line}): {len(names)} scenarios reach it"
-
-    survivors: list[str] = []
-    for mutant in chosen:
-        if (text := outcome(mutant)) is not None:
-            print("survives:", text, flush=True)
-            survivors.append(text)
-    return survivors
+    what = mutant.rpartition("::")[2].partition(" #")[0]
+    if what.startswith("raise "):
+        return getattr(errors, what.removeprefix("raise ")).code
+    return ErrorCode[what.removeprefix("ErrorCode.")]
 
 
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description="Mutants of the embedded cluster's error codes.")
-    parser.add_argument("--sample", type=int, help="number of mutants, chosen by the seed")
-    parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", default="", help="mutants whose name contains this")
     arguments = parser.parse_args()
-    everything = mutants()
-    unknown = {*KILLED_BY_UNIT_TEST, *UNREACHABLE} - {it.name for it in everything}
-    chosen = [it for it in everything if arguments.only in it.name]
-    if arguments.sample is not None:
-        seed = random.randrange(2**32) if arguments.seed is None else arguments.seed
-        chosen = random.Random(seed).sample(chosen, min(arguments.sample, len(chosen)))
-        print(f"seed {seed}")
     begun = time.monotonic()
-    survivors = check(chosen)
-    for name in sorted(unknown):
-        print("no such mutant:", name)
-    by_unit_test = sum(it.name in KILLED_BY_UNIT_TEST for it in chosen)
-    unreachable = sum(it.name in UNREACHABLE for it in chosen)
+    lines = mutants()
+    unknown = sorted({*KILLED_BY_UNIT_TEST, *UNREACHABLE} - lines.keys())
+    chosen = [name for name in lines if arguments.only in name]
+    runner = Runner()
+    defects = [f"{name}: no such mutant" for name in unknown]
+    defects += runner.check_scenarios()
+    defects += runner.check_unit_tests(chosen)
+    for text in defects:
+        print(text)
+    survivors = 0
+    for mutant in chosen:
+        if text := runner.defect(mutant):
+            survivors += 1
+            print(f"survives: {mutant} (line {lines[mutant]}): {text}", flush=True)
+    by_unit_test = sum(it in KILLED_BY_UNIT_TEST for it in chosen)
+    unreachable = sum(it in UNREACHABLE for it in chosen)
     print(
-        f"{len(chosen)} mutants of {len(everything)}: {len(survivors)} survive, "
-        f"{len(chosen) - len(survivors) - by_unit_test - unreachable} killed by the record, "
+        f"{len(chosen)} mutants of {len(lines)}: {survivors} survive, "
+        f"{len(chosen) - survivors - by_unit_test - unreachable} killed by the record, "
         f"{by_unit_test} by unit tests, {unreachable} unreachable; "
         f"{time.monotonic() - begun:.0f} seconds"
     )
-    return 1 if survivors or unknown else 0
+    return 1 if survivors or defects else 0
 
 
 if __name__ == "__main__":
