@@ -7,9 +7,7 @@ Sessions, rebalances and time-outs are as short as Kafka allows, since tests wai
 
 from __future__ import annotations
 
-import base64
 import subprocess
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
@@ -17,7 +15,7 @@ from typing import Unpack
 from kafka_async.testing.backends.base import Backend, ClusterOptions
 from kafka_async.testing.backends.jars import cache_directory, jar_directory
 from kafka_async.testing.backends.jvm import ClassArchive, Java, find_java
-from kafka_async.testing.backends.nodes import STORAGE_TIMEOUT, Node, free_ports
+from kafka_async.testing.backends.nodes import STORAGE_TIMEOUT, Node, free_ports, random_cluster_id
 from kafka_async.testing.backends.probe import wait_until_ready
 from kafka_async.testing.backends.runs import Run
 from kafka_async.testing.backends.security import (
@@ -203,7 +201,7 @@ class ApacheBackend(Backend):
 
 def format_storage(nodes: Sequence[Node], options: Sequence[str] = ()) -> None:
     """Format the storage of all nodes of a new cluster in parallel, with options of the tool."""
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    cluster_id = random_cluster_id()
     processes = [(node, node.format(cluster_id, options)) for node in nodes]
     for node, process in processes:
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from kafka_async.testing.backends.base import Backend, ClusterOptions
-from kafka_async.testing.backends.nodes import free_ports
+from kafka_async.testing.backends.nodes import free_ports, random_cluster_id
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -63,6 +63,7 @@ class EmbeddedBackend(Backend):
             racks=dict(enumerate(self.racks, 1)),
             replica_selector_class=RACK_AWARE_REPLICA_SELECTOR if self.racks else None,
             min_insync_replicas=min(self.brokers, 2),
+            cluster_id=random_cluster_id(),
             quota_request_time_ms=0.1,
             group_min_session_timeout_ms=500,
             group_consumer_session_timeout_ms=6_000,

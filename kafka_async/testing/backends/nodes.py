@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import random
 import signal
 import socket
 import subprocess
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,6 +36,11 @@ def free_ports(count: int, *, exclude: Collection[int] = ()) -> list[int]:
                 continue
             ports.append(port)
     return ports
+
+
+def random_cluster_id() -> str:
+    """Return an id for a new cluster, in Kafka's format."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 class Node:
