@@ -13,13 +13,13 @@ import pytest
 
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
+from tests.integration.broker_proxy import Proxies, silent_listeners
 from tests.integration.moving_cluster import (
     chosen_backends,
     first_address,
     kill_brokers,
     started,
 )
-from tests.integration.rebootstrap_proxy import Proxies, silent_listeners
 from tests.rebootstrap_roles import (
     BOOTSTRAP_NAME,
     ROLES,

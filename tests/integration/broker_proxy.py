@@ -1,4 +1,4 @@
-"""Proxies of brokers that respond to some APIs with REBOOTSTRAP_REQUIRED, and silent listeners."""
+"""Proxies of brokers that hold requests or require a rebootstrap, and silent listeners."""
 
 from __future__ import annotations
 
@@ -30,6 +30,23 @@ RESPONSES: dict[int, type[MetadataResponse | ApiVersionsResponse]] = {
 _SIZE = struct.Struct(">i")
 
 
+class Hold:
+    """Keeps requests of one API from one broker.
+
+    Attributes:
+        api_key: The API.
+        port: The broker's port.
+        reached: Set when the first request is held.
+        released: Set to forward the requests.
+    """
+
+    def __init__(self, api_key: int, port: int) -> None:
+        self.api_key = api_key
+        self.port = port
+        self.reached = asyncio.Event()
+        self.released = asyncio.Event()
+
+
 class Proxies(SocketDialer):
     """Dials every broker through a proxy, which is opened for the first connection to it.
 
@@ -37,10 +54,12 @@ class Proxies(SocketDialer):
 
     Attributes:
         refused: Number of requests, by API key, that get REBOOTSTRAP_REQUIRED next.
+        hold: The requests that are kept from a broker; None: no requests.
     """
 
     def __init__(self) -> None:
         self.refused: dict[int, int] = {}
+        self.hold: Hold | None = None
         self._ports: dict[tuple[str, int], int] = {}
         self._lock = asyncio.Lock()
         self._servers: list[asyncio.Server] = []
@@ -84,7 +103,9 @@ class Proxies(SocketDialer):
             assert task is not None
             self._connections.add(task)
             try:
-                await self._forward(reader, writer, *await asyncio.open_connection(host, port))
+                await self._forward(
+                    port, reader, writer, *await asyncio.open_connection(host, port)
+                )
             except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 pass
             finally:
@@ -98,6 +119,7 @@ class Proxies(SocketDialer):
 
     async def _forward(
         self,
+        port: int,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         broker_reader: asyncio.StreamReader,
@@ -108,12 +130,23 @@ class Proxies(SocketDialer):
                 request = await _read_frame(reader)
                 response = self._refusal(request)
                 if response is None:
+                    await self._wait(request, port)
                     broker_writer.write(request)
                     response = await _read_frame(broker_reader)
                 writer.write(response)
                 await writer.drain()
         finally:
             broker_writer.transport.abort()
+
+    async def _wait(self, frame: bytes, port: int) -> None:
+        """Wait while requests of this kind are held."""
+        hold = self.hold
+        if hold is None or port != hold.port:
+            return
+        header, _ = decode_request_header(frame[_SIZE.size :])
+        if header.api_key == hold.api_key:
+            hold.reached.set()
+            await hold.released.wait()
 
     def _refusal(self, frame: bytes) -> bytes | None:
         header, _ = decode_request_header(frame[_SIZE.size :])
