@@ -46,6 +46,12 @@ async def embedded() -> dict[str, dict[int, int]]:
     return found
 
 
+async def chart() -> str:
+    """Return the chart of docs/quotas.md; it is the same in every run."""
+    title = "Rate of the last 11 s, in MB/s, with a quota of 1 MB/s"
+    return draw(title, await embedded(), QUOTA, SECONDS)
+
+
 async def apache(servers: str) -> bool:
     """Print the rates on a broker, and return whether they are what they should be.
 
@@ -94,9 +100,7 @@ async def _forget() -> None:
 def main() -> int:
     """Measure, or draw the chart; return the exit status."""
     if sys.argv[1:] == ["--chart"]:
-        rates = run_virtual(embedded())
-        title = "Rate of the last 11 s, in MB/s, with a quota of 1 MB/s"
-        CHART.write_text(draw(title, rates, QUOTA, SECONDS), "utf-8")
+        CHART.write_text(run_virtual(chart()), "utf-8")
         return 0
     backend = ApacheBackend(brokers=1)
     backend.start()

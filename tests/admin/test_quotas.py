@@ -11,7 +11,11 @@ from kafka_async.admin import Admin, NewTopic, QuotaEntity, QuotaName, ResolvedQ
 from kafka_async.admin.quota_values import UNLIMITED
 from kafka_async.cluster.client_quotas import precedence, resolve
 from kafka_async.embedded.quotas.client_quotas import candidates
-from kafka_async.errors import ClusterAuthorizationError, ThrottlingQuotaExceededError
+from kafka_async.errors import (
+    ClusterAuthorizationError,
+    KafkaTimeoutError,
+    ThrottlingQuotaExceededError,
+)
 from kafka_async.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
 from tests.embedded_client import InMemory, now
@@ -201,6 +205,27 @@ async def test_raises_with_the_throttle_time_beyond_the_deadline(admin: Admin) -
         await admin.create_topics([NewTopic("b")], timeout=5.0)
     assert raised.value.throttle_time_ms == 30_000
     assert now() - start < 1.0
+
+
+async def test_calls_after_the_error_wait_for_the_throttle_time(
+    admin: Admin, memory: InMemory
+) -> None:
+    """Checks that requests which change topics are not sent, and that others do not wait."""
+    await admin.alter_client_quotas(LIMITED)
+    await admin.create_topics([NewTopic("a", partitions=41)])
+    with pytest.raises(ThrottlingQuotaExceededError):
+        await admin.create_topics([NewTopic("b")], timeout=5.0)
+    start, sent = now(), len(memory.received)
+    with pytest.raises(KafkaTimeoutError, match="throttle"):
+        await admin.create_topics([NewTopic("b")], timeout=5.0)
+    assert now() - start <= 5.0
+    assert len(memory.received) == sent
+    early = now()
+    assert "b" not in await admin.list_topics()
+    assert now() == early
+    await admin.create_topics([NewTopic("b")])
+    assert now() - start == pytest.approx(30.0, abs=0.1)
+    assert memory.cluster.throttle_log.violations() == []
 
 
 async def test_partitions_and_deletions_count(admin: Admin) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.quotas import load
+from benchmarks.quotas.__main__ import CHART, chart
 from benchmarks.quotas.load import MEASURED, PERIODS, QUOTA, WINDOW
 from tests.embedded_client import InMemory
 
@@ -37,6 +38,11 @@ async def test_producer_at_full_speed_averages_its_quota_over_three_bursts() -> 
         meter = await load.produce(servers, memory.network, load=None)
         assert 0.9 <= meter.rate(PERIODS) / QUOTA <= 1.1
         assert memory.cluster.throttle_log.violations() == []
+
+
+async def test_chart_in_the_documentation_is_current() -> None:
+    """`make bench-quotas QUOTA_ARGS=--chart` draws it again."""
+    assert await chart() == CHART.read_text("utf-8")
 
 
 async def test_rate_of_another_client_is_that_after_the_window() -> None:
