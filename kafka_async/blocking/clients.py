@@ -1718,6 +1718,8 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
             GroupMaxSizeReachedError: The group is full; the next poll joins again.
             GroupAuthorizationError: The principal may not READ the group.
             TopicAuthorizationError: The principal may not DESCRIBE or READ a topic.
+            UnknownTopicOrPartitionError: A topic has not existed for default_api_timeout_ms; raised
+                once, and the next poll continues. Warnings are logged before.
             ClientClosedError: The consumer is not started, or is stopped.
             AuthenticationError: The brokers reject the credentials.
             KafkaError: A task of the consumer has died.

@@ -24,7 +24,7 @@ from kafka_async.consumer.delivery_gate import DeliveryGate
 from kafka_async.consumer.delivery_queue import DeliveryQueue
 from kafka_async.consumer.fetcher import Fetcher
 from kafka_async.consumer.list_offsets import OffsetLookup
-from kafka_async.consumer.missing_topics import MissingTopics
+from kafka_async.consumer.missing_topics_monitor import MissingTopicsMonitor
 from kafka_async.consumer.offset_committer import OffsetCommitter
 from kafka_async.consumer.partition_streams import PartitionStreams, StreamRunner
 from kafka_async.consumer.position_finder import PositionFinder
@@ -101,11 +101,14 @@ class ConsumerRuntime:
         self._pending_rewinds: set[asyncio.Timeout] = set()
         self._rejection: AuthenticationError | None = None
         self._tracked_topics = frozenset[str]()
-        self._missing_topics = MissingTopics(
+        self._missing_topics = MissingTopicsMonitor(
+            services,
+            supervisor.name,
+            config,
             creates=config.allow_auto_create_topics,
-            limit=seconds(config.default_api_timeout_ms),
+            wanted=lambda: (subscription.topics, subscription.manual),
+            on_error=lambda: self.queue.wake_poll(),
         )
-        self._missing_timer: asyncio.TimerHandle | None = None
         self._streams: StreamRunner | None = None
         self.queue = DeliveryQueue(supervisor, subscription)
         self.gate = DeliveryGate(self.queue, seconds(config.max_poll_interval_ms))
@@ -309,8 +312,7 @@ class ConsumerRuntime:
         for unregister in self._unregister:
             unregister()
         self._services.metadata.untrack(self._tracked_topics)
-        if self._missing_timer is not None:
-            self._missing_timer.cancel()
+        self._missing_topics.close()
 
     def health(self, base: Health) -> Health:
         """Add this consumer's condition to its client's health."""
@@ -419,29 +421,7 @@ class ConsumerRuntime:
         elif self.rebalance_handler is not None:
             self.rebalance_handler.on_metadata(metadata, self.membership.rejoin)
         self.fetcher.on_metadata(metadata)
-        self._check_missing()
-
-    def _check_missing(self) -> None:
-        """Warn of topics and partitions that do not exist, and set a timer for the next check."""
-        if self._missing_timer is not None:
-            self._missing_timer.cancel()
-            self._missing_timer = None
-        if self._stopping:
-            return
-        warnings = self._missing_topics.update(
-            self.subscription.topics,
-            self.subscription.manual,
-            self._services.metadata.snapshot,
-            self._loop.time(),
-        )
-        for warning in warnings:
-            logger.warning("%s: %s", self._supervisor.name, warning)
-            self._services.metadata.request_update()
-        if self._missing_topics.has_new_error:
-            self.queue.wake_poll()
-        check_at = self._missing_topics.next_check_at()
-        if check_at is not None:
-            self._missing_timer = self._loop.call_at(check_at, self._check_missing)
+        self._missing_topics.check()
 
     async def _make_known(self, topics: frozenset[str]) -> None:
         """Fetch the metadata of the subscribed topics; brokers may create missing ones."""
@@ -451,7 +431,7 @@ class ConsumerRuntime:
             await self._services.metadata.wait_for_topics(
                 topics, timeout=timeout, allow_auto_create=create
             )
-        except KafkaError as error:  # `_check_missing` warns of topics that do not exist
+        except KafkaError as error:  # `MissingTopicsMonitor` warns of topics that do not exist
             logger.debug("looking for the topics subscribed to: %s", error)
 
     async def _follow_pattern(self, pattern: object) -> None:

@@ -243,7 +243,8 @@ class Faults:
             when: Predicate of the request's context and the request. Default: always true.
             skip: Number of matching requests to let pass first.
             count: Number of requests that the rule is applied to; None for all.
-            error: Error code or its name, returned for the selected topic and partition.
+            error: Error code or its name, returned for the selected topic and partition; for the
+                whole request of ShareFetch and ShareAcknowledge.
             applied: Handle the request first; the delay, hang or error affects its response only.
             delay: Seconds to wait before the request is handled.
             disconnect: Reset the connection "before" or "after" the request is handled.

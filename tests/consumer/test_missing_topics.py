@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from kafka_async import ShareConsumer
 from kafka_async.errors import (
     IllegalStateError,
     TopicAuthorizationError,
@@ -303,3 +304,52 @@ async def test_stream_stops_returning_records_of_unsubscribed_topic(stage: Stage
                 break
             assert record.offset == 0
             consumer.subscribe(["b"])
+
+
+# -- share consumers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["ordres", "no/topic"])
+async def test_share_consumer_warns_of_missing_topics_and_raises_once(
+    stage: Stage, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    (partition,) = await stage.topic("t", 1)
+    async with ShareConsumer(
+        stage.cluster.bootstrap_servers,
+        dialer=stage.network,
+        topics=[name, "t"],
+        group_id="s",
+        default_api_timeout_ms=20_000,
+    ) as consumer:
+        text = f"subscribed topic {name!r} does not exist"
+        assert await consumer.poll(timeout=10) == []
+        last_error = consumer.health().last_error
+        assert last_error is not None
+        assert last_error.startswith(f"UnknownTopicOrPartitionError: {text}")
+        with pytest.raises(UnknownTopicOrPartitionError, match=rf"{text} \(for 20 s\)"):
+            await consumer.poll(timeout=60)
+        stage.produce(partition, range(2))
+        assert len(await consumer.poll(timeout=30)) == 2  # raised once: other topics continue
+    assert [re.sub(r"[\d.]+ s", "N s", row) for row in warnings_of(caplog)][:2] == [
+        f"ShareConsumer s: {text} (for N s): create it, or correct the name"
+    ] * 2
+
+
+async def test_share_consumer_reads_a_topic_that_appears_later(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ShareConsumer(
+        stage.cluster.bootstrap_servers, dialer=stage.network, topics=["late"], group_id="s"
+    ) as consumer:
+        assert await consumer.poll(timeout=20) == []
+        (partition,) = await stage.topic("late", 1)
+        async with asyncio.timeout(100):
+            while not consumer.assignment():
+                await consumer.poll(timeout=1)
+        await consumer.poll(timeout=1)
+        stage.produce(partition, range(2))
+        assert len(await consumer.poll(timeout=30)) == 2
+        caplog.clear()
+        await asyncio.sleep(200)
+        assert consumer.health().last_error is None
+    assert warnings_of(caplog) == []

@@ -679,6 +679,17 @@ async def test_fenced_or_unknown_member_joins_again(code: int) -> None:
     assert [h.member_epoch for h in world.heartbeats].count(0) == 2
 
 
+async def test_loss_of_the_membership_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    world = ShareWorld()
+    async with world.consumer() as consumer:
+        await consumer.poll(timeout=3)
+        world.heartbeat_errors.append(UNKNOWN_MEMBER)
+        await consumer.poll(timeout=5)
+        assert consumer.assignment() == {T0}
+    (warning,) = [text for text in caplog.messages if "has lost its place" in text]
+    assert warning.startswith("share group g: this member has lost its place in the group")
+
+
 async def test_brokers_without_share_groups_raise_at_each_poll() -> None:
     world = ShareWorld()
     versions, share = world.api_versions, (HEARTBEAT, FETCH, ACKNOWLEDGE)

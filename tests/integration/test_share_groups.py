@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -203,6 +204,60 @@ async def test_acknowledgement_after_the_lock_is_reported_per_partition(
             consumer.acknowledge(record)
         outcome = await consumer.commit()
         assert isinstance(outcome[group.partition], InvalidRecordStateError)
+
+
+@pytest.mark.slow
+@pytest.mark.may_block  # so that the member sends no heartbeats
+async def test_member_without_heartbeats_is_removed_and_its_records_come_again(
+    kafka_cluster: ClusterHandle, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It reports the loss and the failed acknowledgements, and joins again."""
+    group = await share_group(kafka_cluster, 2)
+    await group.configure(
+        share_record_lock_duration_ms="1000",
+        share_session_timeout_ms="1000",
+        share_heartbeat_interval_ms="200",
+    )
+    async with group.consumer(**EXPLICIT) as consumer, group.consumer() as other:
+        records = await poll_records(consumer, 2)
+        time.sleep(2.5)  # noqa: ASYNC251  # longer than a session and a lock
+        async with asyncio.timeout(40):
+            while not any(  # noqa: ASYNC110  # logged by the membership task
+                "has lost its place in the group" in text for text in caplog.messages
+            ):
+                await asyncio.sleep(0.05)
+        again = await poll_records(other, 2)
+        assert offsets(again) == [0, 1]
+        counts = {record.offset: record.delivery_count for record in records}
+        assert all(record.delivery_count > counts[record.offset] for record in again)
+        for record in records:
+            consumer.acknowledge(record)
+        outcome = await consumer.commit()
+        assert isinstance(outcome[group.partition], InvalidRecordStateError)
+        await other.commit()
+        async with asyncio.timeout(40):
+            while not consumer.assignment():
+                await consumer.poll(timeout=0.1)
+
+
+async def test_missing_topics_are_raised_once_and_others_continue(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    group = await share_group(kafka_cluster, 1)
+    missing = [f"{group.topic}-missing", f"{group.topic}/invalid"]
+    async with ShareConsumer(
+        kafka_cluster.bootstrap_servers,
+        topics=[group.topic, *missing],
+        group_id=group.id,
+        request_timeout_ms=4_000,
+        default_api_timeout_ms=4_000,
+    ) as consumer:
+        assert await poll_records(consumer, 1)
+        words = "".join(f"(?=.*subscribed topic '{name}' does not exist)" for name in missing)
+        with pytest.raises(UnknownTopicOrPartitionError, match=words):
+            await poll_records(consumer, 1)
+        await kafka_cluster.produce(group.topic, [b"more"])
+        assert await poll_records(consumer, 1)
 
 
 async def test_renewed_record_is_returned_again_and_stays_locked(

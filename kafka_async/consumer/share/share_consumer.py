@@ -29,6 +29,7 @@ from kafka_async.arguments import (
 from kafka_async.cluster.client import connect_with, services_of
 from kafka_async.config import ShareConsumerConfig, hide_secrets, seconds
 from kafka_async.consumer.deserialize import REJECT, converter_of
+from kafka_async.consumer.missing_topics_monitor import MissingTopicsMonitor
 from kafka_async.consumer.rebalance_handler import topic_names_by_id
 from kafka_async.consumer.share.acquired_records import AcknowledgeType, RecordState
 from kafka_async.consumer.share.share_fetcher import ACKNOWLEDGE_DELAY, FetchDemand, ShareFetcher
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
     from kafka_async.clock import Clock, Dialer
     from kafka_async.cluster.client import Client
+    from kafka_async.cluster.metadata import ClusterMetadata
     from kafka_async.cluster.services import ClientServices
     from kafka_async.config import ShareConsumerOptions
     from kafka_async.errors import KafkaError
@@ -147,6 +149,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         self._implicit = self.config.share_acknowledgement_mode == "implicit"
         self._callbacks: list[AcknowledgementCallback] = []
         self._fetcher: ShareFetcher | None = None
+        self._missing_topics: MissingTopicsMonitor | None = None
         self._polled_at: float | None = None
         self._polling = False
         self._records_consumed = 0
@@ -186,8 +189,22 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             ShareHeartbeatRequests(self.config.client_rack or None),
         )
         self._polled_at = self._supervisor.loop.time()
+        self._missing_topics = missing = MissingTopicsMonitor(
+            services,
+            self._supervisor.name,
+            self.config,
+            creates=False,
+            wanted=lambda: (self._topics, ()),
+            on_error=fetcher.notify,
+        )
+
+        def on_metadata(_: ClusterMetadata) -> None:
+            fetcher.notify()
+            missing.check()
+
         services.metadata.track(self._topics)
-        self._unregister = services.metadata.add_listener(lambda _: fetcher.notify())
+        self._unregister = services.metadata.add_listener(on_metadata)
+        services.metadata.request_update()
         membership.start()
         membership.join("the consumer has started")
         return membership
@@ -209,6 +226,8 @@ class ShareConsumer(GroupClient, Generic[K, V]):
     async def _tear_down(self, deadline: float | None) -> None:
         if self._membership is not None:
             self._unregister()
+            if self._missing_topics is not None:
+                self._missing_topics.close()
             services_of(self.client).metadata.untrack(self._topics)
         await super()._tear_down(deadline)
 
@@ -222,8 +241,11 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         if fetcher is None:
             return health
         error = health.last_error
-        if fetcher.errors:
-            error = f"{type(fetcher.errors[0]).__name__}: {fetcher.errors[0]}"
+        found = fetcher.errors[0] if fetcher.errors else None
+        if found is None and error is None and self._missing_topics is not None:
+            found = self._missing_topics.current_error
+        if found is not None:
+            error = f"{type(found).__name__}: {found}"
         now = self._supervisor.loop.time()
         return replace(
             health,
@@ -324,6 +346,8 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             GroupMaxSizeReachedError: The group is full; the next poll joins again.
             GroupAuthorizationError: The principal may not READ the group.
             TopicAuthorizationError: The principal may not DESCRIBE or READ a topic.
+            UnknownTopicOrPartitionError: A topic has not existed for default_api_timeout_ms; raised
+                once, and the next poll continues. Warnings are logged before.
             ClientClosedError: The consumer is not started, or is stopped.
             AuthenticationError: The brokers reject the credentials.
             KafkaError: A task of the consumer has died.
@@ -364,7 +388,8 @@ class ShareConsumer(GroupClient, Generic[K, V]):
                     return [row.record for row in rows if row.record is not None]
                 if fetcher.errors:
                     raise fetcher.errors.pop(0)
-                error = membership.take_error()
+                assert self._missing_topics is not None
+                error = membership.take_error() or self._missing_topics.take_error()
                 if error is not None:
                     raise error
                 fetcher.request_records(FetchDemand(acquired, deadline))
@@ -528,6 +553,7 @@ class _ShareHandler:
         last_poll_time: Callable[[], float],
     ) -> None:
         self._metadata = services.metadata
+        self._group_id = config.group_id
         self._timeout = seconds(config.request_timeout_ms)
         self._topics = topics
         self._fetcher = fetcher
@@ -543,6 +569,13 @@ class _ShareHandler:
         self._fetcher.assign(assigned)
 
     async def on_partitions_lost(self) -> None:
+        if self._fetcher.assignment:
+            logger.warning(
+                "share group %s: this member has lost its place in the group, as when its session "
+                "ends, and joins again; records that it has not acknowledged are delivered again "
+                "once their locks have ended",
+                self._group_id,
+            )
         self._fetcher.assign(frozenset())
 
     async def on_leave_prepare(self) -> None:

@@ -117,8 +117,15 @@ RESPONSE_SHAPES: Final[dict[int, tuple[ErrorPath, ...]]] = {
 The first path with a request array that is not empty applies.
 """
 
+_REQUESTS_WITH_ONE_ERROR: Final = dict.fromkeys((78, 79), _BY_PARTITION)
+"""Topics and partitions in ShareFetch and ShareAcknowledge requests.
+
+A fault's error is the one of the whole response: a response with an error of a partition would be
+one of a share session that has seen the request.
+"""
+
 _TOPIC_FIELDS: Final = frozenset({"name", "topic"})
-_TOPIC_APIS: Final = frozenset({0, 1, 2, 3, 8, 19, 20, 21, 23, 24, 28, 37, 47, 61, 75})
+_TOPIC_APIS: Final = frozenset({0, 1, 2, 3, 8, 19, 20, 21, 23, 24, 28, 37, 47, 61, 75, 78, 79})
 
 _ERROR_FIELDS: Final = ("error_code", "partition_error_code")
 _ERROR_DEFAULTS: Final = {
@@ -139,7 +146,7 @@ def topic_partitions_in(
     api_key: int, request: Any, topics: TopicTable
 ) -> Iterator[tuple[str | None, int | None]]:
     """Yield every topic and partition in a request; (None, None) if the API has none."""
-    path = _error_path_of(api_key, request)
+    path = _error_path_of(api_key, request) or _REQUESTS_WITH_ONE_ERROR.get(api_key)
     if path is None:
         yield None, None
         return
