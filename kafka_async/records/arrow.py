@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async import kernel
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from kafka_async.kernel import HeaderColumn, Section
     from kafka_async.records.batch import BatchView
 
+MIN_KEPT_ROWS: Final = 4096
+"""Minimum rows of a topic's column that is kept for later batches."""
 _INT32: Final = struct.Struct("=i")
 _OFFSETS: Final = struct.Struct("=ii")
 
@@ -94,7 +97,7 @@ def to_arrow(
     arrays = [
         _binary(pa.binary(), rows, columns.keys),
         _binary(pa.binary(), rows, columns.values),
-        _repeated(pa, topic, rows),
+        _topic_column(topic, rows),
         _fixed(pa.int32(), rows, _INT32.pack(partition) * rows),
         _fixed(pa.int64(), rows, columns.offsets),
         _microseconds(pa, rows, columns.timestamps, topic, partition),
@@ -113,8 +116,16 @@ def _fixed(kind: Any, rows: int, data: bytes) -> Any:
     return _pyarrow().Array.from_buffers(kind, rows, [None, _buffer(data)])
 
 
-def _repeated(pa: Any, text: str, rows: int) -> Any:
+def _topic_column(topic: str, rows: int) -> Any:
+    """Return a column that has the topic in each row, as a part of one that is kept."""
+    length = max(MIN_KEPT_ROWS, 1 << (rows - 1).bit_length())
+    return _repeated(topic, length).slice(0, rows)
+
+
+@lru_cache(maxsize=8)
+def _repeated(text: str, rows: int) -> Any:
     # The first call of pyarrow.scalar would import pandas, which takes a fifth of a second.
+    pa = _pyarrow()
     data = text.encode()
     one = BinaryColumn(None, _OFFSETS.pack(0, len(data)), data)
     return pa.repeat(_binary(pa.string(), 1, one)[0], rows)

@@ -58,15 +58,15 @@ def read_range(part: OffsetRange, options: SourceOptions) -> Iterator[pyarrow.Re
     decoder = None if options.value_format is None else options.value_format.decoder()
     with lend_consumer(options.config(), [tp]) as consumer:
         consumer.seek(tp, part.start)
-        without_data = 0.0
-        while (before := consumer.position(tp)) < part.end:
+        before, without_data = part.start, 0.0
+        while before < part.end:
             try:
                 batches = consumer.poll_batches(timeout=POLL_TIMEOUT)
             except OffsetOutOfRangeError as error:
-                _skip_removed(consumer, tp, before, part, options, error)
+                before = _skip_removed(consumer, tp, before, part, options, error)
                 continue
-            progressed = bool(batches) or consumer.position(tp) > before
-            without_data = 0.0 if progressed else without_data + POLL_TIMEOUT
+            after = batches[-1].next_offset if batches else consumer.position(tp)
+            without_data = 0.0 if after > before else without_data + POLL_TIMEOUT
             if without_data >= options.poll_timeout:
                 raise KafkaTimeoutError(
                     f"no data for {options.poll_timeout:g} s, yet the partition goes on to "
@@ -79,6 +79,7 @@ def read_range(part: OffsetRange, options: SourceOptions) -> Iterator[pyarrow.Re
                 rows = batch.to_arrow(end=part.end, headers=options.include_headers)
                 for piece in slices(rows):
                     yield piece if decoder is None else decoder.decode(piece)
+            before = after
 
 
 def slices(rows: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
@@ -103,8 +104,12 @@ def _skip_removed(
     part: OffsetRange,
     options: SourceOptions,
     error: OffsetOutOfRangeError,
-) -> None:
-    """Seek behind records that were removed since the read was planned, or raise."""
+) -> int:
+    """Seek behind records that were removed since the read was planned, or raise.
+
+    Returns:
+        The offset at which the task goes on.
+    """
     earliest = consumer.beginning_offsets([tp])[tp]
     if options.fail_on_data_loss:
         raise DataLossError(
@@ -114,11 +119,12 @@ def _skip_removed(
             partition=tp.partition,
             offset=offset,
         ) from error
-    to = max(offset, earliest) if earliest > offset else part.end
+    to = min(earliest if earliest > offset else part.end, part.end)
     logger.warning(
         "%s at offset %d: the records are gone, and the task goes on at %d (failOnDataLoss=false)",
         tp,
         offset,
-        min(to, part.end),
+        to,
     )
-    consumer.seek(tp, min(to, part.end))
+    consumer.seek(tp, to)
+    return to

@@ -58,6 +58,8 @@ STREAM_ONLY: Final = (
     "maxBytesPerTrigger",
     "commitGroupId",
 )
+MAX_PARTITION_FETCH_BYTES: Final = 4 * 2**20
+"""Default of max_partition_fetch_bytes: a task reads one partition, so a response is that long."""
 FETCH_MAX_WAIT_MS: Final = 10
 """Time that brokers wait for data, unless kafka.fetch.max.wait.ms is given.
 
@@ -141,6 +143,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool = False) -> So
         raise InvalidConfigurationError("subscribe names no topic")
     properties = {
         "fetch_max_wait_ms": FETCH_MAX_WAIT_MS,
+        "max_partition_fetch_bytes": MAX_PARTITION_FETCH_BYTES,
         **client_options(options, REFUSED),
         "auto_offset_reset": "none",
     }

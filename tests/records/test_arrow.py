@@ -17,7 +17,7 @@ from kafka_async.errors import (
     InvalidConfigurationError,
     UnsupportedForMessageFormatError,
 )
-from kafka_async.records.arrow import arrow_schema, to_arrow
+from kafka_async.records.arrow import MIN_KEPT_ROWS, arrow_schema, to_arrow
 from kafka_async.records.batch import RecordBatch, assign_offsets, iter_batches
 from kafka_async.types import ProducerRecord
 from tests.programs import output_of
@@ -114,6 +114,14 @@ def test_converts_only_requested_offsets() -> None:
     data = batch(*(ProducerRecord("t", b"%d" % n, timestamp=TIME) for n in range(10)))
     assert [row["offset"] for row in convert(data, start=3, end=6)] == [3, 4, 5]
     assert convert(data, start=10) == []
+
+
+def test_each_row_has_the_topic_whatever_the_size_of_batches_before() -> None:
+    for topic, count in [("t", 3), ("t", MIN_KEPT_ROWS + 1), ("t", 2), ("\u00e9", 5)]:
+        data = batch(*(ProducerRecord(topic, b"v", timestamp=TIME) for _ in range(count)))
+        rows = to_arrow(iter_batches(data), topic=topic, partition=0)
+        rows.validate(full=True)
+        assert rows.column("topic").to_pylist() == [topic] * count
 
 
 def test_no_batches_give_no_rows() -> None:

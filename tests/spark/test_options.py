@@ -42,6 +42,13 @@ def test_tasks_do_not_wait_long_for_the_fetch_of_the_task_before() -> None:
     assert source_options(options).config().fetch_max_wait_ms == 250
 
 
+def test_tasks_fetch_more_of_their_partition_than_other_consumers() -> None:
+    options = {**SERVERS, "subscribe": "a"}
+    assert source_options(options).config().max_partition_fetch_bytes == 4 * 2**20
+    options["kafka.max.partition.fetch.bytes"] = "65536"
+    assert source_options(options).config().max_partition_fetch_bytes == 65536
+
+
 def test_option_names_are_case_insensitive() -> None:
     options = source_options(
         {
