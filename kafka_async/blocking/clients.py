@@ -2134,6 +2134,8 @@ class Admin(BlockingClient):
     ) -> dict[str, GroupDescription]:
         """Return groups with their states, members and assignments, except share groups.
 
+        `describe_share_groups` returns those.
+
         Args:
             group_ids: Ids of the groups.
             session_timeouts: Whether to read the session time-outs of groups of the consumer

@@ -27,6 +27,6 @@ def test_every_named_test_exists() -> None:
 
 def test_every_guarantee_names_a_test() -> None:
     table = PAGE.partition("\n## Guarantees and their tests\n")[2]
-    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    rows = [row for row in table.splitlines() if row.startswith("| ") and row[2:11] != "Guarantee"]
     assert len(rows) > 15
     assert [row for row in rows if "::test_" not in row] == []
