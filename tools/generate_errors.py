@@ -14,6 +14,8 @@ from typing import Final
 
 from kafka_async import errors
 from kafka_async.errors import Category, KafkaError, category_of
+from kafka_async.protocol.api import lookup
+from kafka_async.protocol.registry import Api
 from tools import generated_page
 from tools.transaction_errors import FIRST_VERSIONS, HANDLINGS, STEPS, TABLE
 
@@ -74,6 +76,9 @@ def make() -> str:
         "transaction requests": generated_page.table(
             ["Error", *STEPS], ([name, *map(cell, [name] * len(STEPS), STEPS)] for name in TABLE)
         ),
+        "transaction versions": generated_page.table(
+            ["Request", "Versions", "Errors by handling"], version_rows()
+        ),
     }
     return generated_page.filled("errors.md", tables)
 
@@ -117,6 +122,30 @@ def cell(error: str, step: str) -> str:
     """Return the handling of an error in a request, and the first version that returns it."""
     first = FIRST_VERSIONS[step.split(maxsplit=1)[0]].get(error)
     return TABLE[error][step] + ("" if first is None else f" (v{first}+)")
+
+
+def version_rows() -> Iterable[tuple[str, str, str]]:
+    """Return the errors of each request by version; later versions have those of earlier ones."""
+    for step in STEPS:
+        name = step.split(maxsplit=1)[0]
+        api = lookup(name)
+        assert isinstance(api, Api)
+        lowest, highest = api.versions.min, api.versions.max
+        added: dict[int, dict[str, list[str]]] = {lowest: {}}
+        for error in filter(str.isupper, TABLE):  # the error codes
+            version = max(lowest, FIRST_VERSIONS[name].get(error, lowest))
+            words = added.setdefault(version, {})
+            words.setdefault(TABLE[error][step], []).append(error)
+        starts = sorted(added)
+        for start, end in zip(starts, [*(each - 1 for each in starts[1:]), highest], strict=True):
+            words = added[start]
+            groups = [
+                f"*{word}*: {', '.join(words[word])}"
+                for word in sorted(words, key=list(HANDLINGS).index)
+            ]
+            if start > lowest:
+                groups.insert(0, "those of earlier versions")
+            yield step, str(start) if start == end else f"{start} to {end}", "<br>".join(groups)
 
 
 def meaning(cls: type[KafkaError]) -> str:
