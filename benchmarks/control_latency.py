@@ -49,7 +49,7 @@ async def measure(servers: str, count: int, spark: Any, pause: float) -> list[fl
             await producer.send("latency-control", json.dumps(message).encode())
             async with asyncio.timeout(30):
                 times.append((await started.get() - begun) * 1000)
-            await asyncio.sleep(pause)  # the job's own transaction ends
+            await asyncio.sleep(pause)  # the job's own transactions end
     return times[WARM_UP:]
 
 
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="apache")
     parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--pause", type=float, default=0.05, help="seconds between messages")
+    parser.add_argument("--pause", type=float, default=0.3, help="seconds between messages")
     parser.add_argument("--spark", action="store_true", help="set tags in a Spark session")
     options = parser.parse_args(arguments)
     spark = session() if options.spark else None

@@ -60,8 +60,8 @@ CASES: Final = {
 }
 LATENCY, CONTROL = "latency", "control"
 STREAM_CLIENTS: Final = (OURS, CONNECTOR, goals.PYTHON, goals.JVM)
-CONTROL_PAUSE: Final = 0.05
-"""Seconds between control messages."""
+CONTROL_PAUSE: Final = 0.3
+"""Seconds between control messages: the transactions of a job end before the next message."""
 SELECTED_LATER: Final = 3_600_000
 """Milliseconds between the records that a filtered read leaves out and those it selects."""
 
