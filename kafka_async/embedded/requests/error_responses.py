@@ -117,7 +117,7 @@ RESPONSE_SHAPES: Final[dict[int, tuple[ErrorPath, ...]]] = {
 The first path with a request array that is not empty applies.
 """
 
-_REQUESTS_WITH_ONE_ERROR: Final = dict.fromkeys((78, 79), _BY_PARTITION)
+_REQUESTS_WITH_ONE_ERROR: Final[dict[int, ErrorPath]] = dict.fromkeys((78, 79), _BY_PARTITION)
 """Topics and partitions in ShareFetch and ShareAcknowledge requests.
 
 A fault's error is the one of the whole response: a response with an error of a partition would be
