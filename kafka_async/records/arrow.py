@@ -122,7 +122,7 @@ def _topic_column(topic: str, rows: int) -> Any:
     return _repeated(topic, length).slice(0, rows)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def _repeated(text: str, rows: int) -> Any:
     # The first call of pyarrow.scalar would import pandas, which takes a fifth of a second.
     pa = _pyarrow()

@@ -56,7 +56,7 @@ RELOADED_MODULES: Final = ("kafka_async.embedded", "kafka_async.testing", "tests
 """Modules that a fork imports anew for a mutant whose place runs at import."""
 NO_MUTANT: Final = "none"
 """Name for a run with modules that are imported anew, and without a mutant."""
-FORK_TIMEOUT: Final = 300
+FORK_TIMEOUT: Final = 120
 """Seconds after which a fork is stopped, without a result; no fork takes more than some seconds."""
 
 MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {

@@ -14,6 +14,6 @@ def test_every_row_matches_a_mutant() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_every_mutant_is_killed() -> None:
     output_of("-m", "tests.contract.mutants")

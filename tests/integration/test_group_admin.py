@@ -75,10 +75,14 @@ async def test_committed_offsets_create_a_group(
         group_id=group,
         group_protocol=protocol,
     ) as consumer:
-        records = await consumer.poll(timeout=30)
-        assert [record.offset for record in records] == [3, 4]
-        running = (await admin.describe_groups([group]))[group]
-        assert (running.state, len(running.members)) == ("Stable", 1)
+        found: list[int] = []
+        state, members = "", 0
+        async with asyncio.timeout(60):
+            while len(found) < 2 or state != "Stable":
+                found += [record.offset for record in await consumer.poll(timeout=1.0)]
+                running = (await admin.describe_groups([group]))[group]
+                state, members = running.state, len(running.members)
+        assert (found, members) == ([3, 4], 1)
         with pytest.raises(GroupNotEmptyError):
             await admin.delete_groups([group])
     await admin.delete_groups([group])

@@ -96,7 +96,9 @@ async def test_interceptors_of_producer_and_consumer(kafka_cluster: ClusterHandl
         assert await consumer.position(partition) == 4
         await consumer.commit()
         assert odd.committed == [{partition: 4}]
-        assert (await consumer.committed([partition]))[partition] is not None
+        committed = (await consumer.committed([partition]))[partition]
+        assert committed is not None
+        assert committed.offset == 4
 
 
 async def port_of_broker(servers: str, broker: int) -> int:

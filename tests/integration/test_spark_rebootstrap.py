@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.conftest import CannotRun
     from tests.integration.moving_cluster import Moving
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.asyncio, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.asyncio, pytest.mark.timeout(900)]
 
 PATIENCE_SECONDS = 300
 OPTIONS = {
