@@ -18,7 +18,7 @@ class TokenTimeoutError(KafkaConnectionError):
 class TokenEndpointUnreachableError(KafkaConnectionError):
     """No connection to the issuer of tokens can be made.
 
-    Brokers have no part in it, so at the start of a client it is final: at once if `permanent`,
+    It is not an error of a broker, so at the start of a client it is final: at once if `permanent`,
     otherwise after bootstrap_refused_timeout_ms, as for brokers that refuse connections.
 
     Attributes:

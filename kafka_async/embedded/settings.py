@@ -107,7 +107,7 @@ class Settings:
             an error of its assignor. Kafka has no such setting: it forwards the assignment, in
             whose user data the members find the error.
         group_random_leader: Elect the leader of each generation of a classic group at random. Kafka
-            has no such setting: its leader stays while it joins, and the first member is the first.
+            has no such setting: the first member leads, and remains the leader if it joins again.
         group_persistent_members: Keep the last complete generation of classic groups when their
             coordinator moves, as Kafka does; else their members have to join again.
         group_consumer_assignment_interval_ms: 1000 in Kafka, which would slow down tests.

@@ -321,7 +321,7 @@ def test_leader_of_each_generation_can_be_elected_at_random(at_random: bool) -> 
     driver = Driver(random_leader=at_random)
     members = driver.stable(3)
     leaders: set[str | None] = set()
-    for generation in range(2, 120):  # so many that none is left out by chance
+    for generation in range(2, 120):  # enough that none is left out by chance
         driver.group.rebalance(driver.now)
         for member in members:
             driver.join(member)

@@ -120,8 +120,8 @@ The first path with a request array that is not empty applies.
 _REQUESTS_WITH_ONE_ERROR: Final[dict[int, ErrorPath]] = dict.fromkeys((78, 79), _BY_PARTITION)
 """Topics and partitions in ShareFetch and ShareAcknowledge requests.
 
-A fault's error is the one of the whole response: a response with an error of a partition would be
-one of a share session that has seen the request.
+An injected error is that of the whole response. An error of one partition would tell the client
+that its share session goes on, but the injected fault keeps the request from that session.
 """
 
 _TOPIC_FIELDS: Final = frozenset({"name", "topic"})
