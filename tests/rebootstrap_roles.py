@@ -78,10 +78,11 @@ class SocketDialer:
 
 
 class BootstrapName:
-    """Resolves the bootstrap name to the address `target`, as DNS does; other names fail."""
+    """Resolves a `host:port` to the address `target`, as DNS does; other names fail."""
 
-    def __init__(self, dialer: Dialer, target: str) -> None:
+    def __init__(self, dialer: Dialer, target: str, name: str = BOOTSTRAP_NAME) -> None:
         self.target = target
+        self._name = name
         self._dialer = dialer
 
     async def dial(
@@ -93,7 +94,7 @@ class BootstrapName:
         ssl: ssl_module.SSLContext | None = None,
         server_hostname: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
-        if f"{host}:{port}" == BOOTSTRAP_NAME:
+        if f"{host}:{port}" == self._name:
             host, _, number = self.target.rpartition(":")
             port = int(number)
         elif host.endswith(".test"):

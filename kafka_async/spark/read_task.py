@@ -119,7 +119,7 @@ def _skip_removed(
             partition=tp.partition,
             offset=offset,
         ) from error
-    to = min(earliest if earliest > offset else part.end, part.end)
+    to = min(earliest, part.end) if earliest > offset else part.end
     logger.warning(
         "%s at offset %d: the records are gone, and the task goes on at %d (failOnDataLoss=false)",
         tp,

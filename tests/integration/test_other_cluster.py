@@ -10,7 +10,7 @@ import logging
 import uuid
 from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -39,15 +39,12 @@ from tests.rebootstrap_roles import (
 )
 
 if TYPE_CHECKING:
-    import ssl as ssl_module
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from kafka_async.consumer.share.share_consumer import ShareRecord
     from kafka_async.testing.backends.base import ClusterOptions
     from tests.conftest import CannotRun
     from tests.integration.moving_cluster import Moving
-
-    P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 pytestmark = [pytest.mark.asyncio]
 
@@ -77,30 +74,6 @@ def clusters(
         started(request.param, options, cannot_run) as other,
     ):
         yield former, other
-
-
-class FormerAddress:
-    """Opens TCP connections; those to the address `former` go to `actual`."""
-
-    def __init__(self, former: str) -> None:
-        self.former = self.actual = former
-        self._dialer = SocketDialer()
-
-    async def dial(
-        self,
-        protocol_factory: Callable[[], P],
-        host: str,
-        port: int,
-        *,
-        ssl: ssl_module.SSLContext | None = None,
-        server_hostname: str | None = None,
-    ) -> tuple[asyncio.Transport, P]:
-        if f"{host}:{port}" == self.former:
-            host, _, number = self.actual.rpartition(":")
-            port = int(number)
-        return await self._dialer.dial(
-            protocol_factory, host, port, ssl=ssl, server_hostname=server_hostname
-        )
 
 
 class Follower(ABC):
@@ -332,11 +305,11 @@ async def test_clients_follow_another_cluster(
     """Checks the bootstrap name, and another cluster's broker at the former one's address."""
     former, other = map(first_address, clusters)
     name = BootstrapName(SocketDialer(), former)
-    address = FormerAddress(former)
+    address = BootstrapName(SocketDialer(), former, name=former)
     suffix = uuid.uuid4().hex[:8]
     there = Place(BootstrapName(SocketDialer(), other), suffix)
     by_name = Place(name, suffix)
-    by_address = Place(BootstrapName(address, former), suffix, servers=former)
+    by_address = Place(address, suffix, servers=former)
     async with AsyncExitStack() as stack:
         named = [kind(by_name, there, stack) for kind in FOLLOWERS]
         at_address = [kind(by_address, there, stack) for kind in (CheckedAddress, UncheckedAddress)]
@@ -344,7 +317,7 @@ async def test_clients_follow_another_cluster(
         await each(follower.create_topics() for follower in followers)
         await each(follower.before() for follower in followers)
         ids = [await cluster_id(place) for place in (there, by_name)]
-        address.actual = other
+        address.target = other
         await each(follower.after() for follower in at_address)
         await kill_brokers(clusters[0])
         name.target = other

@@ -204,7 +204,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
 
         services.metadata.track(self._topics)
         self._unregister = services.metadata.add_listener(on_metadata)
-        services.metadata.request_update()
+        missing.check()  # of topics that another consumer of the client already tracks
         membership.start()
         membership.join("the consumer has started")
         return membership
