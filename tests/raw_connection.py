@@ -10,6 +10,7 @@ from kafka_async.errors import DecodeError
 from kafka_async.protocol import api
 from kafka_async.protocol.header import decode_response, encode_request
 from kafka_async.protocol.message import Request, Response
+from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord
 
@@ -96,6 +97,15 @@ class RawConnection(asyncio.Protocol):
         latest = api.lookup(request.API_KEY).versions.max
         async with asyncio.timeout(TIMEOUT):
             return await self.send(request, latest if version is None else version)
+
+    async def api_versions(self) -> dict[int, range]:
+        """Return the versions that the broker advertises, by API key."""
+        request = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
+        response = await self.call(request, 3)
+        assert response.error_code == 0
+        return {
+            row.api_key: range(row.min_version, row.max_version + 1) for row in response.api_keys
+        }
 
     def send(self, request: Request[R], version: int) -> asyncio.Future[R]:
         """Send a request and return the future of its response."""

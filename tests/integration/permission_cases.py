@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -15,6 +15,7 @@ from kafka_async.admin import (
     AclResourceType,
 )
 from kafka_async.protocol import api
+from kafka_async.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_async.protocol.registry import Api
 from kafka_async.protocol.spec import Struct
 from tests.raw_connection import batch
@@ -77,6 +78,9 @@ class Case:
         version: Version of the request.
         phases: What is expected; the first one has no ACLs, unless it says so.
         result: What a response is compared by; default: all error codes in order.
+        needs: API key and version that brokers with the resource type of the request have; others
+            respond INVALID_REQUEST. Default: API and version of the request; brokers without them
+            close the connection.
     """
 
     name: str
@@ -84,6 +88,12 @@ class Case:
     version: int
     phases: Sequence[Phase]
     result: Result
+    needs: tuple[int, int] | None = None
+
+    def is_supported(self, versions: Mapping[int, range], names: Names) -> bool:
+        """Return True if a broker that advertises these versions, by API key, has the request."""
+        key, version = self.needs or (self.request(names).API_KEY, self.version)
+        return version in versions.get(key, ())
 
 
 def codes_at(version: int) -> Result:
@@ -198,9 +208,10 @@ def case(
     denied: Expected,
     *phases: Phase,
     result: Result | None = None,
+    needs: tuple[int, int] | None = None,
 ) -> Case:
     """Return a case: what is expected without ACLs, then what is in later phases."""
-    return Case(name, build, version, [Phase(denied), *phases], result or codes_at(version))
+    return Case(name, build, version, [Phase(denied), *phases], result or codes_at(version), needs)
 
 
 def then(expected: Expected, *grants: Grant) -> Phase:
@@ -360,6 +371,8 @@ JOIN: Final[Fields] = {
     "protocols": [{"name": "range", "metadata": b""}],
 }
 MEMBER: Final[Fields] = {"group_id": "<group>", "generation_id": 1, "member_id": "m"}
+GROUP_CONFIGS: Final = ConsumerGroupHeartbeatRequest.API_KEY, 1
+"""Version of an API that brokers with configurations of groups have: those since Kafka 4.0."""
 DENY: Final = AclPermission.DENY
 GROUP_TYPE: Final = AclResourceType.GROUP
 
@@ -835,6 +848,7 @@ SHARE_GROUP_CASES: Final = [
         ),
         [30],
         then([0], allow(Op.ALTER_CONFIGS, "<missing>", GROUP_TYPE)),
+        needs=GROUP_CONFIGS,
     ),
     case(
         "describe_configurations_of_a_group",
@@ -842,6 +856,7 @@ SHARE_GROUP_CASES: Final = [
         request("DescribeConfigs", resources=[{"resource_type": 32, "resource_name": "<missing>"}]),
         [30],
         then([0], allow(Op.DESCRIBE_CONFIGS, "<missing>", GROUP_TYPE)),
+        needs=GROUP_CONFIGS,
     ),
 ]
 
