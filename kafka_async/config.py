@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypedDict, TypeVar, cast
 
+from kafka_async.callbacks import PLAIN_FUNCTION, is_async
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.java_security import (
     TLS_VERSIONS,
@@ -1211,10 +1212,15 @@ def _normal(row: dataclasses.Field[Any], value: object) -> object:
         return parse_servers(cast("Sequence[str]", value))
     if str(row.type) in _SECRET_TYPES and isinstance(value, str):
         return Secret(value)
-    if value is None or not str(row.type).startswith("tuple["):
+    kind = str(row.type)
+    if not kind.startswith("tuple[") or (value is None and kind.endswith(" | None")):
         return value
-    if row.type == "tuple[Any, ...]" and isinstance(value, list | tuple):
+    if kind == "tuple[Any, ...]" and isinstance(value, list | tuple):
         entries = tuple(cast("Iterable[object]", value))
+    elif kind == "tuple[Any, ...]" and not isinstance(value, str):
+        raise InvalidConfigurationError(
+            f"{row.name}={value!r:.100} must be a list or a tuple: write {row.name}=[...]"
+        )
     else:
         entries = _entries(row.name, value)
     if not entries and row.default != ():
@@ -1297,6 +1303,10 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
         shown = HIDDEN if hidden else f"{value!r:.100}"
         raise InvalidConfigurationError(
             f"{row.name}={shown} must be {words}, not {type(value).__name__}"
+        )
+    if row.name == "partitioner" and is_async(value):
+        raise InvalidConfigurationError(
+            f"partitioner is async, and is called without waiting: {PLAIN_FUNCTION}"
         )
     if row.name == "ssl_context" and value is not None:
         _check_ssl_context(value)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from kafka_async.callbacks import plain_function
+
 if TYPE_CHECKING:
     from kafka_async.types import TopicPartition
 
@@ -328,17 +330,16 @@ class Hooks:
 
         Args:
             event: Class of the events; `ClientEvent` for all.
-            listener: Called with the event.
+            listener: A plain function, called with the event.
 
         Raises:
-            TypeError: `event` is not a class of events, or `listener` is not callable.
+            TypeError: `event` is not a class of events, or `listener` is not callable or is async.
         """
         if not (
             isinstance(cast("object", event), type) and issubclass(event, cast("Any", ClientEvent))
         ):
             raise TypeError(f"event must be a class of kafka_async.hooks, not {event!r:.60}")
-        if not callable(listener):
-            raise TypeError(f"listener must be callable, not {listener!r:.60}")
+        plain_function(listener, "listener")
         entry: tuple[type[ClientEvent], EventListener] = (event, listener)  # type: ignore[assignment]  # narrowed by emit
         self._listeners += (entry,)
         self.active = True

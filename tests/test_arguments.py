@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 import re
@@ -27,8 +28,11 @@ from kafka_async.admin import (
 from kafka_async.admin.values import ConfigResource, ResourceType
 from kafka_async.cluster.request_router import AnyBroker, Broker
 from kafka_async.consumer.consumer import Consumer
+from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.embedded import EmbeddedCluster
-from kafka_async.hooks import Fetched
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.hooks import Fetched, Hooks
+from kafka_async.producer.producer import Producer
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import OffsetAndMetadata, ProducerRecord, TopicPartition
@@ -310,7 +314,11 @@ CLIENT: list[Row] = [
     (lambda c: c.client.submit(5, to=AnyBroker()), TypeError, "request must be Request, not int"),
     (lambda c: c.client.submit(METADATA, to="x"), TypeError, r"as AnyBroker\(\) or .*not 'x'"),
     (lambda c: c.client.hooks.listen(5, print), TypeError, "event must be a class of"),
-    (lambda c: c.client.hooks.listen(Fetched, 5), TypeError, "listener must be callable, not 5"),
+    (
+        lambda c: c.client.hooks.listen(Fetched, 5),
+        TypeError,
+        "listener must be callable, not int: 5",
+    ),
     (lambda c: c.client.stop("1"), TypeError, "timeout is seconds"),
     (lambda c: c.admin.stop("1"), TypeError, "timeout is seconds"),
     (lambda c: RecordBatch.build(BAD), TypeError, "records must be a list"),
@@ -380,6 +388,12 @@ async def test_bad_argument_raises_with_its_name(clients: Clients, table: list[R
         ({"topics": [5]}, TypeError, "each of topics must be str"),
         ({"partitions": [T]}, TypeError, "each of partitions must be a TopicPartition"),
         ({"listener": 5}, TypeError, "listener has no method on_assigned"),
+        (
+            {"hooks": []},
+            TypeError,
+            r"hooks must be Hooks, not list: create kafka_async.hooks.Hooks()",
+        ),
+        ({"hooks": Hooks}, TypeError, "hooks must be Hooks, not type: create"),
     ],
 )
 async def test_bad_argument_of_a_consumer_raises_at_construction(
@@ -387,6 +401,32 @@ async def test_bad_argument_of_a_consumer_raises_at_construction(
 ) -> None:
     with pytest.raises(kind, match=words):
         Consumer("localhost:9092", **options)
+
+
+async def _async(*_: Any) -> Any: ...
+
+
+class _Async:
+    async def __call__(self, *_: Any) -> Any: ...
+
+
+async def _yields(*_: Any) -> AsyncIterator[Any]:
+    yield
+
+
+ASYNC: list[Any] = [_async, functools.partial(_async, 1), _Async(), _Async().__call__, _yields]
+"""Their result would never be awaited."""
+
+
+@pytest.mark.parametrize("callback", ASYNC)
+async def test_async_function_that_would_not_be_awaited_raises(callback: Any) -> None:
+    cure = "async, and is called without waiting: define it with `def`"
+    with pytest.raises(InvalidConfigurationError, match=f"^partitioner is {cure}"):
+        Producer("localhost:9092", partitioner=callback)
+    with pytest.raises(TypeError, match=f"^listener is {cure}"):
+        Hooks().listen(Fetched, callback)
+    with pytest.raises(TypeError, match=f"^callback is {cure}"):
+        ShareConsumer("localhost:9092", topics=[T], group_id="g").on_acknowledged(callback)
 
 
 async def test_subscribe_with_a_bad_listener_changes_nothing(clients: Clients) -> None:

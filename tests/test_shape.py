@@ -26,6 +26,7 @@ PURE_PACKAGES = [
     "embedded/quotas",
     "arguments.py",
     "backoff.py",
+    "callbacks.py",
     "types.py",
     "errors.py",
     "secrets.py",

@@ -13,7 +13,7 @@ import logging
 import os
 import warnings
 from functools import cache, partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from typing_extensions import Unpack
 
@@ -80,6 +80,7 @@ class Client:
 
     Raises:
         InvalidConfigurationError: An option is unknown or its value is not allowed.
+        TypeError: `hooks` is not an object of the class Hooks.
     """
 
     def __init__(
@@ -97,6 +98,11 @@ class Client:
         check_construction(type(self), (servers, *misplaced), options)
         self.config = resolve_config(ClientConfig, servers, config, options)
         self._authenticator = authenticator_for(self.config)
+        if hooks is not None and not isinstance(cast("object", hooks), Hooks):
+            raise TypeError(
+                f"hooks must be Hooks, not {type(hooks).__name__}: create "
+                "kafka_async.hooks.Hooks(), and add functions with its method listen"
+            )
         self.hooks = hooks or Hooks()
         self._supervisor = Supervisor(f"Client {self.config.client_id}", self.hooks)
         self._clock = clock

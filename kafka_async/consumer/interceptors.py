@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafka_async.errors import InvalidConfigurationError
+from kafka_async.callbacks import check_interceptors
 from kafka_async.kernel import Record
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ logger = logging.getLogger("kafka_async.consumer")
 class ConsumerInterceptor(Protocol):
     """Changes or drops records before the application gets them, and learns of commits.
 
-    A subclass implements one method or both. They are called in the consumer's event loop and must
-    not block. An exception that one raises is logged and has no other effect.
+    A subclass implements one method or both, as plain methods. They are called in the consumer's
+    event loop and must not block. An exception that one raises is logged and has no other effect.
     """
 
     def on_records(self, records: Sequence[Record[Any, Any]]) -> Sequence[Record[Any, Any]]:
@@ -56,14 +56,8 @@ class ConsumerInterceptors:
 
     @classmethod
     def from_config(cls, config: ConsumerConfig) -> Self | None:
-        """Return the interceptors, None without any; raise for one that lacks a method."""
-        for each in config.interceptors:
-            for name in ("on_records", "on_commit"):
-                if isinstance(each, type) or not callable(getattr(each, name, None)):
-                    raise InvalidConfigurationError(
-                        f"interceptors has {each!r:.100}, which has no method {name}: pass objects "
-                        "of classes derived from ConsumerInterceptor"
-                    )
+        """Return the interceptors, None without any; raise for an unsuitable one."""
+        check_interceptors(config.interceptors, "ConsumerInterceptor", ("on_records", "on_commit"))
         return cls(config.interceptors) if config.interceptors else None
 
     def on_records(self, records: list[AnyRecord]) -> list[AnyRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafka_async.errors import InvalidConfigurationError
+from kafka_async.callbacks import check_interceptors
 from kafka_async.producer.outcome import BatchOutcome
 from kafka_async.types import ProducerRecord
 
@@ -25,8 +25,8 @@ logger = logging.getLogger("kafka_async.producer")
 class ProducerInterceptor(Protocol):
     """Changes records before they are sent, and learns the outcome of each.
 
-    A subclass implements one method or both. They are called in the producer's event loop and must
-    not block. An exception that one raises is logged and has no other effect.
+    A subclass implements one method or both, as plain methods. They are called in the producer's
+    event loop and must not block. An exception that one raises is logged and has no other effect.
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -63,14 +63,10 @@ class ProducerInterceptors:
 
     @classmethod
     def from_config(cls, config: ProducerConfig) -> Self | None:
-        """Return the interceptors, None without any; raise for one that lacks a method."""
-        for each in config.interceptors:
-            for name in ("on_send", "on_acknowledgement"):
-                if isinstance(each, type) or not callable(getattr(each, name, None)):
-                    raise InvalidConfigurationError(
-                        f"interceptors has {each!r:.100}, which has no method {name}: pass objects "
-                        "of classes derived from ProducerInterceptor"
-                    )
+        """Return the interceptors, None without any; raise for an unsuitable one."""
+        check_interceptors(
+            config.interceptors, "ProducerInterceptor", ("on_send", "on_acknowledgement")
+        )
         return cls(config.interceptors) if config.interceptors else None
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
+from kafka_async.callbacks import is_async
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.types import Headers
 
@@ -88,8 +89,7 @@ def _function(option: str, given: object, role: str, argument: str) -> AnyFuncti
         raise InvalidConfigurationError(f"{option}: {given.__name__} is a class: make an object")
     if not callable(found):
         raise InvalidConfigurationError(f"{option} must be {wanted}, not {found!r:.60}")
-    call = getattr(found, "__call__", found)  # noqa: B004  # the method of a callable object
-    if any(map(inspect.iscoroutinefunction, (found, call))) or inspect.isasyncgenfunction(found):
+    if is_async(found):
         raise InvalidConfigurationError(
             f"{option} is async, and records are converted without waiting: give {wanted}; await "
             "what it needs beforehand"

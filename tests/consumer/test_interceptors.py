@@ -151,3 +151,14 @@ async def test_objects_without_the_methods_are_refused() -> None:
     for wrong in (object(), Odd, len):
         with pytest.raises(InvalidConfigurationError, match="no method on_records"):
             Consumer("memory:1", interceptors=[wrong])
+
+
+async def test_objects_with_an_async_method_are_refused() -> None:
+    async def waits(*_: Any) -> None: ...
+
+    interceptor: Any = Odd()
+    interceptor.on_records = waits
+
+    cure = "on_records is async, and is called without waiting: define it with `def`"
+    with pytest.raises(InvalidConfigurationError, match=cure):
+        Consumer("memory:1", interceptors=[interceptor])

@@ -213,3 +213,20 @@ async def test_objects_without_the_methods_are_refused() -> None:
     for wrong in (object(), Tag, len):
         with pytest.raises(InvalidConfigurationError, match="no method on_send"):
             Producer("memory:1", interceptors=[wrong])
+
+
+async def test_objects_with_an_async_method_are_refused() -> None:
+    async def waits(*_: Any) -> None: ...
+
+    interceptor: Any = Tag("t")
+    interceptor.on_acknowledgement = waits
+
+    cure = "on_acknowledgement is async, and is called without waiting: define it with `def`"
+    with pytest.raises(InvalidConfigurationError, match=cure):
+        Producer("memory:1", interceptors=[interceptor])
+
+
+@pytest.mark.parametrize("wrong", [Tag("t"), {}, 5, None])
+async def test_interceptors_that_are_no_list_are_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidConfigurationError, match=r"write interceptors=\[\.\.\.\]$"):
+        Producer("memory:1", interceptors=wrong)

@@ -21,11 +21,11 @@ from typing_extensions import TypeVar
 from kafka_async.arguments import (
     MAX_INT32,
     check_timeout,
-    function,
     instance_of,
     topic_names,
     whole_number,
 )
+from kafka_async.callbacks import plain_function
 from kafka_async.cluster.client import connect_with, services_of
 from kafka_async.config import ShareConsumerConfig, hide_secrets, seconds
 from kafka_async.consumer.deserialize import REJECT, converter_of
@@ -512,7 +512,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.on_acknowledged, unknown)
-        self._callbacks.append(function(callback))
+        self._callbacks.append(plain_function(callback, "callback"))
         return callback
 
     def _on_acknowledged(

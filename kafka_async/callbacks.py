@@ -1,0 +1,54 @@
+"""Checks functions and objects of applications that a client calls without waiting. Pure."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from kafka_async.errors import InvalidConfigurationError
+
+V = TypeVar("V")
+
+__all__ = ["PLAIN_FUNCTION", "check_interceptors", "is_async", "plain_function"]
+
+PLAIN_FUNCTION: Final = "define it with `def`; it may start a task for what has to wait"
+"""Advice of messages about async functions."""
+
+
+def is_async(value: object) -> bool:
+    """Return True if a callable is an async function or generator, by its definition."""
+    while isinstance(value, functools.partial):
+        value = value.func
+    call = getattr(value, "__call__", None)  # noqa: B004  # the method of a callable object
+    return any(
+        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each)
+        for each in (value, call)
+    )
+
+
+def plain_function(value: V, name: str) -> V:
+    """Return a callable that is not async; raise TypeError for anything else."""
+    if not callable(value):
+        raise TypeError(f"{name} must be callable, not {type(value).__name__}: {value!r:.60}")
+    if is_async(value):
+        raise TypeError(f"{name} is async, and is called without waiting: {PLAIN_FUNCTION}")
+    return value
+
+
+def check_interceptors(interceptors: Sequence[object], base: str, methods: Sequence[str]) -> None:
+    """Raise InvalidConfigurationError for an interceptor without one of the methods, or async."""
+    for each in interceptors:
+        for name in methods:
+            method = getattr(each, name, None)
+            if isinstance(each, type) or not callable(method):
+                raise InvalidConfigurationError(
+                    f"interceptors has {each!r:.100}, which has no method {name}: pass objects of "
+                    f"classes derived from {base}"
+                )
+            if is_async(method):
+                raise InvalidConfigurationError(
+                    f"interceptors has {each!r:.100}, whose method {name} is async, and is called "
+                    f"without waiting: {PLAIN_FUNCTION}"
+                )
