@@ -421,7 +421,8 @@ class Admin:
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            GroupIdNotFoundError: There is no such group.
+            GroupIdNotFoundError: There is no such group, or it is new and its coordinator has just
+                moved to another broker: that finds the group within about a second.
         """
         if unknown:
             raise unknown_keyword(self.describe_groups, unknown)
@@ -469,7 +470,8 @@ class Admin:
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            GroupIdNotFoundError: There is no such share group.
+            GroupIdNotFoundError: There is no such share group, or it is new and its coordinator has
+                just moved to another broker: that finds the group within about a second.
         """
         if unknown:
             raise unknown_keyword(self.describe_share_groups, unknown)

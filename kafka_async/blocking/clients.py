@@ -2143,7 +2143,8 @@ class Admin(BlockingClient):
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            GroupIdNotFoundError: There is no such group.
+            GroupIdNotFoundError: There is no such group, or it is new and its coordinator has just
+                moved to another broker: that finds the group within about a second.
         """
         return run(
             self._client.describe_groups,
@@ -2185,7 +2186,8 @@ class Admin(BlockingClient):
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            GroupIdNotFoundError: There is no such share group.
+            GroupIdNotFoundError: There is no such share group, or it is new and its coordinator has
+                just moved to another broker: that finds the group within about a second.
         """
         return run(
             self._client.describe_share_groups,

@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import importlib
 import warnings
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka_async import Admin, NewTopic, TopicPartition
 from kafka_async.admin import OffsetSpec
+from kafka_async.errors import GroupIdNotFoundError
 from kafka_async.protocol.messages.fetch import FetchRequest
 from kafka_async.records.batch import iter_batches
 from tests.integration.raw_cluster import RawCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from kafka_async import Consumer
     from kafka_async.testing.fixtures import ClusterHandle
+
+    V = TypeVar("V")
 
 
 def load(module: str) -> Any:
@@ -79,6 +83,22 @@ def codecs_of(cluster: ClusterHandle, topic: str) -> set[int]:
         return bytes(response.responses[0].partitions[0].records or b"")
 
     return {batch.header.codec for batch in iter_batches(asyncio.run(fetch()), topic=topic)}
+
+
+async def find_group(find: Callable[[], Awaitable[Mapping[str, V]]], group_id: str) -> V:
+    """Return the row of a group that exists, from the groups that an admin call finds.
+
+    A coordinator reads what its replicas have acknowledged. After its partition of
+    `__consumer_offsets` has got another leader, such as when a busy machine delays the heartbeats
+    of a broker, the latest changes are missing for up to a second, until the followers fetch from
+    that leader: a group that is not much older is not found.
+    """
+    async with asyncio.timeout(30):
+        while True:
+            with suppress(GroupIdNotFoundError):
+                if (found := (await find()).get(group_id)) is not None:
+                    return found
+            await asyncio.sleep(0.05)
 
 
 async def poll_until(condition: Callable[[], object], *consumers: Consumer) -> None:

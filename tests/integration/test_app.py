@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from kafka_async import Admin, Client, GroupMember
 from kafka_async.app import LeaderElection, SingleWriter, WorkerPool
 from kafka_async.errors import InconsistentGroupProtocolError
-from tests.integration.helpers import create_topic, read_values
+from tests.integration.helpers import create_topic, find_group, read_values
 from tests.programs import ROOT
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ async def test_members_of_any_protocol_type_share_their_states(
             assert [row.protocol for row in rows] == ["v0", "v0"]
             assert rows[0].generation == rows[1].generation
             async with Admin(servers) as admin:
-                described = (await admin.describe_groups([group]))[group]
+                described = await find_group(partial(admin.describe_groups, [group]), group)
             assert (described.protocol_type, len(described.members)) == ("jobs", 2)
         await next_data(first, b"a")
         async with member(b"c", protocol_type="other") as stranger:
@@ -182,7 +183,7 @@ async def joined(cluster: ClusterHandle, group: str, count: int) -> None:
     """Wait until a group is stable with this number of members."""
     async with asyncio.timeout(60), Admin(cluster.bootstrap_servers) as admin:
         while True:
-            found = (await admin.describe_groups([group]))[group]
+            found = await find_group(partial(admin.describe_groups, [group]), group)
             if (found.state, len(found.members)) == ("Stable", count):
                 return
 

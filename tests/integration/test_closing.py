@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -12,7 +13,7 @@ import pytest
 from kafka_async import Admin, Client, Consumer, Producer
 from kafka_async.admin import NewTopic
 from kafka_async.testing.backends import ApacheBackend, EmbeddedBackend
-from tests.integration.helpers import create_topic, poll_until
+from tests.integration.helpers import create_topic, find_group, poll_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -102,8 +103,8 @@ async def test_cancelled_consumer_leaves_its_group(
     async with asyncio.timeout(30):
         await leave(use, ready)
     async with Admin(kafka_cluster.bootstrap_servers) as admin:
-        described = await admin.describe_groups([group])
-    assert described[group].members == ()
+        described = await find_group(partial(admin.describe_groups, [group]), group)
+    assert described.members == ()
     await until_no_more_than(before)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pytest
@@ -15,7 +16,7 @@ from kafka_async.cluster.request_router import CoordinatorOfGroup
 from kafka_async.errors import GroupIdNotFoundError, GroupNotEmptyError
 from kafka_async.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafka_async.types import TopicPartition
-from tests.integration.helpers import create_topic
+from tests.integration.helpers import create_topic, find_group
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -65,9 +66,10 @@ async def test_committed_offsets_create_a_group(
     async with Producer(kafka_cluster.bootstrap_servers) as producer:
         await producer.send_many(partition.topic, [b"%d" % number for number in range(5)])
     await admin.alter_group_offsets(group, {partition: 3})
-    listed = (await admin.list_groups(states=["Empty"]))[group]
+    listed = await find_group(partial(admin.list_groups, states=["Empty"]), group)
     assert (listed.state, listed.type.lower(), listed.protocol_type) == ("Empty", "classic", "")
-    described = (await admin.describe_groups([group]))[group]
+    describe = partial(admin.describe_groups, [group])
+    described = await find_group(describe, group)
     assert (described.state, described.members) == ("Empty", ())
     async with Consumer(
         kafka_cluster.bootstrap_servers,
@@ -80,7 +82,7 @@ async def test_committed_offsets_create_a_group(
         async with asyncio.timeout(60):
             while len(found) < 2 or state != "Stable":
                 found += [record.offset for record in await consumer.poll(timeout=1.0)]
-                running = (await admin.describe_groups([group]))[group]
+                running = await find_group(describe, group)
                 state, members = running.state, len(running.members)
         assert (found, members) == ([3, 4], 1)
         with pytest.raises(GroupNotEmptyError):
@@ -113,15 +115,18 @@ async def test_consumer_group_has_the_session_timeout_of_its_configuration(
     admin: Admin, kafka_cluster: ClusterHandle
 ) -> None:
     async with member(kafka_cluster, "consumer") as (group, _), asyncio.timeout(60):
-        before = (await admin.list_groups(session_timeouts=True))[group].session_timeout_ms
+        before = (
+            await find_group(partial(admin.list_groups, session_timeouts=True), group)
+        ).session_timeout_ms
         assert before
         resource = ConfigResource(ResourceType.GROUP, group)
         await admin.alter_configs({resource: {"consumer.session.timeout.ms": str(before + 1000)}})
+        describe = partial(admin.describe_groups, [group])
         while (  # noqa: ASYNC110  # brokers apply it one after another
-            await admin.describe_groups([group], session_timeouts=True)
-        )[group].session_timeout_ms != before + 1000:
+            await find_group(partial(describe, session_timeouts=True), group)
+        ).session_timeout_ms != before + 1000:
             await asyncio.sleep(0.05)
-        assert (await admin.describe_groups([group]))[group].session_timeout_ms is None
+        assert (await find_group(describe, group)).session_timeout_ms is None
 
 
 async def test_classic_group_has_no_session_timeout(
@@ -129,7 +134,6 @@ async def test_classic_group_has_no_session_timeout(
 ) -> None:
     """Each member has its own, which no response has."""
     async with member(kafka_cluster, "classic") as (group, _):
-        described = await admin.describe_groups([group], session_timeouts=True)
-        assert described[group].session_timeout_ms is None
-        listed = await admin.list_groups(session_timeouts=True)
-        assert listed[group].session_timeout_ms is None
+        for find in (partial(admin.describe_groups, [group]), admin.list_groups):
+            row = await find_group(partial(find, session_timeouts=True), group)
+            assert row.session_timeout_ms is None

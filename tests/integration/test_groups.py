@@ -26,7 +26,7 @@ from kafka_async.errors import (
 from kafka_async.producer.producer import Producer
 from kafka_async.types import GroupMetadata, TopicPartition
 from tests.failing_assignor import FailingAssignor
-from tests.integration.helpers import create_topic, poll_until
+from tests.integration.helpers import create_topic, find_group, poll_until
 from tests.recording_listener import RecordingListener
 from tests.rolling_group import RollingGroup
 
@@ -274,7 +274,7 @@ async def test_members_move_to_the_consumer_protocol_and_back_while_records_flow
             for name in ("one", "two"):
                 await group.restart(name, **options)
                 await group.wait_until_balanced()
-                types.append((await admin.list_groups())[group_id].type)
+                types.append((await find_group(admin.list_groups, group_id)).type)
     await group.close()
     group.check()
     assert types == ["consumer", "consumer", "consumer", "classic"]

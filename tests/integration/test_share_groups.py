@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +22,7 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafka_async.types import TopicPartition
-from tests.integration.helpers import create_topic
+from tests.integration.helpers import create_topic, find_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -363,9 +364,9 @@ async def test_admin_calls(kafka_cluster: ClusterHandle) -> None:
             assert statistics.acknowledgements_total["accept"] == 8
             assert statistics.acknowledgements_error_total == statistics.acquired_records == 0
             assert statistics.records_consumed_total == 8
-            listing = (await admin.list_groups(types=["share"]))[group.id]
+            listing = await find_group(partial(admin.list_groups, types=["share"]), group.id)
             assert (listing.type, listing.protocol_type) == ("share", "share")
-            described = (await admin.describe_share_groups([group.id]))[group.id]
+            described = await find_group(partial(admin.describe_share_groups, [group.id]), group.id)
             assert (described.type, described.state) == ("share", "Stable")
             (member,) = described.members
             assert member.client_id == "sharer"
@@ -446,7 +447,8 @@ async def test_kafka_tools_agree(kafka_cluster: ClusterHandle, tools: Tools) -> 
             consumer.acknowledge(second, "release")
             consumer.acknowledge(third, "release")
             assert await consumer.commit() == {group.partition: None}
-            (member,) = (await admin.describe_share_groups([group.id]))[group.id].members
+            described = await find_group(partial(admin.describe_share_groups, [group.id]), group.id)
+            (member,) = described.members
             arguments = ("--describe", "--group", group.id)
             command = "consumer.group.ShareGroupCommand"
             told = await asyncio.to_thread(

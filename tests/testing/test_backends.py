@@ -62,6 +62,11 @@ def test_replicates_to_up_to_three_brokers(brokers: int, replicas: str, in_sync:
     assert settings["min.insync.replicas"] == in_sync
 
 
+def test_leaders_stay_until_a_test_moves_them() -> None:
+    settings = cluster_settings(3, auto_create_topics=True, default_partitions=1)
+    assert settings["auto.leader.rebalance.enable"] == "false"
+
+
 def test_settings_of_automatic_topic_creation() -> None:
     for value, text in ((True, "true"), (False, "false")):
         settings = cluster_settings(1, auto_create_topics=value, default_partitions=7)

@@ -22,6 +22,9 @@ COMMON_SETTINGS = {
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",
+    # Every 5 minutes Kafka would move leaders, and with them the coordinators of groups, back to
+    # the brokers that tests have restarted: in the middle of any later test.
+    "auto.leader.rebalance.enable": "false",
     "log.cleaner.dedupe.buffer.size": "16777216",
     # Old records stay, except at the first check, which is 30 s after a start.
     "log.retention.check.interval.ms": "86400000",
