@@ -19,6 +19,7 @@ from kafka_async.errors import (
     AuthorizationError,
     InvalidRequestError,
     KafkaError,
+    UnknownTopicOrPartitionError,
     raise_for,
 )
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -139,7 +140,8 @@ async def alter_configs(
                 )
         return results
 
-    await call.run(wanted, attempt)
+    # Brokers forward the request to the controller, which knows each topic.
+    await call.run(wanted, attempt, final=(UnknownTopicOrPartitionError,))
 
 
 def _error(

@@ -11,7 +11,6 @@ from kafka_async.admin.groups import (
     query_coordinators,
     with_session_timeouts,
 )
-from kafka_async.admin.topics import unknown_partition
 from kafka_async.admin.values import GroupDescription, ShareGroupOffset
 from kafka_async.arguments import (
     by_partition,
@@ -77,7 +76,7 @@ async def list_offsets(
         by_topic = _by_topic(wanted)
         # Brokers of Kafka 4.4.0 do not respond if a topic does not have one of the partitions.
         cluster = await call.services.metadata.refresh(topics=by_topic, timeout=call.left)
-        raise_first(filter(None, (unknown_partition(cluster, each) for each in wanted)))
+        raise_first(filter(None, map(cluster.unknown_partition, wanted)))
         topics = [
             DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
             for name, numbers in by_topic.items()

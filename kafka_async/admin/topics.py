@@ -151,7 +151,8 @@ async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool
         }
         return with_throttle_time(results, response.throttle_time_ms)
 
-    grown, errors = await call.collect(counts, attempt)
+    # The controller responds, which knows each topic.
+    grown, errors = await call.collect(counts, attempt, final=(UnknownTopicOrPartitionError,))
     if wait:
         await _wait_for_leaders(call, {name: counts[name] for name in grown})
     raise_first(errors)
@@ -307,22 +308,8 @@ def _no_leader(cluster: ClusterMetadata, partition: TopicPartition) -> KafkaErro
     error = cluster.error(partition.topic)
     if error is not None and not isinstance(error, UnknownTopicOrPartitionError):
         return error
-    unknown = unknown_partition(cluster, partition)
+    unknown = cluster.unknown_partition(partition)
     return unknown or LeaderNotAvailableError(topic=name, partition=index)
-
-
-def unknown_partition(
-    cluster: ClusterMetadata, partition: TopicPartition
-) -> UnknownTopicOrPartitionError | None:
-    """Return the error of a partition that does not exist; None if it may exist."""
-    error, topic = cluster.error(partition.topic), cluster.topic(partition.topic)
-    if error is not None and not isinstance(error, UnknownTopicOrPartitionError):
-        return None
-    if topic is not None and partition.partition in topic.partitions:
-        return None
-    return UnknownTopicOrPartitionError(
-        "no such partition", topic=partition.topic, partition=partition.partition
-    )
 
 
 def _list_offsets(

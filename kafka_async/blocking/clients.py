@@ -262,6 +262,7 @@ class Client(BlockingClient):
         Raises:
             KafkaTimeoutError: There was no response within `timeout`.
             KafkaConnectionError: There is no connection, or it was lost.
+            UnknownTopicOrPartitionError: The partition did not exist within `timeout`.
             LeaderNotAvailableError: The partition had no leader within `timeout`.
             CoordinatorNotAvailableError: There was no coordinator within `timeout`.
             BrokerNotAvailableError: The cluster has no such broker.

@@ -16,7 +16,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from kafka_async.errors import InvalidMetadataError, KafkaError, error_for, for_code
+from kafka_async.errors import (
+    InvalidMetadataError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+    error_for,
+    for_code,
+)
 from kafka_async.types import Node, TopicPartition
 
 if TYPE_CHECKING:
@@ -188,6 +194,21 @@ class ClusterMetadata:
             if topic in self.topics
             for row in self.topics[topic].partitions.values()
         }
+
+    def unknown_partition(self, partition: TopicPartition) -> UnknownTopicOrPartitionError | None:
+        """Return the error of a partition that does not exist; None if it may exist."""
+        name, number = partition
+        error, count = self.error(name), self.partitions(name)
+        if error is not None and not isinstance(error, UnknownTopicOrPartitionError):
+            return None
+        if self._partition(partition) is not None:
+            return None
+        reason = "there is no such topic"
+        if count is not None:
+            reason = f"the topic has {count} partition{'s' * (count != 1)}"
+        return UnknownTopicOrPartitionError(
+            f"no such partition: {reason}", topic=name, partition=number
+        )
 
     def _partition(self, partition: TopicPartition) -> PartitionMetadata | None:
         topic = self.topics.get(partition.topic)

@@ -234,7 +234,10 @@ class RequestRouter:
                 return found.leader_id
             delay = backoff.next()
             if self._loop.time() + delay >= deadline:
-                raise LeaderNotAvailableError(topic=partition.topic, partition=partition.partition)
+                unknown = self._updater.snapshot.unknown_partition(partition)
+                raise unknown or LeaderNotAvailableError(
+                    topic=partition.topic, partition=partition.partition
+                )
             left = deadline - self._loop.time()
             await self._updater.refresh(left, tracked=False, topics=topics)
             if self._updater.snapshot.leader(partition) is None:

@@ -208,8 +208,10 @@ class OffsetLookup:
                     last_error = row
         missing = wanted.keys() - requested
         if missing and last_error is None:
-            topic, number = min(missing)
-            last_error = LeaderNotAvailableError(topic=topic, partition=number)
+            partition = min(missing)
+            last_error = self._services.metadata.snapshot.unknown_partition(
+                partition
+            ) or LeaderNotAvailableError(topic=partition.topic, partition=partition.partition)
         return last_error
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.admin import Admin, NewTopic, OffsetSpec
+from kafka_async.admin import Admin, ConfigResource, NewTopic, OffsetSpec, ResourceType
 from kafka_async.cluster.client import services_of
 from kafka_async.cluster.request_router import Broker
 from kafka_async.errors import (
@@ -22,6 +22,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
+from kafka_async.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
 from kafka_async.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafka_async.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
@@ -29,6 +30,7 @@ from kafka_async.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafka_async.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
 )
+from kafka_async.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
 from kafka_async.protocol.messages.list_offsets import ListOffsetsRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
@@ -196,8 +198,21 @@ async def test_offset_without_record_has_no_leader_epoch() -> None:
 async def test_list_offsets_retries_unknown_partition_until_deadline() -> None:
     async with InMemory() as memory, memory.admin() as admin:
         await memory.cluster.create_topic("t")
-        with pytest.raises(UnknownTopicOrPartitionError, match="t-7: no such partition"):
+        with pytest.raises(
+            UnknownTopicOrPartitionError, match="t-7: no such partition: the topic has 1 partition"
+        ):
             await admin.list_offsets({TopicPartition("t", 7): 0}, timeout=2.0)
+
+
+async def test_changes_of_missing_topics_are_not_retried() -> None:
+    absent = ConfigResource(ResourceType.TOPIC, "absent")
+    async with InMemory() as memory, memory.admin() as admin:
+        with pytest.raises(UnknownTopicOrPartitionError, match="absent"):
+            await admin.create_partitions({"absent": 3})
+        with pytest.raises(UnknownTopicOrPartitionError, match="absent"):
+            await admin.alter_configs({absent: {"retention.ms": "1"}})
+        assert len(memory.receivers(CreatePartitionsRequest)) == 1
+        assert len(memory.receivers(IncrementalAlterConfigsRequest)) == 1
 
 
 # -- groups ---------------------------------------------------------------------------------------

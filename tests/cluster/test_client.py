@@ -629,6 +629,21 @@ async def test_request_to_leader_waits_for_election() -> None:
             assert len(memory.requests(ListGroupsRequest, 2)) == 1
 
 
+async def test_request_to_leader_waits_for_a_new_partition() -> None:
+    new = TopicPartition("t", 1)
+    async with InMemory() as memory, memory.client() as client:
+        await memory.cluster.create_topic("t")
+        with pytest.raises(
+            UnknownTopicOrPartitionError, match="t-1: no such partition: the topic has 1 partition"
+        ):
+            await client.request(REQUEST, to=Leader(new), timeout=2.0)
+        requesting = asyncio.create_task(client.request(REQUEST, to=Leader(new), timeout=20.0))
+        await asyncio.sleep(10)
+        assert not requesting.done()
+        await memory.cluster.add_partitions("t", 2)
+        await requesting
+
+
 async def test_wait_for_topics_does_not_fetch_tracked_topics() -> None:
     async with InMemory() as memory:
         for name in ("t", "u", "v"):

@@ -19,6 +19,7 @@ from kafka_async.errors import (
     CorruptRecordError,
     IllegalStateError,
     InvalidConfigurationError,
+    KafkaTimeoutError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     ProtocolError,
@@ -638,6 +639,20 @@ async def test_end_offsets_are_retried_after_a_lost_connection(
         await read(consumer, 3)
         stage.cluster.faults.add(api="ListOffsets", disconnect=disconnect, count=2)  # type: ignore[arg-type]  # one of the two
         assert await consumer.end_offsets([partition]) == {partition: 3}
+
+
+async def test_end_offsets_wait_for_a_new_partition(stage: Stage) -> None:
+    async with stage.reader(records=3) as (consumer, partition):
+        new = partition._replace(partition=1)
+        reason = f"{new}: no such partition: the topic has 1 partition"
+        with pytest.raises(KafkaTimeoutError, match=reason) as raised:
+            await consumer.end_offsets([new], timeout=5)
+        assert isinstance(raised.value.__cause__, UnknownTopicOrPartitionError)
+        found = asyncio.create_task(consumer.end_offsets([new], timeout=60))
+        await asyncio.sleep(10)
+        assert not found.done()
+        await stage.cluster.add_partitions(new.topic, 2)
+        assert await found == {new: 0}
 
 
 async def test_authorization_error_is_raised_and_fetch_retried(stage: Stage) -> None:
