@@ -12,7 +12,7 @@ KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_asy
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-quotas bench-spark bench-wire reliability-consumer-kills reliability-groups reliability-orchestrator reliability-restarts reliability-spark reliability-transactions clean spark dev kernel kcat kdc kerberos
+.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-quotas bench-spark bench-tls bench-wire reliability-consumer-kills reliability-groups reliability-orchestrator reliability-restarts reliability-spark reliability-transactions clean spark dev kernel kcat kdc kerberos
 
 # A heading of this file, or a target with the text after its ##.
 help:
@@ -205,6 +205,9 @@ bench-spark: $(VENV)/.installed-dev $(VENV)/.installed-spark ## the Spark data s
 # QUOTA_ARGS='--chart' draws the chart of docs/quotas.md, without Apache Kafka.
 bench-quotas: $(VENV)/.installed-dev ## rates with quotas of 1 MB/s on one broker, and those of Java's clients: 5 minutes
 	@$(BIN)/python -m benchmarks.quotas $(QUOTA_ARGS)
+
+bench-tls: $(VENV)/.installed-dev ## all clients over TLS, the part of `make bench` with encryption: 8 minutes
+	@$(BIN)/python -m benchmarks --tls $(BENCH_ARGS)
 
 # WIRE_ARGS='--only fetch'.
 bench-wire: $(VENV)/.installed-dev ## encoding and decoding of messages and batches

@@ -46,12 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = _table(options)
     run_log = RunLog(options.output / f"{table}.jsonl", context, resume=options.resume)
     failure = _measure(options, set(options.peers) - set(missing), run_log)
+    selected = options.only or [case.name for case in CASES.values() if options.tls and case.tls]
     found = results.collect(
         run_log,
         {PEERS[name].title: reason for name, reason in missing.items()},
         tuned=not options.defaults,
         pythons=options.pythons,
-        selected=options.only or None,
+        selected=selected or None,
     )
     folder = RESULTS if not failure and _is_complete(options) else options.output
     results.write(found, table, folder)
@@ -177,6 +178,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     tables = parser.add_mutually_exclusive_group()
     tables.add_argument("--defaults", action="store_true", help="clients with default options")
     tables.add_argument("--pythons", action="store_true", help="compare Python versions")
+    tables.add_argument("--tls", action="store_true", help="the cases over TLS, as a table")
     add("--scale", type=_number(float, 0.000_1, 100), default=1.0, help="factor for the records")
     add("--resume", action="store_true", help="continue an interrupted run")
     add("--output", type=Path, default=ARTIFACTS, help="folder for partial runs and run logs")
@@ -225,7 +227,8 @@ def _backend(name: str) -> str:
 
 def _table(options: argparse.Namespace) -> str:
     """Return the name of the result files, without a suffix."""
-    kind = "_pythons" if options.pythons else "_defaults" if options.defaults else ""
+    kinds = {"_pythons": options.pythons, "_defaults": options.defaults, "_tls": options.tls}
+    kind = next((kind for kind, chosen in kinds.items() if chosen), "")
     return f"bench{kind}{'' if _is_complete(options) else '_part'}"
 
 
@@ -241,11 +244,15 @@ def _peers(options: argparse.Namespace) -> list[str]:
 def _is_selected(case: Case, options: argparse.Namespace) -> bool:
     if options.only:
         return case.name in options.only
+    if options.tls:
+        return case.tls
     return case.defaults if options.defaults else case.tuned
 
 
 def _is_special_selected(case: SpecialCase, options: argparse.Namespace) -> bool:
-    return case.name in options.only if options.only else not (options.defaults or options.pythons)
+    if options.only:
+        return case.name in options.only
+    return not (options.defaults or options.pythons or options.tls)
 
 
 def _is_complete(options: argparse.Namespace) -> bool:

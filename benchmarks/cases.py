@@ -184,6 +184,7 @@ def _over_tls(verb: str, size: int) -> Case:
     contenders = _calls(way, OURS, PLAIN, "aiokafka", "confluent", JAVA)
     if verb == "produce":
         contenders += (Contender("confluent", "callbacks"), Contender(JAVA, "program"))
+    contenders += _calls("send_batch" if verb == "produce" else "batches", RAW)
     return Case(
         f"{verb}-{name}-tls",
         f"{verb} {title} over TLS",

@@ -1,13 +1,15 @@
 """Runs cases with a blocking socket, with requests encoded before the measurement, as the limit.
 
 No Python client of one broker can be much faster. It supports clusters of one broker only, does not
-parse records, and fails on the first error without a retry.
+parse records, and fails on the first error without a retry. Over TLS it decrypts with OpenSSL into
+the same buffer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import payload
 from benchmarks.peers.blocking_peer import round_trips
 from benchmarks.peers.task import Figures, Stopwatch, Task, main
+from benchmarks.tls import client_options
 from kafka_async import Producer
 from kafka_async.protocol.header import decode_response, encode_request
 from kafka_async.protocol.messages.fetch import (
@@ -55,11 +58,16 @@ class RefusedError(RuntimeError):
 class Wire:
     """Connection that sends requests and reads responses into one buffer."""
 
-    def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.split(",")[0].rpartition(":")
+    def __init__(self, task: Task) -> None:
+        host, _, port = task.bootstrap.split(",")[0].rpartition(":")
         self._socket = socket.create_connection((host, int(port)), PATIENCE)
         self._socket.settimeout(None)  # a time-out would add a poll to each call
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._flags = int(socket.MSG_WAITALL)
+        if task.cafile:
+            context = ssl.create_default_context(cafile=task.cafile)
+            self._socket = context.wrap_socket(self._socket, server_hostname=host)
+            self._flags = 0  # with TLS, a call returns at most one record of 16 KiB
         self._buffer = bytearray(65_536)
         self.send = self._socket.sendall
         self.close = self._socket.close
@@ -77,7 +85,7 @@ class Wire:
     def _fill(self, view: memoryview) -> None:
         received, size, receive_into = 0, len(view), self._socket.recv_into
         while received < size:
-            count = receive_into(view[received:], size - received, socket.MSG_WAITALL)
+            count = receive_into(view[received:], size - received, self._flags)
             if not count:
                 raise ConnectionError("the broker closed the connection")
             received += count
@@ -136,7 +144,7 @@ async def _warm_up(task: Task) -> None:
 
     It needs our Producer, whose modules are therefore part of this peer's peak memory.
     """
-    async with Producer(task.bootstrap) as producer:
+    async with Producer(task.bootstrap, **client_options(task.cafile)) as producer:
         for partition in range(task.partitions):
             await producer.send(task.topic, payload.WARM_UP, partition=partition)
 
@@ -201,7 +209,7 @@ class RawSocketPeer:
 
     def produce(self, task: Task) -> Figures:
         """Produce with five requests in flight, each with a batch for every partition."""
-        wire = Wire(task.bootstrap)
+        wire = Wire(task)
         ready = requests(task)
         asyncio.run(_warm_up(task))
         responses: list[bytes] = []
@@ -221,7 +229,7 @@ class RawSocketPeer:
 
     def round_trip(self, task: Task) -> Figures:
         """Send a request with one record, and wait for its response."""
-        wire = Wire(task.bootstrap)
+        wire = Wire(task)
         request = _produce_request(task.topic, {0: _batch(task, task.distinct_values[:1])})
         asyncio.run(_warm_up(task))
         send, receive = wire.send, wire.receive
@@ -239,7 +247,7 @@ class RawSocketPeer:
 
     def consume(self, task: Task) -> Figures:
         """Fetch all partitions repeatedly, reading only the headers of batches."""
-        wire = Wire(task.bootstrap)
+        wire = Wire(task)
         reading = Reading(task.topic, [0] * task.partitions, task.verify)
         with Stopwatch() as watch:
             while reading.count < task.records:

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks import __main__ as program
 from benchmarks import rounds, special
+from benchmarks.cases import CASES
 from benchmarks.clients import JAVA, OURS, PEERS, PLAIN, PYTHONS, THIS_PYTHON, Peer, on_python
 from benchmarks.payload import WrongResultError
 from benchmarks.peers.task import Figures, Task
@@ -127,6 +128,22 @@ def test_python_versions_have_separate_table(
     assert document["rows"][0]["peer"] == mine
     assert platform.python_version() in document["context"]["Python"].split(", ")
     assert {row["case"] for row in document["outcomes"]} == {"pythons-round-trip"}
+
+
+def test_cases_over_tls_have_separate_table(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched = Launched(monkeypatch)
+    assert program.main([*arguments, "--tls", "--peers", PLAIN]) == 1
+    assert launched.clients == [*[("produce", PLAIN)] * 2, *[("consume", PLAIN)] * 2]
+    document = read(tmp_path, "bench_tls_part")
+    over_tls = {case.name: case.title for case in CASES.values() if case.tls}
+    assert set(document["failed"]) == {
+        f"{PEERS[PLAIN].title} {CASES[name].contenders[1].way} in {title}"
+        for name, title in over_tls.items()
+    }
+    titles = {one["what"].removesuffix(", best peer") for one in document["outcomes"]}
+    assert titles == set(over_tls.values())
 
 
 def test_tables_have_different_clients(capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,7 +166,7 @@ def peer(request: pytest.FixtureRequest, cannot_run: CannotRun) -> str:
     return request.param
 
 
-CLIENTS = ("kafka_async_python", "aiokafka", "confluent", "java")
+CLIENTS = ("kafka_async_python", "aiokafka", "confluent", "java", "raw_socket")
 
 
 @pytest.mark.slow
