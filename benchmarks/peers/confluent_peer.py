@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from benchmarks import payload
 from benchmarks.peers.blocking_peer import BlockingPeer, in_lists
 from benchmarks.peers.task import Task, main
+from benchmarks.tls import FETCH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -70,8 +71,12 @@ def producer_options(task: Task, linger_ms: int, *, reports: bool) -> dict[str, 
 
 def consumer_options(task: Task) -> dict[str, Any]:
     """Return the options of a consumer; group.id is required even without joining a group."""
-    needed = {"group.id": "benchmark", "enable.auto.commit": False}
-    return needed | (FAST_CONSUMER if task.tuned else {})
+    needed: dict[str, Any] = {"group.id": "benchmark", "enable.auto.commit": False}
+    if task.tuned:
+        needed |= FAST_CONSUMER
+        if task.cafile:
+            needed["fetch.message.max.bytes"] = FETCH_BYTES
+    return needed
 
 
 def value_of(message: Message | None) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import payload
 from benchmarks.peers.asyncio_peer import AsyncioPeer, in_lists, iterate
 from benchmarks.peers.task import Figures, Stopwatch, Task, main, weigh_values
-from benchmarks.tls import client_options
+from benchmarks.tls import FETCH_BYTES, client_options
 from kafka_async import Consumer, Producer, RecordBatch, TopicPartition
 from kafka_async.errors import BufferFullError
 from kafka_async.types import ProducerRecord
@@ -133,8 +133,9 @@ class KafkaAsyncPeer(AsyncioPeer):
         return options
 
     def consumer_options(self, task: Task) -> dict[str, Any]:
-        # The defaults are the fastest options: larger fetches exceed the processor's cache.
-        fast = {"max_poll_records": 500, "max_partition_fetch_bytes": 1024 * 1024}
+        # The defaults are the fastest without TLS: larger fetches exceed the processor's cache.
+        fetch_bytes = FETCH_BYTES if task.cafile else 1024 * 1024
+        fast = {"max_poll_records": 500, "max_partition_fetch_bytes": fetch_bytes}
         return fast if task.tuned else {}
 
     @asynccontextmanager

@@ -14,10 +14,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks import payload
+from benchmarks import payload, tls
 from benchmarks.peers.blocking_peer import round_trips
 from benchmarks.peers.task import Figures, Stopwatch, Task, main
-from benchmarks.tls import client_options
 from kafka_async import Producer
 from kafka_async.protocol.header import decode_response, encode_request
 from kafka_async.protocol.messages.fetch import (
@@ -144,7 +143,7 @@ async def _warm_up(task: Task) -> None:
 
     It needs our Producer, whose modules are therefore part of this peer's peak memory.
     """
-    async with Producer(task.bootstrap, **client_options(task.cafile)) as producer:
+    async with Producer(task.bootstrap, **tls.client_options(task.cafile)) as producer:
         for partition in range(task.partitions):
             await producer.send(task.topic, payload.WARM_UP, partition=partition)
 
@@ -156,6 +155,7 @@ class Reading:
     topic: str
     offsets: list[int]
     verify: bool = False
+    partition_bytes: int = PARTITION_BYTES
     count: int = 0
     checksum: int = 0
     fetches: int = 0
@@ -169,7 +169,7 @@ class Reading:
             FetchPartition(
                 partition=number,
                 fetch_offset=self.offsets[number],
-                partition_max_bytes=PARTITION_BYTES,
+                partition_max_bytes=self.partition_bytes,
             )
             for number in numbers[first:] + numbers[:first]
         ]
@@ -248,14 +248,15 @@ class RawSocketPeer:
     def consume(self, task: Task) -> Figures:
         """Fetch all partitions repeatedly, reading only the headers of batches."""
         wire = Wire(task)
-        reading = Reading(task.topic, [0] * task.partitions, task.verify)
+        partition_bytes = tls.FETCH_BYTES if task.cafile else PARTITION_BYTES
+        reading = Reading(task.topic, [0] * task.partitions, task.verify, partition_bytes)
         with Stopwatch() as watch:
             while reading.count < task.records:
                 wire.send(reading.request())
                 reading.advance(wire.receive())
         wire.close()
         checksum = reading.checksum if task.verify else None
-        settings = {"max_bytes": FETCH_BYTES, "partition_max_bytes": PARTITION_BYTES}
+        settings = {"max_bytes": FETCH_BYTES, "partition_max_bytes": partition_bytes}
         return watch.figures(reading.count, settings, checksum=checksum)
 
 
