@@ -1,4 +1,7 @@
-"""Proxies of brokers that hold requests or require a rebootstrap, and silent listeners."""
+"""Proxies of brokers that hold requests or responses, fail or require a rebootstrap.
+
+Also listeners that do not respond.
+"""
 
 from __future__ import annotations
 
@@ -31,20 +34,29 @@ _SIZE = struct.Struct(">i")
 
 
 class Hold:
-    """Keeps requests of one API from one broker.
+    """Keeps requests of one API from one broker, or its responses from the client.
 
     Attributes:
         api_key: The API.
-        port: The broker's port.
-        reached: Set when the first request is held.
-        released: Set to forward the requests.
+        port: The broker's port; None: those of all brokers.
+        responses: True: requests are forwarded, and their responses are held.
+        sent: Set when the first request has been forwarded.
+        reached: Set when the first request or response is held.
+        released: Set to forward what is held.
     """
 
-    def __init__(self, api_key: int, port: int) -> None:
+    def __init__(self, api_key: int, port: int | None, *, responses: bool = False) -> None:
         self.api_key = api_key
         self.port = port
+        self.responses = responses
+        self.sent = asyncio.Event()
         self.reached = asyncio.Event()
         self.released = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Wait for `released`."""
+        self.reached.set()
+        await self.released.wait()
 
 
 class Proxies(SocketDialer):
@@ -54,16 +66,17 @@ class Proxies(SocketDialer):
 
     Attributes:
         refused: Number of requests, by API key, that get REBOOTSTRAP_REQUIRED next.
-        hold: The requests that are kept from a broker; None: no requests.
+        hold: What is held; None: nothing.
     """
 
     def __init__(self) -> None:
         self.refused: dict[int, int] = {}
         self.hold: Hold | None = None
         self._ports: dict[tuple[str, int], int] = {}
+        self._failed: set[int] = set()
         self._lock = asyncio.Lock()
         self._servers: list[asyncio.Server] = []
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], int] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -73,9 +86,14 @@ class Proxies(SocketDialer):
             server.close()
         await self.disconnect()
 
-    async def disconnect(self) -> None:
-        """Close all connections."""
-        tasks = tuple(self._connections)
+    async def fail(self, port: int) -> None:
+        """Close the connections to a broker, and refuse new ones, as if it had been killed."""
+        self._failed.add(port)
+        await self.disconnect(port)
+
+    async def disconnect(self, port: int | None = None) -> None:
+        """Close all connections, or those to the broker with this port."""
+        tasks = [task for task, its in self._connections.items() if port in (None, its)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -89,6 +107,8 @@ class Proxies(SocketDialer):
         ssl: ssl_module.SSLContext | None = None,
         server_hostname: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
+        if port in self._failed:
+            raise ConnectionRefusedError(f"broker at port {port} has failed")
         async with self._lock:
             if (host, port) not in self._ports:
                 self._ports[host, port] = await self._open(host, port)
@@ -101,8 +121,10 @@ class Proxies(SocketDialer):
         async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
-            self._connections.add(task)
+            self._connections[task] = port
             try:
+                if port in self._failed:  # It failed after the connection was accepted.
+                    return
                 await self._forward(
                     port, reader, writer, *await asyncio.open_connection(host, port)
                 )
@@ -110,7 +132,7 @@ class Proxies(SocketDialer):
                 pass
             finally:
                 writer.transport.abort()
-                self._connections.discard(task)
+                del self._connections[task]
 
         server = await asyncio.start_server(forward, HOST, 0)
         self._servers.append(server)
@@ -130,23 +152,27 @@ class Proxies(SocketDialer):
                 request = await _read_frame(reader)
                 response = self._refusal(request)
                 if response is None:
-                    await self._wait(request, port)
+                    hold = self._hold_of(request, port)
+                    if hold is not None and not hold.responses:
+                        await hold.wait()
                     broker_writer.write(request)
+                    if hold is not None:
+                        hold.sent.set()
                     response = await _read_frame(broker_reader)
+                    if hold is not None and hold.responses:
+                        await hold.wait()
                 writer.write(response)
                 await writer.drain()
         finally:
             broker_writer.transport.abort()
 
-    async def _wait(self, frame: bytes, port: int) -> None:
-        """Wait while requests of this kind are held."""
+    def _hold_of(self, frame: bytes, port: int) -> Hold | None:
+        """Return the hold that applies to a request."""
         hold = self.hold
-        if hold is None or port != hold.port:
-            return
+        if hold is None or hold.port not in (None, port):
+            return None
         header, _ = decode_request_header(frame[_SIZE.size :])
-        if header.api_key == hold.api_key:
-            hold.reached.set()
-            await hold.released.wait()
+        return hold if header.api_key == hold.api_key else None
 
     def _refusal(self, frame: bytes) -> bytes | None:
         header, _ = decode_request_header(frame[_SIZE.size :])

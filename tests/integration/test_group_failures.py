@@ -1,150 +1,471 @@
-"""Classic groups whose coordinator or leader fails during a rebalance, on real brokers too.
+"""Classic groups whose coordinator or leader fails at a step of a rebalance, on real brokers too.
 
-`tests/consumer/test_group_failures.py` has every step; these are those that need no faults.
+The steps are those of `tests/consumer/test_group_failures.py`, which has more checks on the
+embedded cluster in virtual time. Here each member has a client whose connections a proxy holds at
+the step. Two further steps are the look-up of the coordinator and a heartbeat.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from contextlib import AsyncExitStack, asynccontextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from kafka_async import Client, Consumer, GroupMember
+from kafka_async import Client, GroupMember
 from kafka_async.cluster.client import services_of
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
-from tests.integration.helpers import create_topic
+from kafka_async.cluster.request_router import Controller
+from kafka_async.errors import raise_for
+from kafka_async.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
+from kafka_async.protocol.messages.elect_leaders import ElectLeadersRequest
+from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
+from kafka_async.protocol.messages.join_group import JoinGroupRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafka_async.protocol.messages.sync_group import SyncGroupRequest
+from kafka_async.testing.backends.embedded import EmbeddedBackend
+from tests.embedded_client import until
+from tests.integration.broker_proxy import Hold, Proxies
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
-    from kafka_async import TopicPartition
     from kafka_async.group.group_member import Member, MemberAssignment
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
-SESSION = 6.0
 LIMIT = 60.0
 """Seconds."""
-OPTIONS: dict[str, Any] = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200}
+LONG_SESSION, MEDIUM_SESSION, SHORT_SESSION = 30.0, 6.0, 3.0
+"""Seconds. The coordinator notices the end of a leader when its session has ended."""
+NAMES = ("leader", "follower", "new")
+ALL, OTHERS = b"follower,leader,new", b"follower,new"
+FIND, HEARTBEAT = FindCoordinatorRequest.API_KEY, HeartbeatRequest.API_KEY
+JOIN, SYNC = JoinGroupRequest.API_KEY, SyncGroupRequest.API_KEY
 
 
-class HeldLeader:
-    """Assigns the list of all states to each member, after a pause that the test ends."""
+class Progress(Enum):
+    """The progress of a request when a coordinator or a leader fails."""
 
-    def __init__(self) -> None:
-        self.assigning = asyncio.Event()
-        self.may_assign = asyncio.Event()
-
-    async def __call__(self, members: Sequence[Member]) -> Mapping[str, bytes]:
-        if len(members) > 1:
-            self.assigning.set()
-            await self.may_assign.wait()
-        states = b",".join(sorted(member.metadata for member in members))
-        return {member.member_id: states for member in members}
+    NOT_SENT = "the proxy has it"
+    SENT = "the broker has it; its response does not reach the client"
+    HANDLED = "the proxy has its response"
 
 
-def member(client: Client, group: str, state: bytes, leader: HeldLeader) -> GroupMember:
-    return GroupMember(
-        client,
-        group_id=group,
-        protocol_type="jobs",
-        protocols={"v0": leader},
-        state=state,
-        **OPTIONS,
-    )
+Step: TypeAlias = "Mapping[str, tuple[int, Progress]]"
+"""API key and progress of a request of each member that is held."""
+OTHERS_SYNC: Step = dict.fromkeys(("follower", "new"), (SYNC, Progress.SENT))
+
+FOUND: Step = {"new": (FIND, Progress.HANDLED)}
+JOINING: Step = {"leader": (JOIN, Progress.SENT), "follower": (JOIN, Progress.NOT_SENT)}
+FORMED: Step = {"leader": (SYNC, Progress.NOT_SENT), "follower": (JOIN, Progress.HANDLED)}
+SYNCING: Step = {"leader": (SYNC, Progress.NOT_SENT), **OTHERS_SYNC}
+STORED: Step = dict.fromkeys(("follower", "new"), (SYNC, Progress.HANDLED))
 
 
-async def next_data(member: GroupMember, data: bytes) -> MemberAssignment:
-    """Return the next assignment with these data."""
-    async with asyncio.timeout(LIMIT):
-        while (assignment := await anext(member)).data != data:
-            pass
-    return assignment
+class Group:
+    """A classic group of members "leader" and "follower", which "new" may join.
 
+    Each assignment is the names of all members. A member whose iteration raises fails the test.
 
-async def until_assigned(count: int, *consumers: Consumer) -> None:
-    """Wait until each consumer has this many partitions."""
-    async with asyncio.timeout(LIMIT):
-        while any(len(each.assignment()) != count for each in consumers):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    Attributes:
+        members: The members that have not been killed.
+        assigned_by: Names of the members that have led a generation.
+    """
 
+    def __init__(self, servers: str, group_id: str, session: float, stack: AsyncExitStack) -> None:
+        self.members: dict[str, GroupMember] = {}
+        self.assigned_by: list[str] = []
+        self._servers = servers
+        self._group_id = group_id
+        self._options: dict[str, Any] = {
+            "session_timeout_ms": int(session * 1000),
+            "heartbeat_interval_ms": 200,
+        }
+        self._session = session
+        self._stack = stack
+        self._proxies: dict[str, Proxies] = {}
+        self._assignments: dict[str, list[MemberAssignment]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._port = -1
 
-async def groups_of_one_coordinator(client: Client, name: str) -> tuple[int, str, str]:
-    """Return a broker, and two group ids that it coordinates."""
-    find, broker = services_of(client).coordinators.find, -1
-    for number in range(100):
-        group = f"{name}-{number}"
-        found = await find(CoordinatorKind.GROUP, group, timeout=LIMIT)
-        if number == 0:
-            broker = found
-        elif found == broker:
-            return broker, f"{name}-0", group
-    raise AssertionError("one broker coordinates all groups but one")
+    async def start(self, name: str) -> None:
+        proxies = self._proxies.setdefault(name, Proxies())
+        await self._stack.enter_async_context(proxies)
+        client = await self._stack.enter_async_context(Client(self._servers, dialer=proxies))
 
+        def assign(members: Sequence[Member]) -> Mapping[str, bytes]:
+            self.assigned_by.append(name)
+            names = b",".join(sorted(member.metadata for member in members))
+            return {member.member_id: names for member in members}
 
-async def test_groups_rebalance_at_the_next_coordinator(kafka_cluster: ClusterHandle) -> None:
-    """One group waits for a JoinGroup, another for the SyncGroup of its leader."""
-    topic = await create_topic(kafka_cluster, partitions=2)
-    revoking, may_join, leader = asyncio.Event(), asyncio.Event(), HeldLeader()
+        self.members[name] = member = GroupMember(
+            client,
+            group_id=self._group_id,
+            protocol_type="names",
+            protocols={"v0": assign},
+            state=name.encode(),
+            **self._options,
+        )
+        await member.start()
+        self._assignments[name] = []
+        self._tasks[name] = asyncio.create_task(self._iterate(name))
 
-    async def hold_rebalance(_: Collection[TopicPartition]) -> None:
-        revoking.set()
-        await may_join.wait()
+    async def _iterate(self, name: str) -> None:
+        async for assignment in self.members[name]:
+            self._assignments[name].append(assignment)
 
-    async def poll(consumer: Consumer) -> None:
-        while True:
-            await consumer.poll(timeout=0.1)
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Wait for a condition; raise the error of a member whose iteration has ended."""
 
-    async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(Client(kafka_cluster.bootstrap_servers))
-        broker, joining, syncing = await groups_of_one_coordinator(client, kafka_cluster.group())
-        first = await stack.enter_async_context(member(client, syncing, b"a", leader))
-        await next_data(first, b"a")
-        consumers = [
-            Consumer(client, topics=[topic], group_id=joining, **OPTIONS) for _ in range(2)
-        ]
-        await stack.enter_async_context(consumers[0])
-        polling = [asyncio.create_task(poll(consumers[0]))]
-        await until_assigned(2, consumers[0])
-        consumers[0].on_revoked(hold_rebalance)
-        second = await stack.enter_async_context(member(client, syncing, b"b", leader))
-        await stack.enter_async_context(consumers[1])
-        polling.append(asyncio.create_task(poll(consumers[1])))
+        def reached_or_ended() -> bool:
+            return reached() or any(task.done() for task in self._tasks.values())
+
         async with asyncio.timeout(LIMIT):
-            await revoking.wait()
-            await leader.assigning.wait()
-        control = kafka_cluster.control
-        await asyncio.to_thread(control.kill_broker, broker)
+            await until(reached_or_ended)
+        for task in self._tasks.values():
+            if task.done():
+                task.result()
+
+    async def until_assigned(self, data: bytes, *names: str) -> None:
+        """Wait until the last assignments of these members are `data`, of one generation."""
+
+        def assigned() -> bool:
+            if not all(self._assignments[name] for name in names):
+                return False
+            last = {self._assignments[name][-1] for name in names}
+            return {(it.data, it.generation) for it in last} == {(data, self.generation(names[0]))}
+
+        await self.until(assigned)
+
+    def generation(self, name: str) -> int:
+        return self.members[name].group_metadata().generation_id
+
+    @property
+    def losses(self) -> list[str]:
+        """Names of the members that were told that their assignment is lost."""
+        return [name for name, rows in self._assignments.items() if any(it.lost for it in rows)]
+
+    async def coordinator(self) -> int:
+        """Return the id of the coordinator, whose requests `hold` holds."""
+        services = services_of(self.members["leader"].client)
+        broker = await services.coordinators.find(
+            CoordinatorKind.GROUP, self._group_id, timeout=LIMIT
+        )
+        self._port = services.metadata.snapshot.brokers[broker].port
+        return broker
+
+    def hold(self, step: Step) -> None:
+        """Hold the next requests of the step, or their responses."""
+        for name, (api_key, progress) in step.items():
+            port = None if api_key == FIND else self._port
+            responses = progress is not Progress.NOT_SENT
+            proxies = self._proxies.setdefault(name, Proxies())
+            proxies.hold = Hold(api_key, port, responses=responses)
+
+    async def until_reached(self, step: Step) -> None:
+        for name, (_, progress) in step.items():
+            hold = self._proxies[name].hold
+            assert hold is not None
+            event = hold.sent if progress is Progress.SENT else hold.reached
+            async with asyncio.timeout(LIMIT):
+                await event.wait()
+
+    async def disconnect_coordinator(self) -> None:
+        """Close all connections to the coordinator for good."""
+        for proxies in self._proxies.values():
+            await proxies.fail(self._port)
+
+    def release(self) -> None:
+        for proxies in self._proxies.values():
+            if proxies.hold is not None:
+                proxies.hold.released.set()
+                proxies.hold = None
+
+    async def until_heartbeats(self) -> None:
+        """Wait until the coordinator has accepted a request that each member sends from now on."""
+        end = asyncio.get_running_loop().time() + self._session
+        await self.until(
+            lambda: all((it.session_ends_at or 0.0) > end for it in self.members.values())
+        )
+
+    async def kill(self, name: str) -> None:
+        """End a member without LeaveGroup; what the proxies hold of it is not sent."""
+        await self._end(name)
+        await self.members.pop(name)._tear_down(None)  # pyright: ignore[reportPrivateUsage]
+        await self._proxies.pop(name).disconnect()
+
+    async def stop(self) -> None:
+        for name, member in self.members.items():
+            await self._end(name)
+            await member.stop()
+
+    async def _end(self, name: str) -> None:
+        task = self._tasks.pop(name)
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+
+
+@asynccontextmanager
+async def pair(
+    cluster: ClusterHandle, session: float, group_id: str | None = None
+) -> AsyncGenerator[Group]:
+    """Start the leader and the follower."""
+    async with AsyncExitStack() as stack:
+        group = Group(cluster.bootstrap_servers, group_id or cluster.group(), session, stack)
         try:
-            may_join.set()
-            leader.may_assign.set()
-            rows = [await next_data(each, b"a,b") for each in (first, second)]
-            assert rows[0].generation == rows[1].generation
-            await until_assigned(1, *consumers)
+            await group.start("leader")
+            await group.until_assigned(b"leader", "leader")
+            await group.start("follower")
+            await group.until_assigned(b"follower,leader", "leader", "follower")
+            assert set(group.assigned_by) == {"leader"}
+            yield group
         finally:
-            await asyncio.to_thread(control.start_broker, broker)
-        for task in polling:
-            task.cancel()
-        await asyncio.wait(polling)
-        assert all(task.cancelled() for task in polling)
+            group.release()
+            await group.stop()
 
 
-async def test_others_continue_if_the_leader_dies_before_its_assignment_arrives(
+# -- the coordinator fails ------------------------------------------------------------------------
+
+
+async def lead(client: Client, replicas: Mapping[int, Sequence[int]]) -> None:
+    """Make the first replica of partitions of `__consumer_offsets` their leader."""
+    rows = [
+        {"partition_index": index, "replicas": list(brokers)} for index, brokers in replicas.items()
+    ]
+    topic = "__consumer_offsets"
+    moves = {"timeout_ms": 20_000, "topics": [{"name": topic, "partitions": rows}]}
+    moved = await client.request(
+        AlterPartitionReassignmentsRequest.from_dict(moves), to=Controller()
+    )
+    raise_for(moved.error_code, moved.error_message)
+    election = {"topic": topic, "partitions": list(replicas)}
+    async with asyncio.timeout(LIMIT):
+        while True:
+            await client.request(
+                ElectLeadersRequest.from_dict(
+                    {"timeout_ms": 20_000, "topic_partitions": [election]}
+                ),
+                to=Controller(),
+            )
+            leaders = {index: leader for index, (leader, _) in (await offsets(client)).items()}
+            if all(leaders[index] == brokers[0] for index, brokers in replicas.items()):
+                break
+            await asyncio.sleep(0.1)
+
+
+async def offsets(client: Client) -> dict[int, tuple[int, Sequence[int]]]:
+    """Return leader and replicas of each partition of `__consumer_offsets`."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="__consumer_offsets")])
+    [topic] = (await client.request(request, to=Controller())).topics
+    return {it.partition_index: (it.leader_id, it.replica_nodes) for it in topic.partitions}
+
+
+@asynccontextmanager
+async def killed(cluster: ClusterHandle, broker: int) -> AsyncGenerator[None]:
+    """Kill a broker, and start it at the end."""
+    await asyncio.to_thread(cluster.control.kill_broker, broker)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(cluster.control.start_broker, broker)
+
+
+@asynccontextmanager
+async def coordinated_by_others(cluster: ClusterHandle, broker: int) -> AsyncGenerator[None]:
+    """Move the groups of a broker to other coordinators, and back at the end.
+
+    Apache Kafka does so by another leader of their partitions of `__consumer_offsets`, since a
+    restart of a broker takes 20 s. The next coordinator loads the groups as after a crash.
+    """
+    if isinstance(cluster.cluster, EmbeddedBackend):
+        async with killed(cluster, broker):
+            yield
+        return
+    async with Client(cluster.bootstrap_servers) as client:
+        own = {
+            index: replicas
+            for index, (leader, replicas) in (await offsets(client)).items()
+            if leader == broker
+        }
+        await lead(
+            client,
+            {index: sorted(replicas, key=broker.__eq__) for index, replicas in own.items()},
+        )
+        try:
+            yield
+        finally:
+            await lead(client, own)
+
+
+@asynccontextmanager
+async def failing_coordinator(
+    cluster: ClusterHandle, step: Step, *, rebalance: bool = True
+) -> AsyncGenerator[Group]:
+    """Let the coordinator fail at a step; yield while others coordinate its groups.
+
+    Args:
+        cluster: The cluster.
+        step: The progress of the members' requests at that time.
+        rebalance: The group rebalances, since "new" joins.
+    """
+    async with pair(cluster, LONG_SESSION) as group:
+        broker = await group.coordinator()
+        group.hold(step)
+        if rebalance:
+            await group.start("new")
+        await group.until_reached(step)
+        await group.disconnect_coordinator()
+        async with coordinated_by_others(cluster, broker):
+            group.release()
+            yield group
+            await group.until_heartbeats()
+            assert group.losses == []
+
+
+async def test_new_member_joins_at_the_next_coordinator_if_the_one_it_has_found_fails(
     kafka_cluster: ClusterHandle,
 ) -> None:
-    group, leader = kafka_cluster.group(), HeldLeader()
-    async with Client(kafka_cluster.bootstrap_servers) as client:
-        first = member(client, group, b"a", leader)
-        await first.start()
-        await next_data(first, b"a")
-        async with member(client, group, b"b", leader) as second:
-            async with asyncio.timeout(LIMIT):
-                await leader.assigning.wait()
-            await first._tear_down(None)  # pyright: ignore[reportPrivateUsage]  # no LeaveGroup
-            died_at = time.monotonic()
-            await next_data(second, b"b")
-            assert time.monotonic() - died_at > SESSION / 2
+    async with failing_coordinator(kafka_cluster, FOUND) as group:
+        await group.until_assigned(ALL, *NAMES)
+
+
+async def test_members_join_at_the_next_coordinator_if_one_fails_before_all_have_joined(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    async with failing_coordinator(kafka_cluster, JOINING) as group:
+        await group.until_assigned(ALL, *NAMES)
+
+
+async def test_generation_is_formed_again_if_its_coordinator_fails_before_all_know_of_it(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    async with failing_coordinator(kafka_cluster, FORMED) as group:
+        await group.until_assigned(ALL, *NAMES)
+
+
+async def test_group_synchronizes_again_if_its_coordinator_fails_before_the_leader_has(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    async with failing_coordinator(kafka_cluster, SYNCING) as group:
+        await group.until_assigned(ALL, *NAMES)
+
+
+async def test_members_get_stored_assignment_from_the_next_coordinator_in_the_same_generation(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    async with failing_coordinator(kafka_cluster, STORED) as group:
+        await group.until_assigned(ALL, "leader")
+        generation = group.generation("leader")
+        await group.until_assigned(ALL, *NAMES)
+        await group.until_heartbeats()
+        assert {group.generation(name) for name in NAMES} == {generation}
+
+
+async def test_generation_continues_if_its_coordinator_fails_before_it_gets_a_heartbeat(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    step = {"leader": (HEARTBEAT, Progress.NOT_SENT)}
+    async with failing_coordinator(kafka_cluster, step, rebalance=False) as group:
+        generation = group.generation("leader")
+        await group.until_heartbeats()
+        assert {group.generation(name) for name in group.members} == {generation}
+
+
+async def test_groups_at_each_step_continue_if_their_coordinator_is_killed(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    """Kills the broker, which the other tests only make unreachable on Apache Kafka."""
+    steps = (JOINING, FORMED, SYNCING, STORED)
+    async with AsyncExitStack() as stack:
+        broker, ids = await groups_of_one_coordinator(kafka_cluster, len(steps))
+        groups = [
+            await stack.enter_async_context(pair(kafka_cluster, LONG_SESSION, group_id))
+            for group_id in ids
+        ]
+        for group, step in zip(groups, steps, strict=True):
+            assert await group.coordinator() == broker
+            group.hold(step)
+            await group.start("new")
+            await group.until_reached(step)
+        async with killed(kafka_cluster, broker):
+            for group in groups:
+                group.release()
+            for group in groups:
+                await group.until_assigned(ALL, *NAMES)
+                await group.until_heartbeats()
+                assert group.losses == []
+
+
+async def groups_of_one_coordinator(cluster: ClusterHandle, count: int) -> tuple[int, list[str]]:
+    """Return a broker, and ids of groups that it coordinates."""
+    ids: dict[int, list[str]] = {}
+    async with Client(cluster.bootstrap_servers) as client:
+        for number in range(100):
+            group_id = cluster.group(f"group-{number}")
+            broker = await services_of(client).coordinators.find(
+                CoordinatorKind.GROUP, group_id, timeout=LIMIT
+            )
+            ids.setdefault(broker, []).append(group_id)
+            if len(ids[broker]) == count:
+                return broker, ids[broker]
+    raise AssertionError("the groups have too many coordinators")
+
+
+# -- the leader fails -----------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def failing_leader(
+    cluster: ClusterHandle, step: Step, session: float = SHORT_SESSION
+) -> AsyncGenerator[Group]:
+    """Let the leader fail at a step."""
+    async with pair(cluster, session) as group:
+        await group.coordinator()
+        group.hold(step)
+        await group.start("new")
+        await group.until_reached(step)
+        await group.kill("leader")
+        group.release()
+        yield group
+        assert group.assigned_by[-1] != "leader"
+
+
+async def test_others_continue_if_the_leader_fails_before_it_joins(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    step = {"leader": (JOIN, Progress.NOT_SENT), "follower": (JOIN, Progress.SENT)}
+    async with failing_leader(kafka_cluster, step) as group:
+        await group.until_assigned(OTHERS, "follower", "new")
+
+
+async def test_others_continue_if_the_leader_fails_before_it_knows_the_generation(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    step = {"leader": (JOIN, Progress.HANDLED), **OTHERS_SYNC}
+    async with failing_leader(kafka_cluster, step) as group:
+        await group.until_assigned(OTHERS, "follower", "new")
+
+
+async def test_others_continue_if_the_leader_fails_before_its_assignment_arrives(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    step = {"leader": (SYNC, Progress.NOT_SENT), **OTHERS_SYNC}
+    async with failing_leader(kafka_cluster, step) as group:
+        await group.until_assigned(OTHERS, "follower", "new")
+
+
+async def test_others_use_the_assignment_of_a_leader_that_fails_after_it_was_stored(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    step = {"leader": (SYNC, Progress.HANDLED)}
+    async with failing_leader(kafka_cluster, step, MEDIUM_SESSION) as group:
+        await group.until_assigned(ALL, "follower", "new")
+        await group.until_assigned(OTHERS, "follower", "new")
