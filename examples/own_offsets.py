@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from kafka_async import Consumer, TopicPartition, run
 
 if TYPE_CHECKING:
-    from kafka_async.kernel import Record
+    from kafka_async import Record
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS sums (key BLOB PRIMARY KEY, total INTEGER NOT NULL);

@@ -611,6 +611,23 @@ async def test_block_commits_last_records_only_without_exception(
         assert [r.offset for r in await consumer.poll(timeout=10)] == list(range(offset, 5))
 
 
+@pytest.mark.parametrize("read", ["poll", "stream"])
+async def test_stop_commits_the_records_before_the_last_read_call(stage: Stage, read: str) -> None:
+    (partition,) = await stage.topic("t", 1, records=5)
+    consumer = stage.consumer("t", enable_auto_commit=True, auto_commit_interval_ms=60_000)
+    await consumer.start()
+    if read == "poll":
+        for _ in range(2):
+            assert len(await consumer.poll(max_records=2, timeout=30)) == 2
+    else:
+        async for record in consumer:
+            if record.offset == 2:
+                break
+    await consumer.stop()
+    async with stage.consumer("t") as consumer:
+        assert await committed(consumer, partition) == [2]
+
+
 async def test_commits_with_group_id_and_without_topics(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=5)
     async with stage.consumer(partitions=[partition], group_id="alone") as consumer:

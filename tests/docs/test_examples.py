@@ -6,6 +6,7 @@ are marked as `text` or `sh`, so that none is left out by mistake.
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import kafka_async
 from kafka_async.embedded import run_in_thread
 from tests.docs.markdown_blocks import NOT_RUN, PAGES, ROOT, Block, blocks_of
 
@@ -87,6 +89,30 @@ def test_code_fits_the_width_of_the_site(page: Path) -> None:
     for block in blocks_of(page):
         if block.language != "text":
             assert max(map(len, block.body.splitlines()), default=0) <= COLUMNS, block.place
+
+
+def imports_from_modules(source: str) -> set[str]:
+    """Return names of `kafka_async.__all__` that a program imports from a module of the package."""
+    return {
+        name.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kafka_async.")
+        for name in node.names
+        if name.name in kafka_async.__all__
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_example_imports_public_names_from_the_package(page: Path) -> None:
+    for block in python_blocks(page):
+        assert imports_from_modules(block.body) == set(), block.place
+
+
+@pytest.mark.parametrize(
+    "program", sorted((ROOT / "examples").rglob("*.py")), ids=lambda it: it.stem
+)
+def test_program_imports_public_names_from_the_package(program: Path) -> None:
+    assert imports_from_modules(program.read_text("utf-8")) == set()
 
 
 @pytest.mark.timeout(600)

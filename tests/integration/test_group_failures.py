@@ -33,19 +33,19 @@ from tests.embedded_client import until
 from tests.integration.broker_proxy import Hold, Proxies
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 
     from kafka_async.group.group_member import Member, MemberAssignment
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
-LIMIT = 60.0
+LIMIT = 120.0
 """Seconds."""
-LONG_SESSION, MEDIUM_SESSION, SHORT_SESSION = 30.0, 6.0, 3.0
+LONG_SESSION, MEDIUM_SESSION, SHORT_SESSION = 120.0, 6.0, 2.0
 """Seconds. The coordinator notices the end of a leader when its session has ended."""
-NAMES = ("leader", "follower", "new")
-ALL, OTHERS = b"follower,leader,new", b"follower,new"
+PAIR, NEW = ("first", "second"), "new"
+ALL = (*PAIR, NEW)
 FIND, HEARTBEAT = FindCoordinatorRequest.API_KEY, HeartbeatRequest.API_KEY
 JOIN, SYNC = JoinGroupRequest.API_KEY, SyncGroupRequest.API_KEY
 
@@ -59,29 +59,29 @@ class Progress(Enum):
 
 
 Step: TypeAlias = "Mapping[str, tuple[int, Progress]]"
-"""API key and progress of a request of each member that is held."""
-OTHERS_SYNC: Step = dict.fromkeys(("follower", "new"), (SYNC, Progress.SENT))
+"""API key and progress of a request of the leader, the follower and the new member."""
+OTHERS_SYNC: Step = dict.fromkeys(("follower", NEW), (SYNC, Progress.SENT))
 
-FOUND: Step = {"new": (FIND, Progress.HANDLED)}
+FOUND: Step = {NEW: (FIND, Progress.HANDLED)}
 JOINING: Step = {"leader": (JOIN, Progress.SENT), "follower": (JOIN, Progress.NOT_SENT)}
 FORMED: Step = {"leader": (SYNC, Progress.NOT_SENT), "follower": (JOIN, Progress.HANDLED)}
 SYNCING: Step = {"leader": (SYNC, Progress.NOT_SENT), **OTHERS_SYNC}
-STORED: Step = dict.fromkeys(("follower", "new"), (SYNC, Progress.HANDLED))
+STORED: Step = dict.fromkeys(("follower", NEW), (SYNC, Progress.HANDLED))
 
 
 class Group:
-    """A classic group of members "leader" and "follower", which "new" may join.
+    """A classic group of two members, "first" and "second", which "new" may join.
 
     Each assignment is the names of all members. A member whose iteration raises fails the test.
 
     Attributes:
-        members: The members that have not been killed.
-        assigned_by: Names of the members that have led a generation.
+        members: The members that have not been killed, by name.
+        leader: Name of the member that has assigned last.
     """
 
     def __init__(self, servers: str, group_id: str, session: float, stack: AsyncExitStack) -> None:
         self.members: dict[str, GroupMember] = {}
-        self.assigned_by: list[str] = []
+        self.leader = ""
         self._servers = servers
         self._group_id = group_id
         self._options: dict[str, Any] = {
@@ -93,6 +93,7 @@ class Group:
         self._proxies: dict[str, Proxies] = {}
         self._assignments: dict[str, list[MemberAssignment]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._held: list[tuple[Progress, Hold]] = []
         self._port = -1
 
     async def start(self, name: str) -> None:
@@ -101,7 +102,7 @@ class Group:
         client = await self._stack.enter_async_context(Client(self._servers, dialer=proxies))
 
         def assign(members: Sequence[Member]) -> Mapping[str, bytes]:
-            self.assigned_by.append(name)
+            self.leader = name
             names = b",".join(sorted(member.metadata for member in members))
             return {member.member_id: names for member in members}
 
@@ -133,19 +134,22 @@ class Group:
             if task.done():
                 task.result()
 
-    async def until_assigned(self, data: bytes, *names: str) -> None:
-        """Wait until the last assignments of these members are `data`, of one generation."""
+    async def until_assigned(self, names: Collection[str], *members: str) -> None:
+        """Wait until these names are the last assignment of members, by default of all.
+
+        The assignments are those of one generation.
+        """
+        rows = [self._assignments[name] for name in members or self.members]
+        data = ",".join(sorted(names)).encode()
 
         def assigned() -> bool:
-            if not all(self._assignments[name] for name in names):
-                return False
-            last = {self._assignments[name][-1] for name in names}
-            return {(it.data, it.generation) for it in last} == {(data, self.generation(names[0]))}
+            last = {(each[-1].data, each[-1].generation) for each in rows if each}
+            return all(rows) and len(last) == 1 and {it for it, _ in last} == {data}
 
         await self.until(assigned)
 
-    def generation(self, name: str) -> int:
-        return self.members[name].group_metadata().generation_id
+    def generations(self) -> set[int]:
+        return {member.group_metadata().generation_id for member in self.members.values()}
 
     @property
     def losses(self) -> list[str]:
@@ -154,7 +158,7 @@ class Group:
 
     async def coordinator(self) -> int:
         """Return the id of the coordinator, whose requests `hold` holds."""
-        services = services_of(self.members["leader"].client)
+        services = services_of(self.members["first"].client)
         broker = await services.coordinators.find(
             CoordinatorKind.GROUP, self._group_id, timeout=LIMIT
         )
@@ -163,16 +167,18 @@ class Group:
 
     def hold(self, step: Step) -> None:
         """Hold the next requests of the step, or their responses."""
-        for name, (api_key, progress) in step.items():
+        [follower] = set(PAIR) - {self.leader}
+        names = {"leader": self.leader, "follower": follower, NEW: NEW}
+        for role, (api_key, progress) in step.items():
             port = None if api_key == FIND else self._port
             responses = progress is not Progress.NOT_SENT
-            proxies = self._proxies.setdefault(name, Proxies())
+            proxies = self._proxies.setdefault(names[role], Proxies())
             proxies.hold = Hold(api_key, port, responses=responses)
+            self._held.append((progress, proxies.hold))
 
-    async def until_reached(self, step: Step) -> None:
-        for name, (_, progress) in step.items():
-            hold = self._proxies[name].hold
-            assert hold is not None
+    async def until_reached(self) -> None:
+        """Wait until the held requests have made the progress of their step."""
+        for progress, hold in self._held:
             event = hold.sent if progress is Progress.SENT else hold.reached
             async with asyncio.timeout(LIMIT):
                 await event.wait()
@@ -183,10 +189,10 @@ class Group:
             await proxies.fail(self._port)
 
     def release(self) -> None:
+        for _, hold in self._held:
+            hold.released.set()
         for proxies in self._proxies.values():
-            if proxies.hold is not None:
-                proxies.hold.released.set()
-                proxies.hold = None
+            proxies.hold = None
 
     async def until_heartbeats(self) -> None:
         """Wait until the coordinator has accepted a request that each member sends from now on."""
@@ -217,15 +223,13 @@ class Group:
 async def pair(
     cluster: ClusterHandle, session: float, group_id: str | None = None
 ) -> AsyncGenerator[Group]:
-    """Start the leader and the follower."""
+    """Start the first two members."""
     async with AsyncExitStack() as stack:
         group = Group(cluster.bootstrap_servers, group_id or cluster.group(), session, stack)
         try:
-            await group.start("leader")
-            await group.until_assigned(b"leader", "leader")
-            await group.start("follower")
-            await group.until_assigned(b"follower,leader", "leader", "follower")
-            assert set(group.assigned_by) == {"leader"}
+            for name in PAIR:
+                await group.start(name)
+                await group.until_assigned(list(group.members))
             yield group
         finally:
             group.release()
@@ -320,8 +324,8 @@ async def failing_coordinator(
         broker = await group.coordinator()
         group.hold(step)
         if rebalance:
-            await group.start("new")
-        await group.until_reached(step)
+            await group.start(NEW)
+        await group.until_reached()
         await group.disconnect_coordinator()
         async with coordinated_by_others(cluster, broker):
             group.release()
@@ -334,39 +338,39 @@ async def test_new_member_joins_at_the_next_coordinator_if_the_one_it_has_found_
     kafka_cluster: ClusterHandle,
 ) -> None:
     async with failing_coordinator(kafka_cluster, FOUND) as group:
-        await group.until_assigned(ALL, *NAMES)
+        await group.until_assigned(ALL)
 
 
 async def test_members_join_at_the_next_coordinator_if_one_fails_before_all_have_joined(
     kafka_cluster: ClusterHandle,
 ) -> None:
     async with failing_coordinator(kafka_cluster, JOINING) as group:
-        await group.until_assigned(ALL, *NAMES)
+        await group.until_assigned(ALL)
 
 
 async def test_generation_is_formed_again_if_its_coordinator_fails_before_all_know_of_it(
     kafka_cluster: ClusterHandle,
 ) -> None:
     async with failing_coordinator(kafka_cluster, FORMED) as group:
-        await group.until_assigned(ALL, *NAMES)
+        await group.until_assigned(ALL)
 
 
 async def test_group_synchronizes_again_if_its_coordinator_fails_before_the_leader_has(
     kafka_cluster: ClusterHandle,
 ) -> None:
     async with failing_coordinator(kafka_cluster, SYNCING) as group:
-        await group.until_assigned(ALL, *NAMES)
+        await group.until_assigned(ALL)
 
 
 async def test_members_get_stored_assignment_from_the_next_coordinator_in_the_same_generation(
     kafka_cluster: ClusterHandle,
 ) -> None:
     async with failing_coordinator(kafka_cluster, STORED) as group:
-        await group.until_assigned(ALL, "leader")
-        generation = group.generation("leader")
-        await group.until_assigned(ALL, *NAMES)
+        await group.until_assigned(ALL, group.leader)
+        generation = group.members[group.leader].group_metadata().generation_id
+        await group.until_assigned(ALL)
         await group.until_heartbeats()
-        assert {group.generation(name) for name in NAMES} == {generation}
+        assert group.generations() == {generation}
 
 
 async def test_generation_continues_if_its_coordinator_fails_before_it_gets_a_heartbeat(
@@ -374,9 +378,10 @@ async def test_generation_continues_if_its_coordinator_fails_before_it_gets_a_he
 ) -> None:
     step = {"leader": (HEARTBEAT, Progress.NOT_SENT)}
     async with failing_coordinator(kafka_cluster, step, rebalance=False) as group:
-        generation = group.generation("leader")
+        generations = group.generations()
+        assert len(generations) == 1
         await group.until_heartbeats()
-        assert {group.generation(name) for name in group.members} == {generation}
+        assert group.generations() == generations
 
 
 async def test_groups_at_each_step_continue_if_their_coordinator_is_killed(
@@ -393,13 +398,13 @@ async def test_groups_at_each_step_continue_if_their_coordinator_is_killed(
         for group, step in zip(groups, steps, strict=True):
             assert await group.coordinator() == broker
             group.hold(step)
-            await group.start("new")
-            await group.until_reached(step)
+            await group.start(NEW)
+            await group.until_reached()
         async with killed(kafka_cluster, broker):
             for group in groups:
                 group.release()
             for group in groups:
-                await group.until_assigned(ALL, *NAMES)
+                await group.until_assigned(ALL)
                 await group.until_heartbeats()
                 assert group.losses == []
 
@@ -422,50 +427,53 @@ async def groups_of_one_coordinator(cluster: ClusterHandle, count: int) -> tuple
 # -- the leader fails -----------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def failing_leader(
-    cluster: ClusterHandle, step: Step, session: float = SHORT_SESSION
-) -> AsyncGenerator[Group]:
-    """Let the leader fail at a step."""
-    async with pair(cluster, session) as group:
+async def check_others_take_over(
+    cluster: ClusterHandle, step: Step, *, stored: bool = False
+) -> None:
+    """Kill the leader at a step, and check that another member leads the others.
+
+    Args:
+        cluster: The cluster.
+        step: The progress of the members' requests at that time.
+        stored: The coordinator has the leader's assignment, which the others use first.
+    """
+    async with pair(cluster, MEDIUM_SESSION if stored else SHORT_SESSION) as group:
         await group.coordinator()
         group.hold(step)
-        await group.start("new")
-        await group.until_reached(step)
-        await group.kill("leader")
+        await group.start(NEW)
+        await group.until_reached()
+        leader = group.leader
+        await group.kill(leader)
         group.release()
-        yield group
-        assert group.assigned_by[-1] != "leader"
+        if stored:
+            await group.until_assigned(ALL)
+        await group.until_assigned(list(group.members))
+        assert group.leader != leader
 
 
 async def test_others_continue_if_the_leader_fails_before_it_joins(
     kafka_cluster: ClusterHandle,
 ) -> None:
     step = {"leader": (JOIN, Progress.NOT_SENT), "follower": (JOIN, Progress.SENT)}
-    async with failing_leader(kafka_cluster, step) as group:
-        await group.until_assigned(OTHERS, "follower", "new")
+    await check_others_take_over(kafka_cluster, step)
 
 
 async def test_others_continue_if_the_leader_fails_before_it_knows_the_generation(
     kafka_cluster: ClusterHandle,
 ) -> None:
     step = {"leader": (JOIN, Progress.HANDLED), **OTHERS_SYNC}
-    async with failing_leader(kafka_cluster, step) as group:
-        await group.until_assigned(OTHERS, "follower", "new")
+    await check_others_take_over(kafka_cluster, step)
 
 
 async def test_others_continue_if_the_leader_fails_before_its_assignment_arrives(
     kafka_cluster: ClusterHandle,
 ) -> None:
     step = {"leader": (SYNC, Progress.NOT_SENT), **OTHERS_SYNC}
-    async with failing_leader(kafka_cluster, step) as group:
-        await group.until_assigned(OTHERS, "follower", "new")
+    await check_others_take_over(kafka_cluster, step)
 
 
 async def test_others_use_the_assignment_of_a_leader_that_fails_after_it_was_stored(
     kafka_cluster: ClusterHandle,
 ) -> None:
     step = {"leader": (SYNC, Progress.HANDLED)}
-    async with failing_leader(kafka_cluster, step, MEDIUM_SESSION) as group:
-        await group.until_assigned(ALL, "follower", "new")
-        await group.until_assigned(OTHERS, "follower", "new")
+    await check_others_take_over(kafka_cluster, step, stored=True)
