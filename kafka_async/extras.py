@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def missing_extra(purpose: str, extra: str) -> str:
-    """Return the message that `purpose` needs an extra, and the command that installs it."""
-    return f"{purpose} needs the extra {extra}: {install_command(extra)}"
+    """Return the message that `purpose` needs an extra, and the command that installs it.
 
-
-def install_command(extra: str) -> str:
-    """Return the command that installs an extra."""
-    return f"pip install 'kafka-async[{extra}]' (in a checkout: pip install '.[{extra}]')"
+    The command is that of a checkout: on the package index the name belongs to another project.
+    """
+    return (
+        f"{purpose} needs the extra {extra}: pip install '.[{extra}]' in a checkout of kafka_async"
+    )

@@ -489,7 +489,7 @@ class EmbeddedCluster:
         )
         if listener.ssl_context is None:
             return connection
-        return TlsConnection(listener.ssl_context, broker, connection)
+        return TlsConnection(listener.ssl_context, listener.verify_mode, broker, connection)
 
     async def _close(self, broker_id: int) -> None:
         broker = self.brokers[broker_id]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import threading
 from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
@@ -24,23 +25,31 @@ LINGER_SECONDS: Final = 0.5
 INTERNAL_ERROR: Final = bytes((21, 3, 3, 0, 2, 2, 80))
 """The alert that Apache Kafka sends for bytes that are not TLS, for which OpenSSL has none."""
 
+_CONTEXTS_LOCK: Final = threading.Lock()
+"""Is held while the `verify_mode` of a context differs from the application's, in all threads."""
+
 
 class TlsConnection(asyncio.Protocol):
     """Decrypts a client's connection for a protocol, and encrypts what that writes.
 
     Args:
         context: Server-side context.
+        verify_mode: Determines if the client needs a certificate; None for the context's own mode.
         broker: The broker, which closes the connection if it stops during the handshake.
         protocol: Gets a transport after a successful handshake.
     """
 
     def __init__(
-        self, context: ssl.SSLContext, broker: Broker, protocol: asyncio.BufferedProtocol
+        self,
+        context: ssl.SSLContext,
+        verify_mode: ssl.VerifyMode | None,
+        broker: Broker,
+        protocol: asyncio.BufferedProtocol,
     ) -> None:
         self.protocol = protocol
         self._broker = broker
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.ssl_object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.ssl_object = _server_object(context, verify_mode, self._incoming, self._outgoing)
         self._raw: asyncio.Transport | None = None
         self._established = False
         self._failed = False
@@ -181,6 +190,27 @@ class TlsConnection(asyncio.Protocol):
     def _flush(self) -> None:
         if self._outgoing.pending and not self.raw.is_closing():
             self.raw.write(self._outgoing.read())
+
+
+def _server_object(
+    context: ssl.SSLContext,
+    verify_mode: ssl.VerifyMode | None,
+    incoming: ssl.MemoryBIO,
+    outgoing: ssl.MemoryBIO,
+) -> ssl.SSLObject:
+    """Return the server side of a connection, with a mode that may differ from the context's.
+
+    A context cannot be copied and an object has no setter, but OpenSSL copies the mode into each
+    new object. So the context has the other mode only for the time of this call.
+    """
+    with _CONTEXTS_LOCK:
+        mode = context.verify_mode
+        if verify_mode is not None:
+            context.verify_mode = verify_mode
+        try:
+            return context.wrap_bio(incoming, outgoing, server_side=True)
+        finally:
+            context.verify_mode = mode
 
 
 class TlsTransport(asyncio.Transport):

@@ -67,7 +67,7 @@ def test_missing_pyspark_is_reported_with_the_command_to_install_it(
     without_pyspark(monkeypatch)
     missing = spark.missing_requirement()
     assert missing is not None
-    assert "the extra spark: pip install 'kafka-async[spark]'" in missing
+    assert "the extra spark: pip install '.[spark]' in a checkout" in missing
 
 
 def test_reports_no_missing_requirement(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,6 +225,28 @@ async def test_sasl_over_tls_has_the_principal_of_sasl(certificates: Certificate
         await connection.close()
 
 
+async def test_listeners_with_one_context_require_certificates_separately(
+    certificates: Certificates,
+) -> None:
+    context = server_context(certificates)
+    listeners = {
+        "MUTUAL": Listener(security_protocol="SSL", ssl_context=context, client_auth="required"),
+        "SSL": Listener(security_protocol="SSL", ssl_context=context),
+    }
+    assert context.verify_mode is ssl.CERT_NONE
+    async with EmbeddedCluster(listeners=listeners) as cluster:
+        principals: list[str] = []
+        for name, certificate in (("MUTUAL", certificates.client), ("SSL", None)):
+            port = int(cluster.bootstrap_servers_of(name).rpartition(":")[2])
+            own = client_context(certificates, certificate)
+            connection = await RawConnection.dial("127.0.0.1", port, ssl=own)
+            principals.append(await principal_of(cluster, connection))
+            await connection.close()
+        assert principals[0].startswith("User:CN=tls-client,")
+        assert principals[1] == "User:ANONYMOUS"
+        assert context.verify_mode is ssl.CERT_NONE
+
+
 async def test_invalid_tls_listeners_are_rejected(certificates: Certificates) -> None:
     context = server_context(certificates)
     with pytest.raises(InvalidConfigurationError, match="has no TLS"):

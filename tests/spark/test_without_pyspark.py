@@ -17,7 +17,7 @@ except IllegalStateError as error:
 
 
 def test_error_says_what_to_install() -> None:
-    assert "the extra spark: pip install 'kafka-async[spark]'" in output_of("-c", PROGRAM)
+    assert "the extra spark: pip install '.[spark]' in a checkout" in output_of("-c", PROGRAM)
 
 
 def test_spark_entry_module_imports_no_client_code() -> None:

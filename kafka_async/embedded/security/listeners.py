@@ -46,8 +46,9 @@ class Listener:
         security_protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL".
         ssl_context: Server-side context with the broker's certificate; needed for TLS. With
             `client_auth`, it also has the authorities of client certificates.
-        client_auth: Kafka's `ssl.client.auth`, set as `verify_mode` of the context. Default: the
-            context stays as it is.
+        client_auth: Kafka's `ssl.client.auth` for the connections of this listener. The context
+            itself stays as it is, so other listeners may use it too. Default: the `verify_mode` of
+            the context.
         sasl_mechanisms: Enabled mechanisms. Default: PLAIN and both SCRAM mechanisms.
         oauthbearer: Checks the tokens of OAUTHBEARER: rules for unsecured tokens, or a function
             that takes a token, returns the principal's name and when the token expires, in seconds
@@ -87,13 +88,10 @@ class Listener:
                 if self.uses_tls
                 else f"{self.security_protocol} has no TLS: remove ssl_context"
             )
-        if self.client_auth is not None and self.ssl_context is not None:
-            mode = _VERIFY_MODES.get(self.client_auth)
-            if mode is None:
-                raise InvalidConfigurationError(
-                    f"client_auth is {self.client_auth!r}: use one of {', '.join(_VERIFY_MODES)}"
-                )
-            self.ssl_context.verify_mode = mode
+        if self.client_auth is not None and self.client_auth not in _VERIFY_MODES:
+            raise InvalidConfigurationError(
+                f"client_auth is {self.client_auth!r}: use one of {', '.join(_VERIFY_MODES)}"
+            )
         if self.ssl_principal_mapping_rules is not None:
             if not self.uses_tls:
                 raise InvalidConfigurationError(
@@ -118,6 +116,11 @@ class Listener:
     def uses_sasl(self) -> bool:
         """True if clients authenticate with SASL."""
         return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    @property
+    def verify_mode(self) -> ssl.VerifyMode | None:
+        """The `verify_mode` of connections; None for that of the context."""
+        return None if self.client_auth is None else _VERIFY_MODES[self.client_auth]
 
     def principal_mapping(self) -> PrincipalMapping | None:
         """Return the mapping of certificates to principals; None without rules."""
