@@ -679,6 +679,8 @@ class ConsumerRuntime:
         interval = seconds(self._config.auto_commit_interval_ms)
         while True:
             await asyncio.sleep(interval)
+            if self._stopping:
+                return  # `stop` commits, and later the coordinator does not know the member
             if self.gate.held:
                 continue
             try:

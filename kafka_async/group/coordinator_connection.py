@@ -16,9 +16,12 @@ from kafka_async.cluster.coordinator_lookup import CoordinatorKind
 from kafka_async.cluster.request_router import Broker
 from kafka_async.errors import (
     ClientClosedError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    NotCoordinatorError,
     RebalanceInProgressError,
 )
 from kafka_async.group import classic_protocol
@@ -42,6 +45,11 @@ _JOIN_GRACE: Final = 5.0
 _LEAVE_TIMEOUT: Final = 5.0
 _CLOSE_TIMEOUT: Final = 2.0
 """Maximum seconds to wait for the response to LeaveGroup while the consumer is closed."""
+_NOT_COORDINATOR: Final = (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+)
 
 
 class CoordinatorConnection:
@@ -153,10 +161,12 @@ class CoordinatorConnection:
     async def leave(
         self, member: LocalMember, reason: str, close_deadline: float | None = None
     ) -> None:
-        """Send LeaveGroup; errors are logged.
+        """Send LeaveGroup, again if the coordinator has moved; other errors are logged.
 
-        A closing consumer gives up at `close_deadline`, an event loop time, and does not wait for a
-        coordinator that does not respond.
+        Otherwise the group would wait for the session of a member that no longer exists whenever
+        its members stop while its coordinator moves. A closing consumer gives up at
+        `close_deadline`, an event loop time, and does not wait for a coordinator that does not
+        respond.
         """
         closing, timeout = close_deadline is not None, _LEAVE_TIMEOUT
         if close_deadline is not None:
@@ -164,21 +174,37 @@ class CoordinatorConnection:
         if self.held and self._connection is not None:  # by an abandoned JoinGroup
             self._connection.disconnect(KafkaConnectionError("the member leaves the group"))
         self.held = False
+        moved: KafkaError | None = None
         try:
             if closing and not self._responsive():
                 self._submit_leave(member, reason)
                 return
             async with asyncio.timeout(timeout):
-                connection = await self._find(timeout)
-                await connection.connect(timeout)
-                version = connection.version(self._leave_api_key)
-                await self.exchange(self._leave(member, version, reason), timeout)
+                backoff = self._services.retry_backoff()
+                while (moved := await self._send_leave(member, reason, timeout)) is not None:
+                    self.forget()
+                    await asyncio.sleep(backoff.next())
         except (KafkaError, TimeoutError) as error:
             logger.info(
                 "leaving group %s: %s",
                 self._settings.group_id,
-                error if isinstance(error, KafkaError) else f"no response for {timeout:g} s",
+                error
+                if isinstance(error, KafkaError)
+                else moved or f"no response for {timeout:g} s",
             )
+
+    async def _send_leave(
+        self, member: LocalMember, reason: str, timeout: float
+    ) -> KafkaError | None:
+        """Send LeaveGroup once; return the error of a broker that is not the coordinator (yet)."""
+        connection = await self._find(timeout)
+        await connection.connect(timeout)
+        version = connection.version(self._leave_api_key)
+        try:
+            await self.exchange(self._leave(member, version, reason), timeout)
+        except _NOT_COORDINATOR as error:
+            return error
+        return None
 
     def _responsive(self) -> bool:
         """Return whether a response to LeaveGroup can be expected."""

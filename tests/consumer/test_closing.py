@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 import pytest
 
+from kafka_async.admin import Admin
 from kafka_async.cluster.client import services_of
 from kafka_async.cluster.request_router import CoordinatorOfGroup
 from kafka_async.consumer.closing import CloseDeadlines
@@ -186,6 +187,52 @@ async def test_start_cancelled_during_import_leaves_no_task_or_connection(
         await services_of(stage.shared_client).metadata.refresh(timeout=5)
     with pytest.raises(ClientClosedError):
         await consumer.poll()
+
+
+# -- coordinators that move -----------------------------------------------------------------------
+
+
+LEAVE_APIS = {"classic": "LeaveGroup", "consumer": "ConsumerGroupHeartbeat"}
+
+
+@pytest.mark.parametrize(
+    "error", ["COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"]
+)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_leaves_group_whose_coordinator_moves(
+    stage: Stage, protocol: Literal["classic", "consumer"], error: str
+) -> None:
+    consumer = await reading(stage, group_protocol=protocol)
+    admin = Admin(stage.shared_client)
+    assert len((await admin.describe_groups(["g"]))["g"].members) == 1
+    fault = stage.cluster.faults.add(api=LEAVE_APIS[protocol], error=error, count=2)
+    assert await elapsed(consumer.stop()) < 2
+    assert fault.hits == 2
+    assert (await admin.describe_groups(["g"]))["g"].members == ()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_stop_without_a_coordinator_takes_two_seconds_at_most(
+    stage: Stage, protocol: Literal["classic", "consumer"], caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = await reading(stage, group_protocol=protocol)
+    stage.cluster.faults.add(api=LEAVE_APIS[protocol], error="NOT_COORDINATOR", count=None)
+    with caplog.at_level(logging.INFO, "kafka_async.group"):
+        assert await elapsed(consumer.stop()) <= 2
+    [message] = [each for each in caplog.messages if each.startswith("leaving group g")]
+    assert "NOT_COORDINATOR" in message
+
+
+async def test_auto_commit_ends_when_the_consumer_closes(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is due during the last commit; after that the coordinator would not know the member."""
+    consumer = await reading(stage, enable_auto_commit=True, auto_commit_interval_ms=1000)
+    commits = stage.cluster.faults.add(api="OffsetCommit", delay=1.5, count=None)
+    stage.cluster.faults.add(api="LeaveGroup", applied=True, delay=1.9)
+    with caplog.at_level(logging.WARNING, "kafka_async"):
+        assert await elapsed(consumer.stop()) >= 3
+    assert (commits.hits, caplog.messages) == (1, [])
 
 
 # -- a shared client that is stopped first --------------------------------------------------------

@@ -40,7 +40,12 @@ GROUP_SETTINGS = {
     # By default a group waits 1 s before it computes another assignment.
     "assignment.interval.ms": "0",
 }
-SHARE_GROUP_SETTINGS = {"group.share.min.record.lock.duration.ms": "1000"}
+SHARE_GROUP_SETTINGS = {
+    "group.share.min.record.lock.duration.ms": "1000",
+    # A member gets no partitions until their state is initialized. If the broker that keeps the
+    # state changes meanwhile, the next attempt is 30 s later by default; 5 s are the minimum.
+    "group.share.initialize.retry.interval.ms": "5000",
+}
 
 
 def cluster_settings(
