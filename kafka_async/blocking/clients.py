@@ -1112,6 +1112,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
     def stop(self, timeout: float | None = None, **unknown: Never) -> None:
         """Stop reading, commit processed records with auto-commit, leave the group and close.
 
+        The records of the last `poll`, and the current one of an iteration, do not count as
+        processed: end the `async with` block instead to commit them, or call `commit` before.
+
         Offsets that could not be committed in time are named in a warning. Without anything to
         commit, and without a broker that responds, it returns at once. It is completed even if the
         caller is cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s.
