@@ -15,6 +15,7 @@ import asyncio
 import contextvars
 import logging
 import os
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, TypeVarTuple
@@ -53,12 +54,50 @@ def current_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def other_loop_error(name: str) -> IllegalStateError:
-    """Return the error of a call in another event loop than the one that `name` was started in."""
-    return IllegalStateError(
+def check_event_loop(
+    name: str,
+    loop: asyncio.AbstractEventLoop,
+    closing: asyncio.Task[None] | None,
+    pid: int | None = None,
+) -> None:
+    """Raise if `name` is not closed yet, and was started in another event loop or process.
+
+    Args:
+        name: Name of the client.
+        loop: The event loop in which it was started.
+        closing: The task that closes it; None before.
+        pid: The process in which it was started; None: not checked.
+    """
+    if current_loop() is loop or (closing is not None and closing.done()):
+        return
+    if pid is not None:
+        check_process(name, pid)
+    raise IllegalStateError(
         f"{name} belongs to the event loop it was started in: make one for this loop, "
         "or use kafka_async.blocking from other threads"
     )
+
+
+def check_process(name: str, pid: int) -> None:
+    """Raise if `name` was started in another process, whose id is `pid`."""
+    if os.getpid() != pid:
+        raise IllegalStateError(
+            f"{name} was started in process {pid} and cannot be used in its fork "
+            f"{os.getpid()}: make a new one here"
+        )
+
+
+def not_started_error(name: str) -> ClientClosedError:
+    """Return the error of a call of a client, asyncio's or a blocking one, before its start."""
+    return ClientClosedError(
+        f"{name} was not started: use `async with` (kafka_async.blocking: `with`), "
+        "or call start() first"
+    )
+
+
+def started_before_error(name: str) -> IllegalStateError:
+    """Return the error of a second start of a client."""
+    return IllegalStateError(f"{name} was started before; make a new one instead")
 
 
 async def wait_shielded(
@@ -151,6 +190,7 @@ class Supervisor:
         self._listeners: list[Callable[[KafkaError], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
+        self._start_begun = False
         self._host_task: asyncio.Task[None] | None = None
         self._group: TaskGroup | None = None
         self.running = False
@@ -170,10 +210,20 @@ class Supervisor:
         """True while the host task runs: from `start` until all tasks have ended."""
         return self._host_task is not None and not self._host_task.done()
 
+    def begin_start(self) -> None:
+        """Raise unless this is the first start of the client, even if the first one has failed.
+
+        A client calls it before it starts anything else, such as the `Client` that it uses.
+        """
+        if self._start_begun:
+            raise started_before_error(self.name)
+        self._start_begun = True
+
     async def start(self) -> None:
         """Start the host task and wait until tasks can be spawned."""
         if self._loop is not None:
-            raise IllegalStateError(f"{self.name} was started before; make a new one instead")
+            raise started_before_error(self.name)
+        self._start_begun = True
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         ready = asyncio.Event()
@@ -216,28 +266,32 @@ class Supervisor:
 
     def _raise_unusable(self) -> None:
         if self._loop is None:
-            raise ClientClosedError(
-                f"{self.name} was not started: use `async with`, or await start() first"
-            )
-        self._check_process()
+            raise not_started_error(self.name)
+        check_process(self.name, self._pid)
         if self.failure is not None:
             raise self.failure
         if not self.running:
             raise ClientClosedError(f"{self.name} is closed")
         self.check_event_loop()
 
-    def check_event_loop(self) -> None:
-        """Raise if the client was started in another event loop or process."""
-        if self._loop is not None and current_loop() is not self._loop:
-            self._check_process()
-            raise other_loop_error(self.name)
+    def check_event_loop(self, closing: asyncio.Task[None] | None = None) -> None:
+        """Raise if the client was started in another event loop or process, and is not closed yet.
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            raise IllegalStateError(
-                f"{self.name} was started in process {self._pid} and cannot be used in its fork "
-                f"{os.getpid()}: make a new one here"
-            )
+        Args:
+            closing: The task that closes the client; None before.
+        """
+        if self._loop is not None:
+            check_event_loop(self.name, self._loop, closing, self._pid)
+
+    def warn_never_stopped(self, client: object) -> None:
+        """Warn of a client that is deleted while it runs."""
+        warnings.warn(
+            f"{self.name} was started and never stopped: use `async with` (kafka_async.blocking: "
+            "`with`), or call stop()",
+            ResourceWarning,
+            stacklevel=2,
+            source=client,
+        )
 
     async def offload(self, function: Callable[[*Args], R], *args: *Args) -> R:
         """Run a blocking function in the client's threads; inline under virtual time."""

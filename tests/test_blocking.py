@@ -31,7 +31,13 @@ from kafka_async.admin import (
 )
 from kafka_async.cluster.request_router import AnyBroker, Leader
 from kafka_async.embedded import run_in_thread
-from kafka_async.errors import DeliveryError, IllegalStateError, KafkaError, KafkaTimeoutError
+from kafka_async.errors import (
+    ClientClosedError,
+    DeliveryError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from kafka_async.kernel._pykernel import RecordAppender
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.protocol.messages.produce import (
@@ -413,8 +419,31 @@ def test_callback_that_calls_its_blocking_client_raises(servers: str) -> None:
     consumer = blocking.Consumer(servers, topics=["input"], group_id="i")
     with consumer:
         consumer.on_assigned(lambda _: consumer.commit())
-        with pytest.raises(RuntimeError, match="cannot be called from the event loop thread"):
+        with pytest.raises(IllegalStateError, match="with `async def`, and await the asyncio cli"):
             consumer.poll(timeout=30)
+
+
+def test_errors_of_unstarted_clients_name_the_statement_of_blocking_ones(servers: str) -> None:
+    producer = blocking.Producer(servers)
+    consumer = blocking.Consumer(servers, topics=[T], group_id="i")
+    calls: list[Callable[[], object]] = [
+        lambda: producer.send(T, b"v"),
+        lambda: consumer.poll(timeout=1),
+        lambda: blocking.Admin(servers).list_topics(),
+        lambda: blocking.Client(servers).quota_usage(),
+    ]
+    words = r"was not started: use `async with` \(kafka_async.blocking: `with`\), or call start\(\)"
+    for call in calls:
+        with pytest.raises(ClientClosedError, match=words):
+            call()
+
+
+def test_warning_of_an_unstopped_client_names_the_statement_of_blocking_ones(servers: str) -> None:
+    client = blocking.Client(servers)
+    client.start()
+    with pytest.warns(ResourceWarning, match=r"use `async with` \(kafka_async.blocking: `with`\)"):
+        client.asynchronous.__del__()
+    client.stop()
 
 
 def test_handle_of_a_request_can_be_cancelled_and_waited_for(cluster: BlockingCluster) -> None:

@@ -58,6 +58,7 @@ WORDS: Final = {
     "In a handler of `process`, or": None,
     "Handlers of `process` and": None,
     "`async with ": "`with ",
+    "in another event loop or process": "in another process",
     "an `async for` is in": "an iteration is in",
     "A handle, which can be awaited; errors are raised there": (
         "A handle of the request; its `response` raises errors"

@@ -30,7 +30,7 @@ from kafka_async.arguments import check_timeout, function, texts
 from kafka_async.config import GroupMemberConfig, hide_secrets, seconds
 from kafka_async.errors import ClientClosedError, KafkaError
 from kafka_async.group.group_member import GroupMember
-from kafka_async.supervisor import current_loop, other_loop_error, wait_shielded
+from kafka_async.supervisor import check_event_loop, wait_shielded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -157,8 +157,7 @@ class WorkerPool:
         check_timeout(timeout)
         if self._follower is None:
             return
-        if not self._ended.is_set() and current_loop() is not self._follower.get_loop():
-            raise other_loop_error(self._name)
+        check_event_loop(self._name, self._follower.get_loop(), self._closing)
         cancelled = await wait_shielded(self._close("the pool is stopped", timeout))
         if cancelled is not None:
             raise cancelled

@@ -178,7 +178,7 @@ class Client(BlockingClient):
                 broker does not read the last bytes, and then 2 s.
 
         Raises:
-            IllegalStateError: The client was started in another event loop or process.
+            IllegalStateError: The client was started in another process.
         """
         run(self._client.stop, timeout)
 
@@ -422,7 +422,7 @@ class Producer(BlockingClient, Generic[K, V]):
         Raises:
             DeliveryError: Some records were not delivered; it counts them, and `failures` has one
                 entry per batch.
-            IllegalStateError: The producer was started in another event loop or process.
+            IllegalStateError: The producer was started in another process.
         """
         run(self._client.stop, timeout, **unknown)
 
@@ -1125,8 +1125,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
 
         Raises:
             KafkaError: The group rejected the automatic commit; the consumer is closed.
-            IllegalStateError: A rebalance listener calls it, or the consumer was started in another
-                event loop or process.
+            IllegalStateError: A rebalance listener calls it, or the consumer was started
+                in another process.
             Exception: A rebalance listener raised it, and no poll has raised it before; the
                 consumer is closed.
         """
@@ -1452,7 +1452,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Raises:
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
-            IllegalStateError: `what` names a partition that is left out otherwise.
+            IllegalStateError: `what` names a partition that is left out otherwise, or a topic that
+                is neither assigned nor subscribed to.
             RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
                 member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
@@ -1819,7 +1820,7 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
             timeout: Maximum time in seconds (default: close_timeout_ms).
 
         Raises:
-            IllegalStateError: The client was started in another event loop or process.
+            IllegalStateError: The client was started in another process.
         """
         run(self._client.stop, timeout)
 
@@ -1902,7 +1903,7 @@ class Admin(BlockingClient):
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms).
 
         Raises:
-            IllegalStateError: The client was started in another event loop or process.
+            IllegalStateError: The client was started in another process.
         """
         run(self._client.stop, timeout, **unknown)
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self
 
 from typing_extensions import TypeVar
 
+from kafka_async.errors import IllegalStateError
+
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
@@ -40,6 +42,7 @@ class _LoopThread:
                 "asyncio", {"use_uvloop": uvloop}, name="kafka-async blocking loop"
             )
         )
+        self.thread_id: int = self.portal.call(threading.get_ident)
         atexit.register(self._stop)
 
     def _stop(self) -> None:
@@ -65,12 +68,22 @@ def run(function: Callable[P, Awaitable[R]], *args: P.args, **keywords: P.kwargs
 
     Returns:
         The function's result.
+
+    Raises:
+        IllegalStateError: A callback or a listener calls it, in the background event loop, which
+            would wait for itself.
     """
     global _loop_thread
     with _lock:
         # The process id differs in a forked child, where the thread does not exist.
         if _loop_thread is None or _loop_thread.pid != os.getpid():
             _loop_thread = _LoopThread()
+    if _loop_thread.thread_id == threading.get_ident():
+        raise IllegalStateError(
+            "a callback or a listener calls a blocking client in the background event loop, which "
+            "would wait for itself: define it with `async def`, and await the asyncio client, the "
+            "attribute `asynchronous` of the blocking one"
+        )
     future = _loop_thread.portal.start_task_soon(partial(function, *args, **keywords))
     try:
         return future.result()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import warnings
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -175,9 +174,8 @@ class Client:
             IllegalStateError: The client was started in another event loop or process.
         """
         check_timeout(timeout)
+        self._supervisor.check_event_loop(self._closing)
         services = self._services
-        if services is not None and (self._closing is None or not self._closing.done()):
-            self._supervisor.check_event_loop()
         self._stopped = True
         if services is None:
             return
@@ -208,13 +206,7 @@ class Client:
 
     def __del__(self) -> None:
         if getattr(self, "_services", None) is not None and not self._stopped:
-            warnings.warn(
-                f"{self._supervisor.name} was started and never stopped: use `async with`, "
-                "or await stop()",
-                ResourceWarning,
-                stacklevel=1,
-                source=self,
-            )
+            self._supervisor.warn_never_stopped(self)
 
     def health(self) -> Health:
         """Return a snapshot of the client's health; no request is sent.

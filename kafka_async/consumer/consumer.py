@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import re
-import warnings
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -48,7 +47,7 @@ from kafka_async.foreign_names import (
     check_construction,
     unknown_keyword,
 )
-from kafka_async.supervisor import Supervisor, wait_shielded
+from kafka_async.supervisor import Supervisor, not_started_error, wait_shielded
 from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -201,6 +200,7 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.start, unknown)
+        self._supervisor.begin_start()
         self._starting = True
         if self._owns_client:
             await self.client.start()
@@ -242,8 +242,8 @@ class Consumer(Generic[K, V]):
 
         Raises:
             KafkaError: The group rejected the automatic commit; the consumer is closed.
-            IllegalStateError: A rebalance listener calls it, or the consumer was started in another
-                event loop or process.
+            IllegalStateError: A rebalance listener calls it, or the consumer was started
+                in another event loop or process.
             Exception: A rebalance listener raised it, and no poll has raised it before; the
                 consumer is closed.
         """
@@ -261,8 +261,7 @@ class Consumer(Generic[K, V]):
         runtime = self._runtime
         if runtime is None:
             return
-        if self._closing is None or not self._closing.done():
-            self._supervisor.check_event_loop()
+        self._supervisor.check_event_loop(self._closing)
         if self._closing is None:
             if self._stopped:
                 return
@@ -347,13 +346,7 @@ class Consumer(Generic[K, V]):
 
     def __del__(self) -> None:
         if getattr(self, "_started", False) and not self._stopped:
-            warnings.warn(
-                f"{self._supervisor.name} was started and never stopped: use `async with`, "
-                "or await stop()",
-                ResourceWarning,
-                stacklevel=1,
-                source=self,
-            )
+            self._supervisor.warn_never_stopped(self)
 
     # -- subscription -----------------------------------------------------------------------------
 
@@ -929,7 +922,8 @@ class Consumer(Generic[K, V]):
         Raises:
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
-            IllegalStateError: `what` names a partition that is left out otherwise.
+            IllegalStateError: `what` names a partition that is left out otherwise, or a topic that
+                is neither assigned nor subscribed to.
             RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
                 member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
@@ -961,6 +955,11 @@ class Consumer(Generic[K, V]):
             self._subscription.state(what)
             self._check_commits([what])
             return {what: due[what]} if what in due else {}
+        if not self._subscription.may_have(what):
+            raise IllegalStateError(
+                f"no partition of the topic {what!r:.260} is assigned to this consumer, which does "
+                "not subscribe to it either: check the name, or commit offsets by partition"
+            )
         return {partition: offset for partition, offset in due.items() if partition.topic == what}
 
     def _check_commits(self, partitions: Iterable[TopicPartition]) -> None:
@@ -1236,9 +1235,7 @@ class Consumer(Generic[K, V]):
         if self._stopped:
             raise ClientClosedError(f"{self._supervisor.name} is closed")
         if runtime is None:
-            raise ClientClosedError(
-                f"{self._supervisor.name} was not started: use `async with`, or await start() first"
-            )
+            raise not_started_error(self._supervisor.name)
         runtime.check()
         return runtime
 

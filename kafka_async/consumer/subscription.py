@@ -431,6 +431,15 @@ class Subscription:
         """True if there is a subscription or a pattern."""
         return bool(self.topics or self.broker_pattern or self.pattern is not None)
 
+    def may_have(self, topic: str) -> bool:
+        """Return False if a topic is neither assigned nor subscribed to.
+
+        Any topic may match a pattern now or later.
+        """
+        if self.pattern is not None or self.broker_pattern or topic in self.topics:
+            return True
+        return any(partition.topic == topic for partition in self.states)
+
     def subscribe(
         self,
         topics: frozenset[str],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,6 +81,7 @@ class GroupClient:
         Raises:
             BootstrapError: No bootstrap server could be used.
         """
+        self._supervisor.begin_start()
         if self._owns_client:
             await self.client.start()
         try:
@@ -115,8 +115,7 @@ class GroupClient:
     async def _stop(self, timeout: float | None, *, finished: bool) -> None:
         if self._membership is None:
             return
-        if self._closing is None or not self._closing.done():
-            self._supervisor.check_event_loop()
+        self._supervisor.check_event_loop(self._closing)
         limit = self._close_timeout if timeout is None else timeout
         deadline = asyncio.get_running_loop().time() + limit
         await self._await_closing(
@@ -179,13 +178,7 @@ class GroupClient:
 
     def __del__(self) -> None:
         if getattr(self, "_membership", None) is not None and not self._stopped:
-            warnings.warn(
-                f"{self._supervisor.name} was started and never stopped: use `async with`, "
-                "or await stop()",
-                ResourceWarning,
-                stacklevel=1,
-                source=self,
-            )
+            self._supervisor.warn_never_stopped(self)
 
     def health(self) -> Health:
         """Return a snapshot of the member's condition; no request is sent.

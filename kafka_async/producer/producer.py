@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic
@@ -145,6 +144,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.start, unknown)
+        self._supervisor.begin_start()
         self._starting = True
         if self.config.transactional_id is None:
             await self._start()
@@ -198,7 +198,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         check_timeout(timeout, unlimited="close_timeout_ms")
         if not self._started or self._stopped.is_set():
             return
-        self._supervisor.check_event_loop()
+        self._supervisor.check_event_loop(self._closing)
         if self._stopping:
             await self._stopped.wait()
             return
@@ -279,13 +279,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
 
     def __del__(self) -> None:
         if getattr(self, "_started", False) and not self._stopping:
-            warnings.warn(
-                f"{self._supervisor.name} was started and never stopped: use `async with`, "
-                "or await stop()",
-                ResourceWarning,
-                stacklevel=1,
-                source=self,
-            )
+            self._supervisor.warn_never_stopped(self)
 
     # -- deliveries -------------------------------------------------------------------------------
 
@@ -485,7 +479,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         if self._transactions is not None:
             raise IllegalStateError(
                 "records of a transactional producer go through a transaction: "
-                "use `async with producer.transaction() as txn` and txn.enqueue"
+                "use `async with producer.transaction() as txn` (kafka_async.blocking: `with`) and "
+                "txn.enqueue"
             )
 
 

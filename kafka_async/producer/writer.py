@@ -18,7 +18,6 @@ from typing_extensions import TypeVar
 from kafka_async.arguments import instance_of, iterable, topic_partition
 from kafka_async.errors import (
     BufferFullError,
-    IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
     SerializationError,
@@ -42,6 +41,7 @@ from kafka_async.producer.validation import (
 )
 from kafka_async.records.batch import RecordBatch
 from kafka_async.records.from_arrow import from_arrow
+from kafka_async.supervisor import not_started_error
 from kafka_async.types import ProducerRecord, check_topic
 
 if TYPE_CHECKING:
@@ -585,7 +585,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         self._check_writable()
         runtime = self._runtime
         if runtime is None:
-            raise IllegalStateError("not started: use `async with`, or await start() first")
+            raise not_started_error(type(self).__name__)
         runtime.supervisor.check()
         return runtime
 

@@ -1,10 +1,10 @@
-"""Tests that clients are stopped only in the event loop in which they were started."""
+"""Tests that clients are started once, and stopped only in the same event loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -76,6 +76,42 @@ def test_clients_of_a_shared_client_raise_if_they_are_stopped_in_another_event_l
             asyncio.run(producer.stop())
         own_loop.run(producer.stop())
         own_loop.run(client.stop())
+
+
+STARTED_TWICE: dict[str, Callable[[Any], Producer | Consumer | ShareConsumer | GroupMember]] = {
+    "Producer": Producer,
+    "Producer t": lambda servers: Producer(servers, transactional_id="t"),
+    "Consumer g": lambda servers: Consumer(servers, topics=["t"], group_id="g"),
+    "ShareConsumer s": lambda servers: ShareConsumer(servers, topics=["t"], group_id="s"),
+    "GroupMember m": lambda servers: GroupMember(
+        servers, group_id="m", protocol_type="jobs", protocols={"v0": lambda members: {}}
+    ),
+}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("name", STARTED_TWICE)
+async def test_second_start_raises_with_the_name_of_the_class_and_stops_nothing(
+    name: str, shared: bool
+) -> None:
+    words = f"^{name}.* was started before; make a new one instead"
+    async with (
+        EmbeddedCluster() as cluster,
+        Client(cluster.bootstrap_servers) as client,
+        STARTED_TWICE[name](client if shared else cluster.bootstrap_servers) as started,
+    ):
+        with pytest.raises(IllegalStateError, match=words):
+            await started.start()
+        assert started.health().state in ("starting", "running")
+
+
+@pytest.mark.asyncio
+async def test_second_start_of_an_admin_client_raises_with_the_name_of_the_class() -> None:
+    async with EmbeddedCluster() as cluster, Admin(cluster.bootstrap_servers) as admin:
+        with pytest.raises(IllegalStateError, match=r"^Admin .* was started before; make a new"):
+            await admin.start()
+        assert await admin.list_topics() == {}
 
 
 def test_supervisor_raises_after_its_event_loop_was_closed() -> None:

@@ -546,6 +546,23 @@ async def test_commits_a_topic_or_a_partition(stage: Stage) -> None:
         assert await committed(consumer, a, b) == [1, 1]
 
 
+async def test_refuses_to_commit_a_topic_that_is_neither_assigned_nor_subscribed_to(
+    stage: Stage,
+) -> None:
+    (partition,) = await stage.topic("other", 1, records=1)
+    async with stage.member(records=1) as (consumer, _):
+        await consumer.commit("t")  # It is subscribed to, and not assigned yet.
+        await consumer.poll(timeout=10)
+        with pytest.raises(IllegalStateError, match="no partition of the topic 'other' is assign"):
+            await consumer.commit("other")
+        consumer.subscribe(pattern="t.*")
+        await consumer.commit("other")  # A pattern may match it later.
+    async with stage.consumer(partitions=[partition], group_id="g") as consumer:
+        assert len(await consumer.poll(timeout=10)) == 1
+        await consumer.commit("other")
+        assert await committed(consumer, partition) == [1]
+
+
 async def test_commit_includes_last_record_of_stream(stage: Stage) -> None:
     async with stage.member(records=5) as (consumer, partition):
         async for record in consumer:
