@@ -51,6 +51,7 @@ class DeliveryGate:
         self._last_poller: asyncio.Task[object] | None = None
         self._listener_task: asyncio.Task[object] | None = None
         self._holds = 0
+        self._waiting_rebalances = 0
         self._ended = False
         self._now = asyncio.get_running_loop().time
         self._last_poll = self._now()
@@ -185,8 +186,12 @@ class DeliveryGate:
             await self._handlers.drain(partitions, timeout)
 
     @property
-    def waits_for_poll(self) -> bool:
-        """True while the application has returned records, and does not poll for others."""
+    def delays_rebalance(self) -> bool:
+        """True while a rebalance waits until the application has processed returned records."""
+        return self._waiting_rebalances > 0
+
+    def _waits_for_poll(self) -> bool:
+        """Return True while the application has returned records, and does not poll for others."""
         return self._polling_task is None and self._handlers is None and self._queue.has_unprocessed
 
     async def wait_until_processed(self, *, ignore_poll_timeout: bool = False) -> None:
@@ -195,7 +200,14 @@ class DeliveryGate:
         Does not wait for handlers: `drain` does. Raises PollTimeoutError if the application has not
         polled for max_poll_interval_ms, unless ignored.
         """
-        while not self._ended and self.waits_for_poll:
+        self._waiting_rebalances += 1
+        try:
+            await self._wait_until_processed(ignore_poll_timeout=ignore_poll_timeout)
+        finally:
+            self._waiting_rebalances -= 1
+
+    async def _wait_until_processed(self, *, ignore_poll_timeout: bool) -> None:
+        while not self._ended and self._waits_for_poll():
             left = self.last_poll_time() + self._max_poll_interval - self._now()
             if left <= 0 and not ignore_poll_timeout:
                 raise PollTimeoutError

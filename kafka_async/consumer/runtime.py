@@ -601,7 +601,7 @@ class ConsumerRuntime:
                 return await self.stored_rewinds.rewind(offsets, left)
             return await rewinds.rewind(offsets, left)
         except KafkaTimeoutError as error:
-            if not self.gate.waits_for_poll:
+            if not self.gate.delays_rebalance:
                 raise
             raise KafkaTimeoutError(
                 f"{error.message}; {self._supervisor.name} cannot rebalance before the records "

@@ -15,6 +15,7 @@ from kafka_async.errors import (
     IllegalStateError,
     InconsistentGroupProtocolError,
     InvalidGroupIdError,
+    InvalidRequestError,
     KafkaError,
     RebalanceInProgressError,
 )
@@ -316,6 +317,23 @@ async def test_stop_leaves_the_group_although_the_consumer_subscribes_again(stag
         await asyncio.wait({unsubscribing, stopping})
     await stopping
     assert leaves.hits == 1
+
+
+async def test_member_gives_up_leaving_after_a_failed_sync_if_the_coordinator_hangs(
+    stage: Stage,
+) -> None:
+    """LeaveGroup is sent so that the others need not wait, and a response is not needed."""
+    await stage.topic("t", 1)
+    leaves = stage.cluster.faults.add(api="LeaveGroup", hang=True, count=None)
+    stage.cluster.faults.add(api="SyncGroup", error="INVALID_REQUEST")
+    async with stage.consumer("t") as consumer:
+        polling = asyncio.ensure_future(consumer.poll(timeout=60))
+        await leaves.wait()
+        async with asyncio.timeout(6):
+            with pytest.raises(InvalidRequestError):
+                await polling
+        leaves.remove()
+        await poll_until_balanced(1, consumer)
 
 
 async def test_pattern_matches_existing_and_new_topics(stage: Stage) -> None:

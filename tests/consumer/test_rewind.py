@@ -462,6 +462,22 @@ async def test_caller_keeps_its_records_if_nothing_of_it_is_revoked(
         assert await committed(caller, mine) == 8
 
 
+async def test_timeout_names_no_records_in_hand_if_nothing_waits_for_them(stage: Stage) -> None:
+    """A cooperative member that keeps its partitions rebalances with them; another one is late."""
+    strategies = ["cooperative-sticky"]
+    async with group(stage, 2, partition_assignment_strategy=strategies) as readers:
+        caller, other = (reader.consumer for reader in readers)
+        await readers[0].stop()
+        (mine,), (wanted,) = caller.assignment(), other.assignment()
+        stage.produce(mine, range(3))
+        assert len(await caller.poll(timeout=5)) == 3
+        joins = stage.cluster.faults.add(api="JoinGroup", hang=True, count=None)
+        with pytest.raises(KafkaTimeoutError, match=f"{wanted}") as raised:
+            await caller.rewind({wanted: 1}, timeout=20)
+        assert "poll in another task" not in str(raised.value)
+        joins.remove()
+
+
 async def test_member_outside_of_its_group_is_told_to_poll(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, 5)
     async with stage.consumer("t", max_poll_interval_ms=60_000) as consumer:
