@@ -206,7 +206,7 @@ bench-spark: $(VENV)/.installed-dev $(VENV)/.installed-spark ## the Spark data s
 bench-quotas: $(VENV)/.installed-dev ## rates with quotas of 1 MB/s on one broker, and those of Java's clients: 5 minutes
 	@$(BIN)/python -m benchmarks.quotas $(QUOTA_ARGS)
 
-bench-tls: $(VENV)/.installed-dev ## all clients over TLS, the part of `make bench` with encryption: 8 minutes
+bench-tls: $(VENV)/.installed-dev ## all clients over TLS, the part of `make bench` with encryption: 14 minutes
 	@$(BIN)/python -m benchmarks --tls $(BENCH_ARGS)
 
 # WIRE_ARGS='--only fetch'.

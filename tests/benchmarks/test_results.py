@@ -241,6 +241,7 @@ def checked_in(name: str) -> Results:
         ("bench", TARGETS),
         ("bench_defaults", [*DEFAULT_TARGETS, *comparisons(tuned=False)]),
         ("bench_pythons", PYTHON_TARGETS),
+        ("bench_tls", TARGETS),
     ],
 )
 def test_checked_in_results_have_their_page_and_verdicts(
