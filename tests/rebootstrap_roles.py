@@ -57,6 +57,10 @@ PRODUCER_PATIENCE: dict[str, Any] = {
     "max_block_ms": PATIENCE_MS,
 }
 MEMBER_PATIENCE: dict[str, Any] = {"session_timeout_ms": PATIENCE_MS, "heartbeat_interval_ms": 500}
+SHORT_SETUP: dict[str, Any] = {
+    "socket_connection_setup_timeout_ms": 1_000,
+    "socket_connection_setup_timeout_max_ms": 2_000,
+}
 GROUP_PATIENCE = {"session.timeout.ms": "60000"}
 BEFORE, AFTER = [b"0", b"1", b"2"], [b"3", b"4", b"5"]
 
@@ -111,7 +115,7 @@ class Place:
     With `patient` the clients and groups have long limits in place of the defaults.
     """
 
-    dialer: BootstrapName
+    dialer: Dialer
     suffix: str
     servers: str = BOOTSTRAP_NAME
     options: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -158,7 +162,12 @@ class Place:
 
 
 class Role(ABC):
-    """One role of a client. `reasons` are those of its rebootstraps."""
+    """One role of a client.
+
+    Attributes:
+        reasons: Those of its rebootstraps.
+        rebootstrapped: Set by the first one.
+    """
 
     name: ClassVar[str]
 
@@ -167,13 +176,18 @@ class Role(ABC):
         self.stack = stack
         self.topic = place.name(self.name)
         self.reasons: list[str] = []
+        self.rebootstrapped = asyncio.Event()
 
     def options(self, patience: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
         """Return the options of the role's client, whose rebootstraps are recorded."""
         hooks = Hooks()
-        hooks.listen(Rebootstrapped, lambda event: self.reasons.append(event.reason))
+        hooks.listen(Rebootstrapped, self._on_rebootstrap)
         waits = {**PATIENCE, **patience} if self.place.patient else {}
         return {"hooks": hooks, "dialer": self.place.dialer, **waits, **self.place.options}
+
+    def _on_rebootstrap(self, event: Rebootstrapped) -> None:
+        self.reasons.append(event.reason)
+        self.rebootstrapped.set()
 
     @abstractmethod
     async def before(self) -> None:
@@ -481,7 +495,9 @@ async def check_sequences(place: Place, topic: str) -> None:
 
 
 @asynccontextmanager
-async def opened(place: Place, kinds: Sequence[type[Role]]) -> AsyncGenerator[list[Role]]:
+async def opened(
+    place: Place, kinds: Sequence[Callable[[Place, AsyncExitStack], Role]]
+) -> AsyncGenerator[list[Role]]:
     """Create the topics of roles and let each do what has to survive."""
     async with AsyncExitStack() as stack:
         roles = [kind(place, stack) for kind in kinds]
@@ -491,7 +507,7 @@ async def opened(place: Place, kinds: Sequence[type[Role]]) -> AsyncGenerator[li
         yield roles
 
 
-async def each(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def each(calls: Iterable[Coroutine[Any, Any, object]]) -> None:
     """Run calls of all roles concurrently."""
     async with asyncio.TaskGroup() as group:
         for call in calls:

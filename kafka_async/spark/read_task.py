@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from kafka_async.errors import DataLossError, KafkaTimeoutError, OffsetOutOfRangeError
+from kafka_async import blocking
+from kafka_async.cluster.client import services_of
+from kafka_async.errors import (
+    DataLossError,
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
 from kafka_async.spark.clients import lend_consumer
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
+    import uuid
     from collections.abc import Iterator
 
     import pyarrow
 
-    from kafka_async import blocking
     from kafka_async.spark.offsets import OffsetRange
     from kafka_async.spark.source_options import SourceOptions
 
@@ -31,11 +38,17 @@ POLL_TIMEOUT: Final = 0.25
 
 
 class RangePartition(InputPartition):
-    """Holds the offset range that one task reads."""
+    """Holds the offset range that one task reads.
 
-    def __init__(self, value: OffsetRange) -> None:
+    Args:
+        value: The range.
+        topic_id: Id of the topic that has these offsets; None if it is not known.
+    """
+
+    def __init__(self, value: OffsetRange, topic_id: uuid.UUID | None = None) -> None:
         super().__init__(value)
         self.range = value
+        self.topic_id = topic_id
 
 
 def read_partition(
@@ -43,28 +56,40 @@ def read_partition(
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield the rows of a task's range; Spark passes another partition if there are no ranges."""
     if isinstance(partition, RangePartition):
-        return read_range(partition.range, options)
+        return read_range(partition.range, partition.topic_id, options)
     return iter(())
 
 
-def read_range(part: OffsetRange, options: SourceOptions) -> Iterator[pyarrow.RecordBatch]:
+def read_range(
+    part: OffsetRange, topic_id: uuid.UUID | None, options: SourceOptions
+) -> Iterator[pyarrow.RecordBatch]:
     """Yield the rows of a range, in offset order.
 
     Raises:
         KafkaTimeoutError: There was no data for kafkaConsumer.pollTimeoutMs.
-        DataLossError: Retention has removed records of the range, and failOnDataLoss is on.
+        DataLossError: Retention has removed records of the range, or the topic is not the one that
+            the range is of, and failOnDataLoss is on.
     """
     tp = TopicPartition(part.topic, part.partition)
     decoder = None if options.value_format is None else options.value_format.decoder()
     with lend_consumer(options.config(), [tp]) as consumer:
         consumer.seek(tp, part.start)
-        before, without_data = part.start, 0.0
+        before, without_data, is_checked = part.start, 0.0, False
         while before < part.end:
             try:
                 batches = consumer.poll_batches(timeout=POLL_TIMEOUT)
             except OffsetOutOfRangeError as error:
                 before = _skip_removed(consumer, tp, before, part, options, error)
                 continue
+            except NoOffsetForPartitionError as error:  # the position was of another cluster
+                _skip_other_log(tp, before, topic_id, options, error)
+                return
+            if batches and not is_checked:
+                # Once is enough: a consumer that reads on drops its position with the cluster.
+                if topic_id not in (None, blocking.run(_current_topic_id, consumer, tp.topic)):
+                    _skip_other_log(tp, before, topic_id, options)
+                    return
+                is_checked = True
             after = batches[-1].next_offset if batches else consumer.position(tp)
             without_data = 0.0 if after > before else without_data + POLL_TIMEOUT
             if without_data >= options.poll_timeout:
@@ -80,6 +105,11 @@ def read_range(part: OffsetRange, options: SourceOptions) -> Iterator[pyarrow.Re
                 for piece in slices(rows):
                     yield piece if decoder is None else decoder.decode(piece)
             before = after
+
+
+async def _current_topic_id(consumer: blocking.Consumer, topic: str) -> uuid.UUID:
+    """Return the id of a topic in the metadata by which a consumer has fetched."""
+    return services_of(consumer.asynchronous.client).metadata.snapshot.topic_id(topic)
 
 
 def slices(rows: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
@@ -128,3 +158,23 @@ def _skip_removed(
     )
     consumer.seek(tp, to)
     return to
+
+
+def _skip_other_log(
+    tp: TopicPartition,
+    offset: int,
+    topic_id: uuid.UUID | None,
+    options: SourceOptions,
+    cause: NoOffsetForPartitionError | None = None,
+) -> None:
+    """Log that a task reads nothing more because its offsets are of another topic, or raise."""
+    reason = f"the topic is another one than that with the id {topic_id}, of which the range is"
+    if options.fail_on_data_loss:
+        raise DataLossError(
+            f"{reason}: it was created again, or the bootstrap servers lead to another cluster; "
+            "start the query from a new checkpoint, or set failOnDataLoss=false",
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=offset,
+        ) from cause
+    logger.warning("%s at offset %d: %s (failOnDataLoss=false)", tp, offset, reason)

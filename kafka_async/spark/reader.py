@@ -41,7 +41,7 @@ class BatchReader(DataSourceReader):
         """Fetch partitions and offsets from the cluster and return the ranges to read."""
         options = self._options
         with closing(ClusterOffsets(options)) as cluster:
-            chosen = cluster.find_partitions().partitions
+            topics, chosen = cluster.find_partitions()
             if not chosen:
                 logger.warning("there is nothing to read: no partition of the options exists")
                 return []
@@ -56,7 +56,7 @@ class BatchReader(DataSourceReader):
         parts = split(
             ranges, min_partitions=options.min_partitions, max_records=options.max_records
         )
-        return [RangePartition(part) for part in parts]
+        return [RangePartition(part, topics[part.topic].topic_id) for part in parts]
 
     def _restrict(self, cluster: ClusterOffsets, starts: Offsets, ends: Offsets) -> None:
         """Narrow the bounds by the filters of the query, if the reader has any."""

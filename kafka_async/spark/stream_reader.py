@@ -91,7 +91,7 @@ class KafkaStreamReader(DataSourceStreamReader):
             ranges, losses = plan_batch(first, last, logs, ends)
         self._report(losses)
         return [
-            RangePartition(part)
+            RangePartition(part, last.topic_ids.get(part.topic))
             for part in split(
                 ranges,
                 min_partitions=self._options.min_partitions,

@@ -13,6 +13,7 @@ from kafka_async.testing.backends.apache import JAVA_OPTIONS
 from kafka_async.testing.backends.base import BackendUnavailableError
 from tests.integration.certificates import Certificates
 from tests.integration.kafka_tools import Tools
+from tests.integration.moving_cluster import started
 from tests.integration.raw_cluster import RawCluster
 from tests.integration.secure_cluster import SecureCluster, SecureClusters
 
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from kafka_async.testing.backends.base import ClusterOptions
     from kafka_async.testing.fixtures import ClusterHandle
     from tests.conftest import CannotRun
+    from tests.integration.moving_cluster import Moving
 
 SECURE_BACKENDS = ("embedded", "apache")
 
@@ -74,6 +77,28 @@ def secure_cluster(
     failures = handle.cluster.failures()
     if failures:
         pytest.fail(f"the cluster itself failed: {failures}")
+
+
+@pytest.fixture(scope="module")
+def moving_cluster(
+    request: pytest.FixtureRequest, kafka_cluster_options: ClusterOptions, cannot_run: CannotRun
+) -> Iterator[Moving]:
+    """Start a cluster for the tests of one file, which move its brokers."""
+    with started(request.param, kafka_cluster_options, cannot_run) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def two_clusters(
+    request: pytest.FixtureRequest, kafka_cluster_options: ClusterOptions, cannot_run: CannotRun
+) -> Iterator[tuple[Moving, Moving]]:
+    """Start two clusters of one broker each."""
+    options: ClusterOptions = {**kafka_cluster_options, "brokers": 1, "racks": []}
+    with (
+        started(request.param, options, cannot_run) as former,
+        started(request.param, options, cannot_run) as other,
+    ):
+        yield former, other
 
 
 @pytest.fixture(scope="module")

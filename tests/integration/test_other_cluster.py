@@ -8,51 +8,57 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from kafka_async.admin import Admin, NewTopic
+from kafka_async.cluster.client import Client
+from kafka_async.cluster.request_router import (
+    AnyBroker,
+    Broker,
+    Controller,
+    CoordinatorOfGroup,
+    Leader,
+)
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.consumer.share.share_consumer import ShareConsumer
-from kafka_async.errors import ApplicationRecoverableError, InvalidPidMappingError, KafkaError
-from kafka_async.hooks import Hooks, Rebootstrapped
-from kafka_async.producer.producer import Producer
-from kafka_async.types import OffsetAndMetadata, TopicPartition
-from tests.integration.moving_cluster import (
-    chosen_backends,
-    first_address,
-    kill_brokers,
-    started,
+from kafka_async.errors import (
+    ApplicationRecoverableError,
+    InvalidPidMappingError,
+    KafkaError,
+    raise_for,
 )
+from kafka_async.producer.producer import Producer
+from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
+from kafka_async.types import OffsetAndMetadata, TopicPartition
+from tests.integration.moving_cluster import chosen_backends, first_address, kill_brokers
 from tests.rebootstrap_roles import (
     AFTER,
     BEFORE,
+    BOOTSTRAP_NAME,
     PATIENCE_MS,
+    PRODUCER_PATIENCE,
+    SHORT_SETUP,
     BootstrapName,
     Place,
+    Role,
     SocketDialer,
     each,
     poll_values,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
+    from kafka_async.clock import Dialer
     from kafka_async.consumer.share.share_consumer import ShareRecord
-    from kafka_async.testing.backends.base import ClusterOptions
-    from tests.conftest import CannotRun
     from tests.integration.moving_cluster import Moving
 
 pytestmark = [pytest.mark.asyncio]
 
-OPTIONS: dict[str, Any] = {
-    "default_api_timeout_ms": PATIENCE_MS,
-    "socket_connection_setup_timeout_ms": 1_000,
-    "socket_connection_setup_timeout_max_ms": 2_000,
-}
 THEIRS = [b"theirs-%d" % number for number in range(5)]
 
 
@@ -60,57 +66,37 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the test once on each chosen backend whose clusters a test can start and kill."""
     marks = {"embedded": [], "apache": [pytest.mark.slow]}
     chosen = [pytest.param(name, marks=marks[name]) for name in chosen_backends(metafunc)]
-    metafunc.parametrize("clusters", chosen, indirect=True)
+    metafunc.parametrize("two_clusters", chosen, indirect=True)
 
 
-@pytest.fixture
-def clusters(
-    request: pytest.FixtureRequest, kafka_cluster_options: ClusterOptions, cannot_run: CannotRun
-) -> Iterator[tuple[Moving, Moving]]:
-    """Start two clusters of one broker each."""
-    options: ClusterOptions = {**kafka_cluster_options, "brokers": 1, "racks": []}
-    with (
-        started(request.param, options, cannot_run) as former,
-        started(request.param, options, cannot_run) as other,
-    ):
-        yield former, other
-
-
-class Follower(ABC):
+class Follower(Role):
     """One client, which follows the bootstrap name from one cluster to the other.
 
+    `before` makes the state at the first cluster that must not be carried over, and `after` checks
+    that the client works on the other one. Its topics are in both.
+
     Attributes:
-        topic: Its topic, which both clusters have.
         other: A place at the other cluster, for its state there.
-        reasons: Those of its rebootstraps.
     """
 
-    name: ClassVar[str]
-
     def __init__(self, place: Place, other: Place, stack: AsyncExitStack) -> None:
-        self.place, self.other, self.stack = place, other, stack
-        self.topic = f"{self.name}-{place.suffix}"
+        super().__init__(place, stack)
+        self.other = other
         self.partition = TopicPartition(self.topic, 0)
-        self.reasons: list[str] = []
 
-    def options(self) -> dict[str, Any]:
-        hooks = Hooks()
-        hooks.listen(Rebootstrapped, lambda event: self.reasons.append(event.reason))
-        named: dict[str, Any] = {"hooks": hooks, "client_id": self.topic}
-        return {**OPTIONS, "dialer": self.place.dialer, **named, **self.place.options}
+    def options(self, patience: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+        return {**super().options(patience), "client_id": self.topic}
+
+    def topics(self) -> list[str]:
+        return [self.topic]
 
     async def create_topics(self) -> None:
         for place in (self.place, self.other):
             async with Admin(place.servers, dialer=place.dialer) as admin:
-                await admin.create_topics([NewTopic(self.topic, 1, 1)])
+                await admin.create_topics([NewTopic(topic, 1, 1) for topic in self.topics()])
 
-    @abstractmethod
-    async def before(self) -> None:
-        """Make the state at the first cluster that must not be carried over."""
-
-    @abstractmethod
-    async def after(self) -> None:
-        """Check that the client works on the other cluster."""
+    async def during(self) -> None:
+        """Make no calls."""
 
 
 class SequenceFollower(Follower):
@@ -119,9 +105,8 @@ class SequenceFollower(Follower):
     name = "producer"
 
     async def before(self) -> None:
-        limits: dict[str, Any] = {"delivery_timeout_ms": PATIENCE_MS, "max_block_ms": PATIENCE_MS}
         self.producer = await self.stack.enter_async_context(
-            Producer(self.place.servers, **{**self.options(), **limits})
+            Producer(self.place.servers, **self.options(PRODUCER_PATIENCE))
         )
         for value in BEFORE:
             await self.producer.send(self.topic, value, partition=0)
@@ -145,10 +130,8 @@ class TransactionFollower(Follower):
     name = "transaction"
 
     def transactional(self) -> Producer:
-        limits: dict[str, Any] = {"delivery_timeout_ms": PATIENCE_MS, "max_block_ms": PATIENCE_MS}
-        return Producer(
-            self.place.servers, transactional_id=self.topic, **{**self.options(), **limits}
-        )
+        options = self.options(PRODUCER_PATIENCE)
+        return Producer(self.place.servers, transactional_id=self.topic, **options)
 
     async def before(self) -> None:
         self.producer = await self.stack.enter_async_context(self.transactional())
@@ -261,6 +244,31 @@ class AdminFollower(Follower):
         assert found != self.former
 
 
+class ClientFollower(Follower):
+    """A low-level client, which finds every kind of destination on the other cluster."""
+
+    name = "client"
+
+    async def before(self) -> None:
+        self.client = await self.stack.enter_async_context(
+            Client(self.place.servers, **self.options())
+        )
+        assert await self.cluster_ids() == {await cluster_id(self.place)}
+
+    async def after(self) -> None:
+        assert await self.cluster_ids() == {await cluster_id(self.other)}
+
+    async def cluster_ids(self) -> set[str]:
+        """Send a request to each kind of destination; return the cluster ids of the responses."""
+        found: set[str] = set()
+        leader, group = Leader(self.partition), CoordinatorOfGroup(self.topic)
+        for to in (AnyBroker(), Controller(), Broker(1), leader, group):
+            response = await self.client.request(DescribeClusterRequest(), to=to)
+            raise_for(response.error_code)
+            found.add(response.cluster_id)
+        return found
+
+
 class CheckedAddress(Follower):
     """A producer that finds another cluster's broker at the address of a known broker."""
 
@@ -296,20 +304,20 @@ FOLLOWERS: tuple[type[Follower], ...] = (
     MemberFollower,
     ShareFollower,
     AdminFollower,
+    ClientFollower,
 )
 
 
 async def test_clients_follow_another_cluster(
-    clusters: tuple[Moving, Moving], caplog: pytest.LogCaptureFixture
+    two_clusters: tuple[Moving, Moving], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Checks the bootstrap name, and another cluster's broker at the former one's address."""
-    former, other = map(first_address, clusters)
+    former, other = map(first_address, two_clusters)
     name = BootstrapName(SocketDialer(), former)
     address = BootstrapName(SocketDialer(), former, name=former)
-    suffix = uuid.uuid4().hex[:8]
-    there = Place(BootstrapName(SocketDialer(), other), suffix)
-    by_name = Place(name, suffix)
-    by_address = Place(address, suffix, servers=former)
+    there = place(other, SocketDialer())
+    by_name = place(BOOTSTRAP_NAME, name)
+    by_address = place(former, address)
     async with AsyncExitStack() as stack:
         named = [kind(by_name, there, stack) for kind in FOLLOWERS]
         at_address = [kind(by_address, there, stack) for kind in (CheckedAddress, UncheckedAddress)]
@@ -319,15 +327,21 @@ async def test_clients_follow_another_cluster(
         ids = [await cluster_id(place) for place in (there, by_name)]
         address.target = other
         await each(follower.after() for follower in at_address)
-        await kill_brokers(clusters[0])
+        await kill_brokers(two_clusters[0])
         name.target = other
         await each(follower.after() for follower in named)
         assert [follower.name for follower in followers if not follower.reasons] == []
+    assert warnings_of(caplog, *ids) == len(followers)  # one of each client
+
+
+def place(servers: str, dialer: Dialer) -> Place:
+    return Place(dialer, uuid.uuid4().hex[:8], servers, SHORT_SETUP, patient=True)
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture, found: str | None, former: str | None) -> int:
+    """Return the number of warnings that another cluster responds."""
     messages = [row.getMessage() for row in caplog.records if row.levelno == logging.WARNING]
-    found = [
-        text for text in messages if text.startswith(f"cluster {ids[0]} responds, not {ids[1]}")
-    ]
-    assert len(found) == len(followers)  # one of each client
+    return sum(text.startswith(f"cluster {found} responds, not {former}") for text in messages)
 
 
 async def cluster_id(place: Place) -> str | None:

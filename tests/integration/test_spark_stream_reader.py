@@ -23,7 +23,7 @@ from kafka_async.types import OffsetAndMetadata, ProducerRecord, TopicPartition
 from tests.integration.helpers import create_topic_blocking
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from kafka_async.spark.limited_stream_reader import LimitedStreamReader
     from kafka_async.spark.stream_reader import KafkaStreamReader, StreamReaderWithoutLimits
@@ -481,3 +481,37 @@ def test_reader_of_older_sparks_continues_after_a_restart(kafka_cluster: Cluster
         produce(kafka_cluster, topic, 5)
         limited = reader.latestOffset()
         assert ranges(reader, end, limited) == [(0, 9, 12)]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_task_does_not_read_a_topic_that_was_created_again(
+    kafka_cluster: ClusterHandle, caplog: pytest.LogCaptureFixture, streaming: bool
+) -> None:
+    """Checks the topic's id, by which a task notices another cluster too."""
+    from kafka_async.spark.reader import BatchReader
+
+    topic = create_topic_blocking(kafka_cluster, partitions=1)
+    produce(kafka_cluster, topic, 2)
+
+    def planned(fail_on_data_loss: str) -> Callable[[], list[Any]]:
+        """Plan a read; return a function that runs its task."""
+        options = {"subscribe": topic, "startingOffsets": "earliest"}
+        options["failOnDataLoss"] = fail_on_data_loss
+        if not streaming:
+            batch = BatchReader(source(kafka_cluster, options))
+            (part,) = batch.partitions()
+            return lambda: list(batch.read(part))
+        with opened(kafka_cluster, **options) as reader:
+            start = reader.initialOffset()
+            end = reader.latestOffset(stored(start), everything())
+            (part,) = reader.partitions(stored(start), stored(end))
+        return lambda: list(reader.read(part))
+
+    strict, lenient = planned("true"), planned("false")
+    create_again(kafka_cluster, topic)
+    produce(kafka_cluster, topic, 3)
+    with pytest.raises(DataLossError, match="the topic is another one") as caught:
+        strict()
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, 0)
+    assert lenient() == []
+    assert f"{topic}-0 at offset 0: the topic is another one" in caplog.text
