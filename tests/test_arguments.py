@@ -26,7 +26,7 @@ from kafka_async.admin import (
     UserScramCredentialUpsertion,
 )
 from kafka_async.admin.values import ConfigResource, ResourceType
-from kafka_async.cluster.request_router import AnyBroker, Broker
+from kafka_async.cluster.request_router import AnyBroker, Broker, Leader
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.embedded import EmbeddedCluster
@@ -323,13 +323,24 @@ CLIENT: list[Row] = [
     (lambda c: c.admin.stop("1"), TypeError, "timeout is seconds"),
     (lambda c: RecordBatch.build(BAD), TypeError, "records must be a list"),
     (lambda c: RecordBatch.build([BAD]), TypeError, "each of records must be a ProducerRecord"),
+    (
+        lambda c: c.client.submit(METADATA, to=Leader(BAD)),
+        TypeError,
+        "the partition of Leader must be TopicPartition, not bytes",
+    ),
     (lambda c: EmbeddedCluster(BAD), TypeError, "brokers must be int"),
+    (lambda c: _cluster(racks=["a"]), InvalidConfigurationError, r"racks must be a dict by broker"),
+    (lambda c: _cluster(advertised_hosts="a"), InvalidConfigurationError, "hosts must be a dict"),
     (
         lambda c: c.producer.enqueue_nowait(T, b"v").add_done_callback(5),
         TypeError,
         "callback must be callable, not 5",
     ),
 ]
+
+
+def _cluster(**options: Any) -> EmbeddedCluster:
+    return EmbeddedCluster(**options)
 
 
 def _new(**fields: Any) -> NewTopic:
@@ -427,6 +438,20 @@ async def test_async_function_that_would_not_be_awaited_raises(callback: Any) ->
         Hooks().listen(Fetched, callback)
     with pytest.raises(TypeError, match=f"^callback is {cure}"):
         ShareConsumer("localhost:9092", topics=[T], group_id="g").on_acknowledged(callback)
+
+
+async def test_control_of_an_unknown_broker_raises_with_the_ids_of_all() -> None:
+    async with InMemory(2) as memory:
+        cluster = memory.cluster
+        await cluster.create_topic(T, 1)
+        calls: list[Callable[[Any], Awaitable[object]]] = [
+            cluster.stop_broker,
+            cluster.start_broker,
+            lambda broker: cluster.move_leader(TP, broker),
+        ]
+        for call in calls:
+            with pytest.raises(ValueError, match=r"id of a broker \(1, 2\), not 9"):
+                await call(9)
 
 
 async def test_subscribe_with_a_bad_listener_changes_nothing(clients: Clients) -> None:

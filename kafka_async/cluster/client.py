@@ -22,7 +22,7 @@ from kafka_async.cluster import client_quotas
 from kafka_async.cluster.authentication import authenticator_for
 from kafka_async.cluster.metadata_updater import bootstrap_error
 from kafka_async.cluster.request_handle import RequestHandle
-from kafka_async.cluster.request_router import REROUTE_ERRORS
+from kafka_async.cluster.request_router import REROUTE_ERRORS, Leader
 from kafka_async.cluster.services import ClientServices
 from kafka_async.cluster.transport import SocketDialer
 from kafka_async.config import (
@@ -45,7 +45,7 @@ from kafka_async.hooks import Hooks
 from kafka_async.kernel import IMPLEMENTATION
 from kafka_async.protocol.message import Request
 from kafka_async.supervisor import Supervisor, wait_shielded
-from kafka_async.types import Health
+from kafka_async.types import Health, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -466,6 +466,8 @@ def _check_request(request: object, to: object, timeout: object) -> None:
     instance_of(request, Request, "request")
     if type(to) not in REROUTE_ERRORS:
         raise TypeError(f"to must be a destination, as AnyBroker() or Broker(1), not {to!r:.60}")
+    if isinstance(to, Leader):
+        instance_of(cast("object", to.partition), TopicPartition, "the partition of Leader")
     check_timeout(timeout, may_have_passed=True)
 
 

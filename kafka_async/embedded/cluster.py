@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -47,7 +48,7 @@ from kafka_async.errors import (
 from kafka_async.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from typing import Literal, Self, Unpack
 
     from kafka_async.clock import Clock, MemoryNetwork
@@ -114,6 +115,12 @@ class EmbeddedCluster:
         if brokers < 1 or (ports is not None and len(ports) != brokers):
             raise InvalidConfigurationError(f"{brokers} brokers with ports {ports}")
         self.settings = Settings(**settings)
+        for name in ("racks", "advertised_hosts"):
+            given: object = getattr(self.settings, name)
+            if not isinstance(given, Mapping):
+                raise InvalidConfigurationError(
+                    f'{name} must be a dict by broker id, as {{1: "a"}}, not {given!r:.100}'
+                )
         hosts = self.settings.advertised_hosts
         self._listeners = listeners_by_name(listeners)
         first = next(iter(self._listeners))
@@ -345,6 +352,7 @@ class EmbeddedCluster:
         Raises:
             UnknownTopicOrPartitionError: There is no such partition.
             IllegalStateError: The broker is stopped.
+            ValueError: There is no such broker.
         """
 
         def move() -> int:
@@ -355,7 +363,7 @@ class EmbeddedCluster:
             if chosen is None:
                 others = [id_ for id_ in partition.isr if id_ != partition.leader]
                 chosen = others[0] if others else partition.leader
-            if not self.brokers[chosen].alive:
+            if not self._broker(chosen).alive:
                 raise IllegalStateError(f"broker {chosen} is stopped")
             partition.move_leader(chosen)
             return chosen
@@ -376,6 +384,9 @@ class EmbeddedCluster:
 
         Args:
             broker_id: The broker's id; a stopped broker stays stopped.
+
+        Raises:
+            ValueError: There is no such broker.
         """
         await self._run_in_cluster_loop(self._stop_broker(broker_id))
 
@@ -385,6 +396,9 @@ class EmbeddedCluster:
         Args:
             broker_id: The broker's id; a running broker is left alone.
             port: Port of the first listener. Default: the previous port.
+
+        Raises:
+            ValueError: There is no such broker.
         """
         await self._run_in_cluster_loop(self._start_broker(broker_id, port))
 
@@ -411,13 +425,20 @@ class EmbeddedCluster:
 
         return await self._call(reset)
 
+    def _broker(self, broker_id: int) -> Broker:
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            ids = ", ".join(map(str, self.brokers))
+            raise ValueError(f"broker_id must be the id of a broker ({ids}), not {broker_id!r:.60}")
+        return broker
+
     async def _stop_broker(self, broker_id: int) -> None:
-        if self.brokers[broker_id].alive:
+        if self._broker(broker_id).alive:
             await self._close(broker_id)
             self._on_brokers_changed()
 
     async def _start_broker(self, broker_id: int, port: int | None) -> None:
-        broker = self.brokers[broker_id]
+        broker = self._broker(broker_id)
         if not broker.alive:
             first = next(iter(broker.ports))
             await self._open(broker_id, broker.ports | ({} if port is None else {first: port}))
