@@ -14,6 +14,7 @@ from kafka_async.errors import InvalidConfigurationError, OffsetOutOfRangeError
 from kafka_async.spark.source_options import source_options
 from kafka_async.types import ProducerRecord
 from tests.integration.helpers import create_topic_blocking
+from tests.spark.conditions import Not, condition
 from tests.spark.test_clients import in_child
 
 if TYPE_CHECKING:
@@ -156,24 +157,16 @@ def test_tasks_share_a_client_which_a_forked_worker_does_not_use(
 
 
 def test_filters_narrow_the_ranges(kafka_cluster: ClusterHandle) -> None:
-    from pyspark.sql.datasource import (
-        EqualTo,
-        GreaterThan,
-        GreaterThanOrEqual,
-        In,
-        LessThan,
-        Not,
-    )
-
     topic = topic_with_records(kafka_cluster, 10, 4, 2)
-    late = GreaterThanOrEqual(("timestamp",), at(1_003))
+    late = condition("GreaterThanOrEqual", "timestamp", at(1_003))
+    between = condition("GreaterThan", "offset", 2), condition("LessThan", "offset", 8)
     for filters, expected in (
-        ([EqualTo(("partition",), 1)], [(1, 0, 4)]),
-        ([In(("partition",), (0, 2))], [(0, 0, 10), (2, 0, 2)]),
-        ([Not(EqualTo(("topic",), topic))], []),
-        ([GreaterThan(("offset",), 2), LessThan(("offset",), 8)], [(0, 3, 8), (1, 3, 4)]),
+        ([condition("EqualTo", "partition", 1)], [(1, 0, 4)]),
+        ([condition("In", "partition", (0, 2))], [(0, 0, 10), (2, 0, 2)]),
+        ([Not(condition("EqualTo", "topic", topic))], []),
+        (between, [(0, 3, 8), (1, 3, 4)]),
         ([late], [(0, 3, 10), (1, 3, 4)]),
-        ([late, GreaterThan(("offset",), 5)], [(0, 6, 10)]),
+        ([late, condition("GreaterThan", "offset", 5)], [(0, 6, 10)]),
     ):
         assert ranges(kafka_cluster, *filters, subscribe=topic) == expected, filters
 
@@ -181,14 +174,13 @@ def test_filters_narrow_the_ranges(kafka_cluster: ClusterHandle) -> None:
 def test_tasks_do_not_get_the_filters(kafka_cluster: ClusterHandle) -> None:
     import pickle
 
-    from pyspark.sql.datasource import EqualTo
-
     from kafka_async.spark.reader import BatchReader, FilteringReader
 
     topic = topic_with_records(kafka_cluster, 3, 5)
     given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": topic}
     reader = FilteringReader(source_options(given))
-    assert list(reader.pushFilters([EqualTo(("partition",), 1)])) == []
+    filters: Any = [condition("EqualTo", "partition", 1)]
+    assert list(reader.pushFilters(filters)) == []
     (part,) = reader.partitions()
     copy: BatchReader = pickle.loads(pickle.dumps(reader))
     assert [rows.num_rows for rows in copy.read(part)] == [5]

@@ -19,19 +19,30 @@ from kafka_async.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from kafka_async.types import OffsetAndMetadata, ProducerRecord, TopicPartition
+from kafka_async.types import OffsetAndMetadata, TopicPartition
 from tests.integration.helpers import create_topic_blocking
+from tests.integration.stream_readers import (
+    READ_LIMITS,
+    closed_at_end,
+    everything,
+    offsets,
+    produce,
+    ranges,
+    source,
+    stored,
+)
+from tests.spark_versions import spark_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from kafka_async.spark.limited_stream_reader import LimitedStreamReader
-    from kafka_async.spark.stream_reader import KafkaStreamReader, StreamReaderWithoutLimits
     from kafka_async.testing.fixtures import ClusterHandle
 
-pytestmark = pytest.mark.spark
-
-Json = dict[str, Any]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(spark_version() < READ_LIMITS, reason="the reader is for Spark 4.2"),
+]
 
 
 @contextmanager
@@ -41,69 +52,6 @@ def opened(cluster: ClusterHandle, **options: str) -> Generator[LimitedStreamRea
 
     with closed_at_end(LimitedStreamReader(source(cluster, options))) as reader:
         yield reader
-
-
-@contextmanager
-def opened_without_limits(
-    cluster: ClusterHandle, **options: str
-) -> Generator[StreamReaderWithoutLimits]:
-    """Open a reader as Spark 4.0 and 4.1 do."""
-    from kafka_async.spark.stream_reader import StreamReaderWithoutLimits
-
-    with closed_at_end(StreamReaderWithoutLimits(source(cluster, options))) as reader:
-        yield reader
-
-
-def source(cluster: ClusterHandle, options: dict[str, str]) -> Any:
-    from kafka_async.spark.source_options import source_options
-
-    given = {name.replace("_", "."): value for name, value in options.items()}
-    given |= {
-        "kafka.bootstrap.servers": cluster.bootstrap_servers,
-        "fetchOffset.retryIntervalMs": "0",
-    }
-    return source_options(given, streaming=True)
-
-
-@contextmanager
-def closed_at_end(reader: Any) -> Generator[Any]:
-    try:
-        yield reader
-    finally:
-        reader.stop()
-
-
-def offsets(value: Json) -> Json:
-    """Return the part of an offset that Spark's connector reads."""
-    return {topic: partitions for topic, partitions in value.items() if partitions}
-
-
-def stored(value: Json) -> Json:
-    """Return an offset as Spark returns it from its checkpoint."""
-    return json.loads(json.dumps(value))
-
-
-def ranges(reader: KafkaStreamReader, start: Json, end: Json) -> list[tuple[int, int, int]]:
-    """Return the partition, start and end of each task."""
-    parts: Any = reader.partitions(stored(start), stored(end))
-    return [(part.range.partition, part.range.start, part.range.end) for part in parts]
-
-
-def everything() -> Any:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable
-
-    return ReadAllAvailable()
-
-
-def produce(cluster: ClusterHandle, topic: str, *counts: int, value: bytes = b"v") -> None:
-    """Send `counts[n]` records to each partition n."""
-    with blocking.Producer(cluster.bootstrap_servers) as producer:
-        for partition, count in enumerate(counts):
-            producer.send_records(
-                ProducerRecord(topic, value, partition=partition, timestamp=1_000 + n)
-                for n in range(count)
-            )
-        producer.flush()
 
 
 def delete_records(cluster: ClusterHandle, topic: str, before: int) -> None:
@@ -317,7 +265,7 @@ def test_truncation_is_detected_by_the_leader_epoch(kafka_cluster: ClusterHandle
         # The position is valid: its epoch ends at offset 5, where the next epoch begins.
         assert offsets(reader.latestOffset(stored(before), everything())) == {topic: {"0": 10}}
         # At offset 8 of that epoch there was another record, which the new leader did not have.
-        truncated: Json = {**stored(before), topic: {"0": 8}}
+        truncated: dict[str, Any] = {**stored(before), topic: {"0": 8}}
         with pytest.raises(DataLossError, match="from offset 5 on have been replaced") as caught:
             reader.latestOffset(truncated, everything())
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, 8)
@@ -438,49 +386,6 @@ def test_task_reads_its_range(kafka_cluster: ClusterHandle) -> None:
     with opened(kafka_cluster, subscribe=topic, failOnDataLoss="false") as reader:
         (rows,) = reader.read(part)
     assert rows.column("offset").to_pylist() == [3, 4]
-
-
-def test_reader_of_older_sparks_remembers_its_position(kafka_cluster: ClusterHandle) -> None:
-    topic = create_topic_blocking(kafka_cluster)
-    produce(kafka_cluster, topic, 5)
-    group = kafka_cluster.group()
-    options = {"maxOffsetsPerTrigger": "3", "commitGroupId": group, "subscribe": topic}
-    with opened_without_limits(kafka_cluster, startingOffsets="earliest", **options) as reader:
-        start = reader.initialOffset()
-        first = reader.latestOffset()
-        assert ranges(reader, start, first) == [(0, 0, 3)]
-    with (
-        opened_without_limits(kafka_cluster, **options) as reader,
-        blocking.Admin(kafka_cluster.bootstrap_servers) as admin,
-    ):
-        assert ranges(reader, start, first) == [(0, 0, 3)]  # a batch that was not complete
-        second = reader.latestOffset()
-        assert ranges(reader, first, second) == [(0, 3, 5)]
-        assert reader.latestOffset() == second
-        reader.commit(stored(second))
-        assert admin.list_group_offsets(group)[TopicPartition(topic, 0)].offset == 5
-
-
-def test_reader_of_older_sparks_continues_after_a_restart(kafka_cluster: ClusterHandle) -> None:
-    topic = create_topic_blocking(kafka_cluster)
-    produce(kafka_cluster, topic, 9)
-    options = {
-        "maxOffsetsPerTrigger": "3",
-        "subscribe": topic,
-        "startingOffsets": "earliest",
-    }
-    with opened_without_limits(kafka_cluster, **options) as reader:
-        reader.initialOffset()
-        reader.latestOffset()
-        position = reader.latestOffset()
-        assert offsets(position) == {topic: {"0": 6}}
-    with opened_without_limits(kafka_cluster, **options) as reader:
-        end = reader.latestOffset()  # Spark passes no position, and plans no batch again.
-        assert ranges(reader, position, end) == [(0, 6, 9)]
-        assert reader.latestOffset() == end
-        produce(kafka_cluster, topic, 5)
-        limited = reader.latestOffset()
-        assert ranges(reader, end, limited) == [(0, 9, 12)]
 
 
 @pytest.mark.parametrize("streaming", [False, True])

@@ -10,6 +10,8 @@ import pytest
 from kafka_async import blocking
 from kafka_async.types import TopicPartition
 from tests.integration.helpers import create_topic_blocking
+from tests.integration.stream_readers import READ_LIMITS
+from tests.spark_versions import spark_version
 from tools.sparks import STARTED_TOO_LATE
 
 if TYPE_CHECKING:
@@ -22,11 +24,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
-
-def at_least(spark: SparkSession, *version: int) -> bool:
-    """Return whether this is a version of Spark or a later one."""
-    return tuple(int(part) for part in spark.version.split(".")[: len(version)]) >= version
 
 
 def read_available(
@@ -85,7 +82,7 @@ def test_query_reads_each_record_once_across_restarts(
         ends = {tp: admin.list_offsets({tp: -1})[tp].offset for tp in committed}
     assert set(committed) == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
     assert sum(ends.values()) == 110
-    if not at_least(spark, 4, 2):  # as in the table of versions in docs/spark.md
+    if spark_version() < READ_LIMITS:  # as in the table of versions in docs/spark.md
         assert len(counts) == 1
         assert sum(committed.values()) == 100
         return
@@ -148,7 +145,7 @@ def test_filters_are_pushed_where_spark_pushes(
     try:
         filtered = frame()
         assert {row["offset"] for row in filtered.collect()} == expected
-        assert filtered.rdd.getNumPartitions() == (1 if at_least(spark, 4, 1) else 3)
+        assert filtered.rdd.getNumPartitions() == (1 if spark_version() >= (4, 1) else 3)
     finally:
         spark.conf.unset(PUSHDOWN)
 

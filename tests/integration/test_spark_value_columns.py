@@ -10,8 +10,8 @@ import pytest
 
 from kafka_async import blocking
 from tests.integration.helpers import create_topic_blocking
+from tests.integration.stream_readers import next_offset, stored
 from tests.integration.test_spark import read
-from tests.integration.test_spark_stream_reader import everything, stored
 from tests.integration.test_spark_stream_source import read_available
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_batch_and_stream_decode_values(kafka_cluster: ClusterHandle) -> None:
     stream: Any = source.streamReader(schema)
     try:
         start = stored(stream.initialOffset())
-        end = stored(stream.latestOffset(start, everything()))
+        end = stored(next_offset(stream, start))
         check(rows_of_tasks(stream, stream.partitions(start, end)))
     finally:
         stream.stop()

@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from kafka_async.spark.filters import Selection
 from kafka_async.types import TopicPartition
+from tests.spark.conditions import Condition, Not, condition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 TIME = datetime.datetime(2026, 1, 2, 3, 4, 5, 678_999, tzinfo=datetime.UTC)
 TIME_MS = 1_767_323_045_678
-
-
-@dataclass
-class Condition:
-    attribute: tuple[str, ...]
-    value: Any = None
-
-
-@dataclass
-class Not:
-    child: object
-
-
-def condition(kind: str, column: str, value: Any = None) -> Condition:
-    """Return a filter with the name of a class of pyspark, which pyspark 4.0 does not have."""
-    return type(kind, (Condition,), {})((column,), value)
 
 
 @pytest.mark.parametrize(
