@@ -23,6 +23,7 @@ from kafka_async.spark import KafkaDataSource
 from kafka_async.spark.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
 from kafka_async.spark.sink_cluster import KafkaSinkCluster, open_cluster
 from kafka_async.spark.sink_options import sink_options
+from kafka_async.spark.stream_writer import arrow_batches, gives_arrow_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
@@ -74,6 +75,8 @@ class FaultyStreamWriter(ExactlyOnceStreamWriter):
     def write(self, iterator: Iterator[Any]) -> PreparedMessage:
         if self.fault == "check-ledger":
             blocking.run(partial(check_that_no_epoch_is_open, sink_options(self.given)))
+        if not gives_arrow_batches():
+            iterator = arrow_batches(iterator, self._schema)
         return after_flush(super().write(iterator), self.fault)
 
     def commit(self, messages: Any, batchId: int) -> None:

@@ -124,7 +124,7 @@ def test_each_record_is_written_once_although_a_worker_is_killed(
     ):
         # Older versions read everything in one batch.
         limited = spark_version() >= READ_LIMITS
-        driver.wait_for("topic: running, batch 1," if limited else "topic: running")
+        driver.wait_for("topic: running, batch 1," if limited else "topic: starting")
         deadline = time.monotonic() + TIMEOUT
         while not (cluster.executors(0) and cluster.executors(1)):
             assert time.monotonic() < deadline
@@ -193,6 +193,10 @@ def test_runs_on_executors_without_the_package(
             timeout=TIMEOUT,
             check=False,
         )
+    if spark_version() < (4, 1) and name == "packages.zip":  # as in the table of docs/spark.md
+        assert ended.returncode == 1
+        assert "error: ModuleNotFoundError: No module named 'pyspark_kafka_async'" in ended.stderr
+        return
     assert ended.returncode == 0, ended.stderr
     copy.check()
 

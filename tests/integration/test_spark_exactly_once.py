@@ -169,7 +169,7 @@ def spark(spark_installation: None) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.executorEnv.PYTHONPATH", str(ROOT))
+        .config("spark.executorEnv.PYTHONPATH", python_path())
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
@@ -281,7 +281,7 @@ def test_an_attempt_that_lost_to_a_speculative_one_leaves_no_transaction_open(si
         "spark.speculation.quantile": "0.1",
         "spark.speculation.efficiency.enabled": "false",
         "spark.executor.memory": "512m",
-        "spark.executorEnv.PYTHONPATH": str(ROOT),
+        "spark.executorEnv.PYTHONPATH": python_path(),
     }
     with spark_cluster(0) as cluster:
         for host in ("127.0.0.1", "127.0.0.2"):

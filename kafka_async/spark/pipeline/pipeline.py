@@ -287,9 +287,10 @@ class Pipeline:
         """Register the data source, if executors get this package with `spark.submit.pyFiles`.
 
         Spark finds it without registration, but then the workers that read and write do not import
-        from these files.
+        from these files. Spark 4.0 does not register what it has found.
         """
-        if spark.sparkContext.getConf().get("spark.submit.pyFiles"):
+        registers = not spark.version.startswith("4.0.")
+        if registers and spark.sparkContext.getConf().get("spark.submit.pyFiles"):
             from kafka_async.spark.source import KafkaDataSource
 
             spark.dataSource.register(KafkaDataSource)
