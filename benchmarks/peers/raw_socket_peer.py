@@ -57,14 +57,14 @@ class RefusedError(RuntimeError):
 class Wire:
     """Connection that sends requests and reads responses into one buffer."""
 
-    def __init__(self, task: Task) -> None:
-        host, _, port = task.bootstrap.split(",")[0].rpartition(":")
+    def __init__(self, bootstrap: str, cafile: str = "") -> None:
+        host, _, port = bootstrap.split(",")[0].rpartition(":")
         self._socket = socket.create_connection((host, int(port)), PATIENCE)
         self._socket.settimeout(None)  # a time-out would add a poll to each call
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._flags = int(socket.MSG_WAITALL)
-        if task.cafile:
-            context = ssl.create_default_context(cafile=task.cafile)
+        if cafile:
+            context = ssl.create_default_context(cafile=cafile)
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
             self._flags = 0  # with TLS, a call returns at most one record of 16 KiB
         self._buffer = bytearray(65_536)
@@ -153,7 +153,7 @@ class Reading:
     """Tracks the next offsets of a topic's partitions."""
 
     topic: str
-    offsets: list[int]
+    offsets: dict[int, int]
     verify: bool = False
     partition_bytes: int = PARTITION_BYTES
     count: int = 0
@@ -162,7 +162,7 @@ class Reading:
 
     def request(self) -> bytes:
         """Return the next fetch request, with rotated partitions, as in consumers."""
-        numbers = list(range(len(self.offsets)))
+        numbers = list(self.offsets)
         first = self.fetches % len(numbers)
         self.fetches += 1
         partitions = [
@@ -209,7 +209,7 @@ class RawSocketPeer:
 
     def produce(self, task: Task) -> Figures:
         """Produce with five requests in flight, each with a batch for every partition."""
-        wire = Wire(task)
+        wire = Wire(task.bootstrap, task.cafile)
         ready = requests(task)
         asyncio.run(_warm_up(task))
         responses: list[bytes] = []
@@ -229,7 +229,7 @@ class RawSocketPeer:
 
     def round_trip(self, task: Task) -> Figures:
         """Send a request with one record, and wait for its response."""
-        wire = Wire(task)
+        wire = Wire(task.bootstrap, task.cafile)
         request = _produce_request(task.topic, {0: _batch(task, task.distinct_values[:1])})
         asyncio.run(_warm_up(task))
         send, receive = wire.send, wire.receive
@@ -247,9 +247,10 @@ class RawSocketPeer:
 
     def consume(self, task: Task) -> Figures:
         """Fetch all partitions repeatedly, reading only the headers of batches."""
-        wire = Wire(task)
+        wire = Wire(task.bootstrap, task.cafile)
+        offsets = dict.fromkeys(range(task.partitions), 0)
         partition_bytes = tls.FETCH_BYTES if task.cafile else PARTITION_BYTES
-        reading = Reading(task.topic, [0] * task.partitions, task.verify, partition_bytes)
+        reading = Reading(task.topic, offsets, task.verify, partition_bytes)
         with Stopwatch() as watch:
             while reading.count < task.records:
                 wire.send(reading.request())

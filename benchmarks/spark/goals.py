@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 OURS: Final = "kafka_async"
 CONNECTOR: Final = "Spark's connector"
 READY: Final = "ready-made Arrow batches"
+DISCARDED: Final = "fetched, discarded, ready-made"
 ONCE: Final = "kafka_async, exactly once"
 PYTHON: Final = "empty Python source and sink"
 JVM: Final = "empty JVM source and sink"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import topics
 from benchmarks.payload import WrongResultError
-from benchmarks.spark.goals import CONNECTOR, ONCE, OURS, READY
+from benchmarks.spark.goals import CONNECTOR, DISCARDED, ONCE, OURS, READY
 from benchmarks.topics import Tally
 from tools.sparks import open_session_with_connector
 
@@ -20,6 +20,7 @@ FORMATS: Final = {
     OURS: "kafka_async",
     CONNECTOR: "kafka",
     READY: "ready_batches",
+    DISCARDED: "discarding_batches",
     ONCE: "kafka_async",
 }
 
@@ -48,11 +49,18 @@ class Workload:
 def open_session() -> SparkSession:
     """Return a session on two cores with the connector; its jars are downloaded if missing."""
     session = open_session_with_connector(spark_driver_memory="3g")
+    from benchmarks.spark.discarding_batches import DiscardingBatches
     from benchmarks.spark.empty_batches import EmptyBatches
     from benchmarks.spark.ready_batches import ReadyBatches
 
+    # Spark runs sources with other variables in other Python processes. This package changes those
+    # of its tasks (`kafka_async.spark.worker_heap`), which must not change what it is compared to.
+    variables = session.sparkContext.environment
+    variables["BENCHMARK_SOURCES"] = "for comparison"
     session.dataSource.register(ReadyBatches)
+    session.dataSource.register(DiscardingBatches)
     session.dataSource.register(EmptyBatches)
+    del variables["BENCHMARK_SOURCES"]
     # Only the data source of this package has filters to push.
     session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     return session
@@ -94,8 +102,9 @@ def check_copy(client: str, work: Workload, target: str) -> None:
 
 def _load(session: SparkSession, client: str, work: Workload) -> DataFrame:
     reader = session.read.format(FORMATS[client])
-    if client == READY:
+    if client in (READY, DISCARDED):
         options = {"records": work.records, "size": work.size, "partitions": topics.PARTITIONS}
+        options |= {"bootstrap": work.bootstrap, "topic": work.topic}
     else:
         options = {"kafka.bootstrap.servers": work.bootstrap, "subscribe": work.topic}
     return reader.options(**options).load()

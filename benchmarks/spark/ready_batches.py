@@ -44,15 +44,20 @@ class _Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         number = int(partition.value)
-        left = len(range(number, self._records, self._partitions))
-        batch = _batch(self._size, number)
-        while left > 0:
-            rows = min(left, batch.num_rows)
-            yield batch.slice(0, rows)
-            left -= rows
+        count = len(range(number, self._records, self._partitions))
+        return ready_rows(ready_batch(self._size, number), count)
 
 
-def _batch(size: int, partition: int) -> Any:
+def ready_rows(batch: Any, count: int) -> Iterator[pa.RecordBatch]:
+    """Yield `count` rows in parts of a batch, which is repeated."""
+    while count > 0:
+        rows = min(count, batch.num_rows)
+        yield batch.slice(0, rows)
+        count -= rows
+
+
+def ready_batch(size: int, partition: int) -> Any:
+    """Return rows with values of `size` bytes, for one task."""
     values = payload.values(size)
     schema: Any = arrow_schema()
     columns: dict[str, list[Any]] = {

@@ -93,6 +93,7 @@ from kafka_async.spark.stream_writer import (
     arrow_batches,
     gives_arrow_batches,
 )
+from kafka_async.spark.worker_heap import note_use
 from kafka_async.spark.writer import TaskCommitMessage, send_batches
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ class _Tasks:
         """Write the rows, and leave the transaction open for the driver."""
         from pyspark import TaskContext
 
+        note_use()
         plan, context = self._plan, TaskContext.get()
         if plan is None or context is None:
             raise IllegalStateError(

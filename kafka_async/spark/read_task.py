@@ -16,6 +16,7 @@ from kafka_async.errors import (
     OffsetOutOfRangeError,
 )
 from kafka_async.spark.clients import lend_consumer
+from kafka_async.spark.worker_heap import note_use
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafka_async.spark")
 
-MAX_ROWS_PER_BATCH: Final = 32_768
+MAX_ROWS_PER_BATCH: Final = 65_536
 """Rows of an Arrow batch; larger batches are not faster, and each batch has a fixed cost."""
 MAX_BYTES_PER_BATCH: Final = 16 * 2**20
 """Bytes of an Arrow batch, unless one row has more."""
@@ -55,6 +56,7 @@ def read_partition(
     partition: InputPartition, options: SourceOptions
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield the rows of a task's range; Spark passes another partition if there are no ranges."""
+    note_use()
     if isinstance(partition, RangePartition):
         return read_range(partition.range, partition.topic_id, options)
     return iter(())
@@ -113,15 +115,12 @@ async def _current_topic_id(consumer: blocking.Consumer, topic: str) -> uuid.UUI
 
 
 def slices(rows: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
-    """Yield an Arrow batch in parts of at most MAX_ROWS_PER_BATCH rows and MAX_BYTES_PER_BATCH."""
-    pending = [
-        rows.slice(start, MAX_ROWS_PER_BATCH)
-        for start in reversed(range(0, rows.num_rows, MAX_ROWS_PER_BATCH))
-    ]
+    """Yield an Arrow batch, halved down to MAX_ROWS_PER_BATCH rows and MAX_BYTES_PER_BATCH."""
+    pending = [rows] if rows.num_rows else []
     while pending:
         part = pending.pop()
         half = part.num_rows // 2
-        if half and part.nbytes > MAX_BYTES_PER_BATCH:
+        if half and (part.num_rows > MAX_ROWS_PER_BATCH or part.nbytes > MAX_BYTES_PER_BATCH):
             pending += [part.slice(half), part.slice(0, half)]
         else:
             yield part

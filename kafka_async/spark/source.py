@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async.errors import IllegalStateError, InvalidConfigurationError
 from kafka_async.extras import missing_extra
+from kafka_async.spark.worker_heap import note_use
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -68,6 +69,7 @@ class KafkaDataSource(DataSource):
         from kafka_async.spark.options import flag, hide_option_secrets, own_options
         from kafka_async.spark.source_options import value_format_of
 
+        note_use()
         own = own_options(hide_option_secrets(self.options))
         with_headers = flag(own, "includeHeaders", default=False)
         columns = f"{COLUMNS}, {HEADERS}" if with_headers else COLUMNS
@@ -79,6 +81,7 @@ class KafkaDataSource(DataSource):
         from kafka_async.spark.reader import BatchReader, FilteringReader
         from kafka_async.spark.source_options import source_options
 
+        note_use()
         options = source_options(self.options)
         return FilteringReader(options) if FILTERING_WORKER in sys.modules else BatchReader(options)
 
@@ -104,6 +107,7 @@ class KafkaDataSource(DataSource):
         from kafka_async.spark.sink_options import sink_options
         from kafka_async.spark.writer import ArrowWriter, check_columns
 
+        note_use()
         options = sink_options(self.options)
         check_columns(schema, options, overwrite=overwrite)
         if options.exactly_once:
@@ -120,6 +124,7 @@ class KafkaDataSource(DataSource):
         from kafka_async.spark.stream_writer import stream_writer
         from kafka_async.spark.writer import check_columns
 
+        note_use()
         options = sink_options(self.options)
         check_columns(schema, options, overwrite=overwrite)
         if options.write_id is not None:

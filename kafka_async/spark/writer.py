@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.clients import lend_producer
+from kafka_async.spark.worker_heap import note_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -87,6 +88,7 @@ class ArrowWriter(DataSourceArrowWriter):
 
 def write_task(options: SinkOptions, batches: Iterable[pyarrow.RecordBatch]) -> TaskCommitMessage:
     """Send the rows of one task and wait until all are acknowledged."""
+    note_use()
     with lend_producer(options.config()) as producer:
         written = send_batches(producer, batches, options.topic)
         producer.flush()

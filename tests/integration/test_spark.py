@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import gc
 import json
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,11 +16,16 @@ from kafka_async.types import ProducerRecord
 from tests.integration.helpers import as_bytes, create_topic_blocking
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = pytest.mark.spark
+
+MAX_READS = 10
+"""Spark may start a second process for a task while the first one still ends its task."""
 
 
 def read(spark: SparkSession, cluster: ClusterHandle, **options: str) -> DataFrame:
@@ -162,3 +169,40 @@ def test_reader_stops_at_the_end_of_its_range(
         assert frame.count() == 1
         producer.send(topic, b"after")
     assert read(spark, kafka_cluster, subscribe=topic).count() == 2
+
+
+def test_later_tasks_of_a_process_run_with_a_frozen_heap(spark: SparkSession) -> None:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    class FrozenObjects(DataSource):
+        """Reads the id and the number of frozen objects of the process that runs the task."""
+
+        @classmethod
+        def name(cls) -> str:
+            return "frozen_objects"
+
+        def schema(self) -> str:
+            return "process long, objects long"
+
+        def reader(self, schema: object) -> DataSourceReader:
+            return Reader()
+
+    class Reader(DataSourceReader):
+        def read(self, partition: InputPartition) -> Iterator[tuple[int, int]]:
+            from kafka_async.spark.read_task import read_partition
+
+            options: Any = None  # There is no range that a task would read with them.
+            assert list(read_partition(partition, options)) == []
+            yield os.getpid(), gc.get_freeze_count()
+
+    spark.dataSource.register(FrozenObjects)
+    frozen: dict[int, list[int]] = {}
+    for _ in range(MAX_READS):
+        row = spark.read.format("frozen_objects").load().collect()[0]
+        counts = frozen.setdefault(int(row["process"]), [])
+        counts.append(int(row["objects"]))
+        if len(counts) == 3:
+            break
+    else:
+        pytest.fail(f"no process had three tasks: {frozen}")
+    assert min(count for counts in frozen.values() for count in counts[1:]) > 10_000

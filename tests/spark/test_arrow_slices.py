@@ -23,11 +23,16 @@ def numbers(parts: list[Any]) -> list[int]:
     return [number for part in parts for number in part.column("number").to_pylist()]
 
 
-@pytest.mark.parametrize("count", [0, 1, MAX_ROWS_PER_BATCH, MAX_ROWS_PER_BATCH * 2 + 1])
+@pytest.mark.parametrize("count", [0, 1, MAX_ROWS_PER_BATCH, MAX_ROWS_PER_BATCH * 2 + 2])
 def test_batch_has_a_maximum_of_rows(count: int) -> None:
     parts = list(slices(rows(count)))
     assert numbers(parts) == list(range(count))
-    assert [part.num_rows for part in parts[:-1]] == [MAX_ROWS_PER_BATCH] * (len(parts) - 1)
+    assert all(0 < part.num_rows <= MAX_ROWS_PER_BATCH for part in parts)
+
+
+def test_parts_are_halves_so_that_none_is_small() -> None:
+    parts = list(slices(rows(MAX_ROWS_PER_BATCH + 2)))
+    assert [part.num_rows for part in parts] == [MAX_ROWS_PER_BATCH // 2 + 1] * 2
 
 
 def test_batch_has_a_maximum_of_bytes() -> None:
