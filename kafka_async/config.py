@@ -495,9 +495,7 @@ class ClientConfig:
         for name in given:
             if name not in rows:
                 names = set(rows)
-                raise InvalidConfigurationError(
-                    _option_of_share_group(name, names) or _unknown(name, names)
-                )
+                raise _unknown_option(name, names)
         self._complete(given)
         for name, row in rows.items():
             value = _normal(row, given.get(name, row.default))
@@ -535,6 +533,7 @@ class ClientConfig:
             )
         properties = hide_secrets(properties)
         given: dict[str, object] = {}
+        dotted: set[str] = set()
         for key, value in properties.items():
             name = str(key).replace(".", "_").replace("-", "_")
             if name in given:
@@ -542,13 +541,16 @@ class ClientConfig:
             if is_reference(value):
                 refuse_reference(str(key))
             given[name] = value
+            if "." in str(key):
+                dotted.add(name)
         read_security_properties(given)
         cls._read_java(given)
         rows = {row.name: row for row in dataclasses.fields(cls)}
-        options: dict[str, Any] = {
-            name: _from_text(rows[name], value) if name in rows else value
-            for name, value in given.items()
-        }
+        options: dict[str, Any] = {}
+        for name, value in given.items():
+            if name not in rows:
+                raise _unknown_option(name, set(rows), java=name in dotted)
+            options[name] = _from_text(rows[name], value)
         return cls(**options)
 
     @classmethod
@@ -1118,6 +1120,10 @@ def _check_config(
     shared: ClientConfig | None,
 ) -> None:
     """Raise for arguments that contradict `config`."""
+    if not isinstance(config, role) and isinstance(config, ClientConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidConfigurationError(
+            f"config must be a {role.__name__}, not a {type(config).__name__}"
+        )
     if not isinstance(config, role):
         raise InvalidConfigurationError(
             f"config={config!r:.100} must be a {role.__name__}: from_properties takes Java's names"
@@ -1686,14 +1692,31 @@ def _option_of_share_group(name: str, names: set[str]) -> str | None:
     )
 
 
-def _unknown(name: str, names: set[str]) -> str:
+def _java_name(name: str) -> str:
+    return name.replace("_", ".")
+
+
+def _unknown_option(name: str, names: set[str], *, java: bool = False) -> InvalidConfigurationError:
+    if name in ("topic", "topics") and "max_poll_records" in names:
+        return InvalidConfigurationError(
+            f"there is no option {name}: did you mean topics? It is an argument of the consumer, "
+            "as topics=[...]"
+        )
+    return InvalidConfigurationError(
+        _option_of_share_group(name, names) or _unknown(name, names, java=java)
+    )
+
+
+def _unknown(name: str, names: set[str], *, java: bool = False) -> str:
+    """Return the message for an option that does not exist; `java` names options as Java does."""
     flat = name.replace(".", "_").replace("-", "_")
+    spelled = _java_name if java else str
     if flat in names and flat != name:
         return (
             f"there is no keyword option {name}: write {flat}, or give a dict of Java's names to "
             "from_properties"
         )
-    text = f"there is no option {name}"
+    text = f"there is no option {spelled(name)}"
     if flat in _UNNEEDED:
         return f"{text}, and no need for it: {_UNNEEDED[flat]}"
     near: list[str] = []
@@ -1705,9 +1728,9 @@ def _unknown(name: str, names: set[str]) -> str:
             alike = [each for each in names if each.startswith(prefix)]
             near = difflib.get_close_matches(flat, alike, 1, likeness)
         if not near and (foreign or flat in _UNSUPPORTED):
-            return f"{name} is not supported yet: leave it out"
+            return f"{spelled(name)} is not supported yet: leave it out"
     if near:
-        return f"{text}: did you mean {near[0]}?"
+        return f"{text}: did you mean {spelled(near[0])}?"
     if flat not in _RENAMED and flat.startswith(("ssl_", "sasl_")):
         foreign_names = [each for each in _RENAMED if each.startswith(("ssl_", "sasl_"))]
         for meant in difflib.get_close_matches(flat, foreign_names, 1, 0.9):
@@ -1723,12 +1746,18 @@ def _unknown(name: str, names: set[str]) -> str:
         if meant in {row.name for row in dataclasses.fields(kind)}:
             return f"{text} here: {meant} is an option of a {role}"
     near = difflib.get_close_matches(flat, names, 1)
-    hint = f": did you mean {near[0]}?" if near else "; docs/configuration.md lists them all"
+    hint = (
+        f": did you mean {spelled(near[0])}?" if near else "; docs/configuration.md lists them all"
+    )
     return f"{text}{hint}"
 
 
 def _from_text(row: dataclasses.Field[Any], value: object) -> object:
-    """Convert a property's text to its option's type; return any other value unchanged."""
+    """Convert a property's text to its option's type; return any other value unchanged.
+
+    Raises:
+        InvalidConfigurationError: The text is neither a truth value nor a number, as it has to be.
+    """
     if not isinstance(value, str):
         return value
     kind = str(row.type).removesuffix(" | None")
@@ -1736,10 +1765,16 @@ def _from_text(row: dataclasses.Field[Any], value: object) -> object:
         if value == str(choice):
             return choice
     if kind == "bool":
-        return {"true": True, "false": False}.get(value.lower(), value)
+        if value.lower() not in ("true", "false"):
+            raise _wrong_text(row, value, "true or false")
+        return value.lower() == "true"
     if kind in ("int", "float"):
         try:
             return int(value) if re.fullmatch(r"-?\d+", value) else float(value)
         except ValueError:
-            return value  # The check of its type raises.
+            raise _wrong_text(row, value, "a number") from None
     return value
+
+
+def _wrong_text(row: dataclasses.Field[Any], value: str, words: str) -> InvalidConfigurationError:
+    return InvalidConfigurationError(f"{_java_name(row.name)}={value!r:.100} must be {words}")

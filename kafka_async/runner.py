@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import signal
@@ -47,10 +48,16 @@ def run(
         The result of `main`.
 
     Raises:
+        TypeError: `main` is not a coroutine, as a coroutine function that was not called.
         SystemExit: A signal cancelled `main`, or arrived just after it had ended; the status is
             128 plus the signal's number (143 for SIGTERM).
         KeyboardInterrupt: The same for SIGINT; Python exits with status 130.
     """
+    if not inspect.isawaitable(main):
+        if callable(main):
+            name = getattr(main, "__name__", "main")
+            raise TypeError(f"run takes a coroutine, not a function: call it, as run({name}())")
+        raise TypeError(f"run takes a coroutine, not {type(main).__name__}: write run(main())")
     with (
         asyncio.Runner(debug=debug, loop_factory=_loop_factory()) as runner,
         _Signals(runner.get_loop(), signals) as received,

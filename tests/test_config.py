@@ -114,7 +114,7 @@ def test_splits_text_of_list_options_at_commas(make: Callable[..., Any]) -> None
             {"isolation_level": "read_committed"},
             "the group has the configuration share.isolation.level",
         ),
-        (ProducerConfig, {"enable_idempotence": "no"}, "enable_idempotence='no'"),
+        (ProducerConfig, {"enable_idempotence": "no"}, "enable.idempotence='no'"),
         (ProducerConfig, {"enable_idempotence": 1}, "must be True or False, not int"),
         (ProducerConfig, {"acks": True}, "acks=True is not one of"),
         (ProducerConfig, {"acks": "2"}, "acks='2' is not one of"),
@@ -122,13 +122,13 @@ def test_splits_text_of_list_options_at_commas(make: Callable[..., Any]) -> None
         (ConsumerConfig, {"auto_offset_reset": "by_duration"}, "is not one of .*by_duration:PnDT"),
         (ProducerConfig, {"compression_type": "zip"}, "compression_type='zip' is .*'zstd'"),
         (ProducerConfig, {"batch_size": 1.5}, "batch_size=1.5 must be a whole number"),
-        (ProducerConfig, {"batch_size": "large"}, "batch_size='large' must be .*, not str"),
+        (ProducerConfig, {"batch_size": "large"}, "batch.size='large' must be a.* number"),
         (ProducerConfig, {"batch_size": -1}, "batch_size=-1 must be at least 0"),
-        (ProducerConfig, {"compression_level": "high"}, "compression_level='high'"),
+        (ProducerConfig, {"compression_level": "high"}, "compression.level='high'"),
         (ProducerConfig, {"compression_level": True}, "a whole number"),
         (ProducerConfig, {"linger_ms": None}, "linger_ms=None must be a number"),
         (ProducerConfig, {"linger_ms": True}, "linger_ms=True must be a number, not bool"),
-        (ProducerConfig, {"linger_ms": "soon"}, "linger_ms='soon' must be a number"),
+        (ProducerConfig, {"linger_ms": "soon"}, "linger.ms='soon' must be a number"),
         (ProducerConfig, {"linger_ms": float("nan")}, "linger_ms=nan must be a number"),
         (ProducerConfig, {"transactional_id": 7}, "transactional_id=7 must be a str"),
         (ProducerConfig, {"partitioner": "murmur2"}, "partitioner='murmur2' must be a function"),
@@ -382,6 +382,33 @@ def test_error_for_an_option_of_another_client_names_the_one_to_use(
         role("a:1", **{name: 1})
     with pytest.raises(InvalidConfigurationError, match=words):
         role.from_properties({"bootstrap.servers": "a:1", name: 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("enable.idempotence", "yes", "enable.idempotence='yes' must be true or false"),
+        ("linger.ms", "abc", "linger.ms='abc' must be a number"),
+        ("linger.mss", "5", "there is no option linger.mss: did you mean linger.ms?"),
+    ],
+)
+def test_errors_of_properties_have_their_names(name: str, value: str, message: str) -> None:
+    with pytest.raises(InvalidConfigurationError) as caught:
+        ProducerConfig.from_properties({"bootstrap.servers": "a:1", name: value})
+    assert caught.value.message == message
+
+
+def test_error_for_one_topic_names_the_argument_for_topics() -> None:
+    options: dict[str, Any] = {"topic": "clicks"}
+    with pytest.raises(InvalidConfigurationError, match=r"no option topic: did you mean topics\?"):
+        Consumer("a:1", **options)
+
+
+def test_error_for_a_configuration_of_another_client_names_both() -> None:
+    config: Any = ConsumerConfig("a:1")
+    with pytest.raises(InvalidConfigurationError) as caught:
+        Producer(config=config)
+    assert caught.value.message == "config must be a ProducerConfig, not a ConsumerConfig"
 
 
 def test_error_for_a_java_name_as_keyword_names_the_option_and_from_properties() -> None:

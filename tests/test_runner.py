@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -230,3 +230,14 @@ def test_second_signal_kills_the_process(
             assert process.wait(timeout=60) == -number
         finally:
             process.kill()
+
+
+def test_error_for_a_function_says_to_call_it() -> None:
+    async def serve() -> None:
+        """Is not called."""
+
+    program: Any = serve
+    with pytest.raises(TypeError, match=r"call it, as run\(serve\(\)\)"):
+        kafka_async.run(program)
+    with pytest.raises(TypeError, match=r"not int: write run\(main\(\)\)"):
+        kafka_async.run(cast("Any", 7))

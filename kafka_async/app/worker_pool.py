@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -295,7 +296,10 @@ class WorkerPool:
         task.add_done_callback(partial(self._on_worker_ended, resource))
 
     async def _work(self, resource: str) -> None:
-        await self._worker(resource)
+        result: object = self._worker(resource)
+        if not inspect.isawaitable(result):
+            raise TypeError(f"the worker must be `async def`: it returned {type(result).__name__}")
+        await result
 
     def _cancel(self, resource: str, reason: str) -> None:
         """Cancel a worker, once: it may need time to end."""

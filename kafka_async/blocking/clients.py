@@ -674,9 +674,8 @@ class Producer(BlockingClient, Generic[K, V]):
             RecordTooLargeError: The batch is larger than max_request_size or buffer_memory.
             TypeError: An argument has the wrong type.
             ValueError: The partition is out of range, or the topic is empty.
-            ClientClosedError: The producer was stopped.
-            IllegalStateError: The producer was not started, or it is transactional and records go
-                through a transaction.
+            ClientClosedError: The producer was not started, or is stopped.
+            IllegalStateError: The producer is transactional and records go through a transaction.
         """
         return run(self._client.send_batch, partition, batch, **unknown)
 
@@ -961,9 +960,8 @@ class Transaction(BlockingClient, Generic[K, V]):
             RecordTooLargeError: The batch is larger than max_request_size or buffer_memory.
             TypeError: An argument has the wrong type.
             ValueError: The partition is out of range, or the topic is empty.
-            ClientClosedError: The producer was stopped.
-            IllegalStateError: The producer was not started, or it is transactional and records go
-                through a transaction.
+            ClientClosedError: The producer was not started, or is stopped.
+            IllegalStateError: The producer is transactional and records go through a transaction.
         """
         return run(self._client.send_batch, partition, batch, **unknown)
 

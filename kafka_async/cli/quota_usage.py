@@ -26,7 +26,8 @@ def print_usage(usage: Mapping[tuple[int, str], float | None]) -> None:
     """Print the used part of each quota, in percent, by broker and kind."""
     for (broker, kind), percent in sorted(usage.items()):
         used = "an unknown part" if percent is None else f"{percent:.0f}%"
-        terminal.err.print(f"broker {broker}: {used} of the {kind} quota", markup=False)
+        unset = f", or no {kind} quota applies" if percent == 0 else ""
+        terminal.err.print(f"broker {broker}: {used} of the {kind} quota{unset}", markup=False)
     if None in usage.values():
         terminal.err.print(
             "the quotas are unknown: they need the permission DESCRIBE_CONFIGS of the cluster",

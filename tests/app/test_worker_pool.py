@@ -248,3 +248,12 @@ async def test_wrong_arguments_are_named(
 ) -> None:
     with pytest.raises(error, match=message):
         Work(client).pool("first", **options)
+
+
+async def test_worker_that_is_not_async_is_named(client: Client) -> None:
+    def work(resource: str) -> None:
+        """Return at once."""
+
+    with pytest.raises(TypeError, match="must be `async def`: it returned NoneType"):
+        async with Work(client).pool("first", worker=work) as pool:
+            await pool.wait()

@@ -89,10 +89,14 @@ def test_quota_shows_the_used_part_of_each_quota(
     text.write_text("one\ntwo\n")
     produced = command("produce", topic, str(text), "--quota")
     assert (produced.status, produced.err) == (
-        0, f"broker 1: 0% of the produce quota\n2 records produced to {topic}\n"
+        0,
+        "broker 1: 0% of the produce quota, or no produce quota applies\n"
+        f"2 records produced to {topic}\n",
     )  # fmt: skip
     consumed = command("consume", topic, "--offset", "beginning", "--exit", "--quota")
-    assert (consumed.status, consumed.err) == (0, "broker 1: 0% of the fetch quota\n2 records\n")
+    assert (consumed.status, consumed.err) == (
+        0, "broker 1: 0% of the fetch quota, or no fetch quota applies\n2 records\n"
+    )  # fmt: skip
 
 
 def test_statistics_are_not_computed_without_quota(

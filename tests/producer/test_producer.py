@@ -300,11 +300,15 @@ async def test_records_of_an_unknown_topic_count_against_buffer_memory() -> None
 # -- life -----------------------------------------------------------------------------------------
 
 
-async def test_calls_before_start_raise_illegal_state() -> None:
+async def test_calls_before_start_raise_client_closed() -> None:
     producer = Producer("127.0.0.1:1")
-    with pytest.raises(IllegalStateError, match="start"):
+    with pytest.raises(ClientClosedError, match="was not started"):
         await producer.enqueue("clicks", b"v")
-    with pytest.raises(IllegalStateError, match="start"):
+    with pytest.raises(ClientClosedError, match="was not started"):
+        producer.enqueue_nowait("clicks", b"v")
+    with pytest.raises(ClientClosedError, match="was not started"):
+        await producer.send("clicks", b"v")
+    with pytest.raises(ClientClosedError, match="was not started"):
         await producer.flush()
     await producer.stop()
 
