@@ -76,15 +76,31 @@ async def _seek(consumer: Consumer, topic: str, offset: str) -> list[TopicPartit
     from kafka_async import TopicPartition
 
     partitions = [TopicPartition(topic, p) for p in await consumer.partitions_for(topic)]
+    if offset not in ("beginning", "end"):
+        await _seek_to_offset(consumer, partitions, int(offset))
+        return partitions
     consumer.assign(partitions)
     if offset == "beginning":
         await consumer.seek_to_beginning(partitions)
-    elif offset == "end":
-        await consumer.seek_to_end(partitions)
     else:
-        for partition in partitions:
-            consumer.seek(partition, int(offset))
+        await consumer.seek_to_end(partitions)
     return partitions
+
+
+async def _seek_to_offset(
+    consumer: Consumer, partitions: Sequence[TopicPartition], offset: int
+) -> None:
+    """Assign partitions at an offset; if it is none of a partition's, at the nearest one."""
+    begins = await consumer.beginning_offsets(partitions)
+    ends = await consumer.end_offsets(partitions)
+    first, end = min(begins.values()), max(ends.values())
+    if not first <= offset <= end:
+        what = "the topic" if len(partitions) > 1 else "the partition"
+        terminal.fail(f"--offset {offset} is out of range: {what} has offsets {first} to {end}")
+    consumer.assign(partitions)
+    for partition in partitions:
+        nearest = max(begins[partition], min(offset, ends[partition]))
+        consumer.seek(partition, nearest)
 
 
 async def _print_all(
