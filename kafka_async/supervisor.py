@@ -350,7 +350,10 @@ class Supervisor:
         try:
             await task.run(body)
         except Exception as error:  # noqa: BLE001 (any exception stops the client)
-            self._fail(task.name, error)
+            # What a task awaited may arrive just before the task would be cancelled: it then runs
+            # on in the closed client until its next await, or until it wants to spawn a task.
+            if self.running or not isinstance(error, ClientClosedError):
+                self._fail(task.name, error)
 
     def _fail(self, task_name: str, error: Exception) -> None:
         if self.failure is not None:

@@ -40,6 +40,36 @@ async def test_can_be_stopped_by_another_task() -> None:
         supervisor.check()
 
 
+@pytest.mark.parametrize("raised", [None, ValueError("broken")], ids=["spawn", "error"])
+async def test_task_that_runs_on_after_the_end_died_only_of_another_error(
+    caplog: pytest.LogCaptureFixture, raised: Exception | None
+) -> None:
+    """Its result arrives before it is cancelled, and then it cannot spawn another task."""
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    result = asyncio.get_running_loop().create_future()
+    refused: list[ClientClosedError] = []
+
+    async def spawn_after_result() -> None:
+        await result
+        if raised is not None:
+            raise raised
+        try:
+            supervisor.spawn(forever, name="never starts")
+        except ClientClosedError as error:
+            refused.append(error)
+            raise
+
+    task = supervisor.spawn(spawn_after_result, name="runs on")
+    await asyncio.sleep(0)  # The task waits for the result.
+    result.set_result(None)
+    await supervisor.stop()
+    assert task.ended
+    assert len(refused) == (raised is None)
+    assert ("died" in caplog.text) == (raised is not None)
+    assert (supervisor.failure is None) == (raised is None)
+
+
 async def test_check_before_start_raises() -> None:
     with pytest.raises(ClientClosedError, match="async with"):
         Supervisor("test").check()
