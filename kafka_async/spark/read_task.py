@@ -14,6 +14,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
 )
 from kafka_async.spark.clients import lend_consumer
 from kafka_async.spark.worker_heap import note_use
@@ -88,7 +89,9 @@ def read_range(
                 return
             if batches and not is_checked:
                 # Once is enough: a consumer that reads on drops its position with the cluster.
-                if topic_id not in (None, blocking.run(_current_topic_id, consumer, tp.topic)):
+                if topic_id and not blocking.run(
+                    _has_topic, consumer, tp.topic, topic_id, options.poll_timeout
+                ):
                     _skip_other_log(tp, before, topic_id, options)
                     return
                 is_checked = True
@@ -109,9 +112,19 @@ def read_range(
             before = after
 
 
-async def _current_topic_id(consumer: blocking.Consumer, topic: str) -> uuid.UUID:
-    """Return the id of a topic in the metadata by which a consumer has fetched."""
-    return services_of(consumer.asynchronous.client).metadata.snapshot.topic_id(topic)
+async def _has_topic(
+    consumer: blocking.Consumer, topic: str, topic_id: uuid.UUID, timeout: float
+) -> bool:
+    """Return whether a topic has an id in the metadata by which a consumer has fetched.
+
+    Waits for a topic that the metadata lacks, for example because a broker did not know its leader.
+    """
+    metadata = services_of(consumer.asynchronous.client).metadata
+    try:
+        snapshot = await metadata.wait_for_topics([topic], timeout)
+    except UnknownTopicOrPartitionError:
+        return False
+    return snapshot.topic_id(topic) == topic_id
 
 
 def slices(rows: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async import blocking
+from kafka_async.cluster.client import services_of
 from kafka_async.errors import (
     DataLossError,
     InvalidConfigurationError,
@@ -36,6 +37,7 @@ from tests.spark_versions import spark_version
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from kafka_async.consumer.partition_batch import PartitionBatch
     from kafka_async.spark.limited_stream_reader import LimitedStreamReader
     from kafka_async.testing.fixtures import ClusterHandle
 
@@ -420,3 +422,34 @@ def test_task_does_not_read_a_topic_that_was_created_again(
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, 0)
     assert lenient() == []
     assert f"{topic}-0 at offset 0: the topic is another one" in caplog.text
+
+
+def test_task_reads_on_if_a_broker_does_not_know_its_topic_for_a_moment(
+    kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic's id is missing, which is not the id of another topic."""
+    from kafka_async.spark.reader import BatchReader
+
+    topic = create_topic_blocking(kafka_cluster, partitions=1)
+    produce(kafka_cluster, topic, 2)
+    batch = BatchReader(
+        source(kafka_cluster, {"subscribe": topic, "startingOffsets": "earliest"}),
+    )
+    (part,) = batch.partitions()
+    faults, poll = kafka_cluster.faults, blocking.Consumer.poll_batches
+    missing: list[bool] = []
+
+    async def lose_topic(consumer: blocking.Consumer) -> None:
+        metadata = services_of(consumer.asynchronous.client).metadata
+        missing.append(topic not in (await metadata.refresh(topics=[topic])).topics)
+
+    def poll_and_lose_topic(consumer: blocking.Consumer, timeout: float) -> list[PartitionBatch]:
+        batches = poll(consumer, timeout=timeout)
+        if batches:
+            faults.add(api="Metadata", error="LEADER_NOT_AVAILABLE", count=2)
+            blocking.run(lose_topic, consumer)
+        return batches
+
+    monkeypatch.setattr(blocking.Consumer, "poll_batches", poll_and_lose_topic)
+    assert [rows.num_rows for rows in batch.read(part)] == [2]
+    assert missing == [True]
