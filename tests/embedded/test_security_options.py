@@ -39,9 +39,9 @@ def test_certificates_come_from_files(tmp_path: Path) -> None:
     options = SecurityOptions(
         "SSL", ssl_certfile=Path(broker), ssl_cafile=Path(certificates.cafile)
     )
-    context = options.listeners()["SSL"].ssl_context
-    assert context is not None
-    assert context.verify_mode == ssl.CERT_REQUIRED
+    listener = options.listeners()["SSL"]
+    assert listener.ssl_context is not None
+    assert listener.verify_mode == ssl.CERT_REQUIRED
 
 
 @pytest.mark.parametrize(
