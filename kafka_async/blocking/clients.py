@@ -174,8 +174,8 @@ class Client(BlockingClient):
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
-                connections that are still open then are aborted. Closing takes no time unless a
-                broker does not read the last bytes, and then 2 s.
+                connections that are still open then are aborted. Closing waits only for brokers
+                that have not read the last bytes, for 2 s at most.
 
         Raises:
             IllegalStateError: The client was started in another process.
@@ -1114,7 +1114,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         processed: end the `async with` block instead to commit them, or call `commit` before.
 
         Offsets that could not be committed in time are named in a warning. Without anything to
-        commit, and without a broker that responds, it returns at once. It is completed even if the
+        commit, it returns within 2 s even if no broker responds. It is completed even if the
         caller is cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s.
         Safe to call again.
 

@@ -167,8 +167,8 @@ class Client:
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
-                connections that are still open then are aborted. Closing takes no time unless a
-                broker does not read the last bytes, and then 2 s.
+                connections that are still open then are aborted. Closing waits only for brokers
+                that have not read the last bytes, for 2 s at most.
 
         Raises:
             IllegalStateError: The client was started in another event loop or process.

@@ -229,7 +229,7 @@ class Consumer(Generic[K, V]):
         processed: end the `async with` block instead to commit them, or call `commit` before.
 
         Offsets that could not be committed in time are named in a warning. Without anything to
-        commit, and without a broker that responds, it returns at once. It is completed even if the
+        commit, it returns within 2 s even if no broker responds. It is completed even if the
         caller is cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s.
         Safe to call again.
 

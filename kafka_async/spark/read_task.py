@@ -150,7 +150,7 @@ def _skip_removed(
     """Seek behind records that were removed since the read was planned, or raise.
 
     Returns:
-        The offset at which the task goes on.
+        The offset at which the task continues.
     """
     earliest = consumer.beginning_offsets([tp])[tp]
     if options.fail_on_data_loss:
@@ -163,7 +163,7 @@ def _skip_removed(
         ) from error
     to = min(earliest, part.end) if earliest > offset else part.end
     logger.warning(
-        "%s at offset %d: the records are gone, and the task goes on at %d (failOnDataLoss=false)",
+        "%s at offset %d: the records are gone; the task continues at %d (failOnDataLoss=false)",
         tp,
         offset,
         to,
@@ -180,7 +180,7 @@ def _skip_other_log(
     cause: NoOffsetForPartitionError | None = None,
 ) -> None:
     """Log that a task reads nothing more because its offsets are of another topic, or raise."""
-    reason = f"the topic is another one than that with the id {topic_id}, of which the range is"
+    reason = f"the topic has another id than {topic_id}, with which the read was planned"
     if options.fail_on_data_loss:
         raise DataLossError(
             f"{reason}: it was created again, or the bootstrap servers lead to another cluster; "

@@ -42,7 +42,10 @@ def note_use() -> None:
 
 
 def keep_freed_memory() -> bool:
-    """Set the sizes that glibc itself reaches once a block of 32 MiB is freed; False without it."""
+    """Set the sizes that glibc itself reaches once a block of 32 MiB is freed.
+
+    Returns False without glibc, and changes nothing.
+    """
     import ctypes
 
     library: Any = ctypes.CDLL(None)

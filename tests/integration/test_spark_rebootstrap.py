@@ -224,7 +224,7 @@ class SparkFollower(Follower):
         await self.queries.write(self.topic, AFTER)
         assert await self.queries.read(self.topic) == AFTER + THEIRS
         for _ in range(2):  # With the client that has followed, and with a new one.
-            with pytest.raises(DataLossError, match="the topic is another one"):
+            with pytest.raises(DataLossError, match="the topic has another id"):
                 await asyncio.to_thread(self.task)
 
 

@@ -417,11 +417,11 @@ def test_task_does_not_read_a_topic_that_was_created_again(
     strict, lenient = planned("true"), planned("false")
     create_again(kafka_cluster, topic)
     produce(kafka_cluster, topic, 3)
-    with pytest.raises(DataLossError, match="the topic is another one") as caught:
+    with pytest.raises(DataLossError, match="the topic has another id") as caught:
         strict()
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, 0)
     assert lenient() == []
-    assert f"{topic}-0 at offset 0: the topic is another one" in caplog.text
+    assert f"{topic}-0 at offset 0: the topic has another id" in caplog.text
 
 
 def test_task_reads_on_if_a_broker_does_not_know_its_topic_for_a_moment(
