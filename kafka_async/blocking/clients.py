@@ -265,6 +265,7 @@ class Client(BlockingClient):
             UnknownTopicOrPartitionError: The partition did not exist within `timeout`.
             LeaderNotAvailableError: The partition had no leader within `timeout`.
             CoordinatorNotAvailableError: There was no coordinator within `timeout`.
+            AuthenticationError: The broker refuses the credentials.
             BrokerNotAvailableError: The cluster has no such broker.
             UnsupportedVersionError: The broker does not support this API.
         """
