@@ -287,7 +287,7 @@ class Pipeline:
         """Register the data source, if executors get this package with `spark.submit.pyFiles`.
 
         Spark finds it without registration, but then the workers that read and write do not import
-        from these files. Spark 4.0 does not register what it has found.
+        from these files. Spark 4.0 refuses to register a data source that it has found.
         """
         registers = not spark.version.startswith("4.0.")
         if registers and spark.sparkContext.getConf().get("spark.submit.pyFiles"):
