@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
-from kafka_async.cluster.request_router import Broker
+from kafka_async.cluster.request_router import REROUTE_ERRORS, Broker, CoordinatorOfGroup
 from kafka_async.errors import (
     ClientClosedError,
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
-    NotCoordinatorError,
     RebalanceInProgressError,
 )
 from kafka_async.group import classic_protocol
@@ -45,11 +42,6 @@ _JOIN_GRACE: Final = 5.0
 _LEAVE_TIMEOUT: Final = 5.0
 _CLOSE_TIMEOUT: Final = 2.0
 """Maximum seconds to wait for the response to LeaveGroup while the consumer is closed."""
-_NOT_COORDINATOR: Final = (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    NotCoordinatorError,
-)
 
 
 class CoordinatorConnection:
@@ -202,7 +194,7 @@ class CoordinatorConnection:
         version = connection.version(self._leave_api_key)
         try:
             await self.exchange(self._leave(member, version, reason), timeout)
-        except _NOT_COORDINATOR as error:
+        except REROUTE_ERRORS[CoordinatorOfGroup] as error:
             return error
         return None
 
