@@ -77,25 +77,22 @@ def read_range(
     decoder = None if options.value_format is None else options.value_format.decoder()
     with lend_consumer(options.config(), [tp]) as consumer:
         consumer.seek(tp, part.start)
-        before, without_data, is_checked = part.start, 0.0, False
+        before, without_data = part.start, 0.0
         while before < part.end:
             try:
                 batches = consumer.poll_batches(timeout=POLL_TIMEOUT)
+                after = batches[-1].next_offset if batches else consumer.position(tp)
             except OffsetOutOfRangeError as error:
                 before = _skip_removed(consumer, tp, before, part, options, error)
                 continue
             except NoOffsetForPartitionError as error:  # the position was of another cluster
                 _skip_other_log(tp, before, topic_id, options, error)
                 return
-            if batches and not is_checked:
-                # Once is enough: a consumer that reads on drops its position with the cluster.
-                if topic_id and not blocking.run(
-                    _has_topic, consumer, tp.topic, topic_id, options.poll_timeout
-                ):
+            if batches and topic_id:
+                timeout = options.poll_timeout
+                if not blocking.run(_has_topic_id, consumer, tp.topic, topic_id, timeout):
                     _skip_other_log(tp, before, topic_id, options)
                     return
-                is_checked = True
-            after = batches[-1].next_offset if batches else consumer.position(tp)
             without_data = 0.0 if after > before else without_data + POLL_TIMEOUT
             if without_data >= options.poll_timeout:
                 raise KafkaTimeoutError(
@@ -112,15 +109,19 @@ def read_range(
             before = after
 
 
-async def _has_topic(
+async def _has_topic_id(
     consumer: blocking.Consumer, topic: str, topic_id: uuid.UUID, timeout: float
 ) -> bool:
     """Return whether a topic has an id in the metadata by which a consumer has fetched.
 
-    Waits for a topic that the metadata lacks, for example because a broker did not know its leader.
+    Metadata with another id, or without the topic, is updated first: it may be old, or of a broker
+    that did not know the topic for a moment.
     """
     metadata = services_of(consumer.asynchronous.client).metadata
+    if metadata.snapshot.topic_id(topic) == topic_id:
+        return True
     try:
+        await metadata.refresh(timeout, topics=[topic], tracked=False)
         snapshot = await metadata.wait_for_topics([topic], timeout)
     except UnknownTopicOrPartitionError:
         return False

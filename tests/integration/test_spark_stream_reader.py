@@ -424,6 +424,27 @@ def test_task_does_not_read_a_topic_that_was_created_again(
     assert f"{topic}-0 at offset 0: the topic has another id" in caplog.text
 
 
+def test_task_stops_if_its_topic_is_created_again_while_it_reads(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    """It fetches one record at a time, so the rest of its range comes from the new topic."""
+    from kafka_async.spark.reader import BatchReader
+
+    topic = create_topic_blocking(kafka_cluster, partitions=1)
+    for _ in range(30):
+        produce(kafka_cluster, topic, 1)
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    options |= {"kafka.max.partition.fetch.bytes": "1", "kafka.fetch.max.bytes": "1"}
+    batch = BatchReader(source(kafka_cluster, options))
+    (part,) = batch.partitions()
+    rows = batch.read(part)
+    assert next(rows).column("offset").to_pylist() == [0]
+    create_again(kafka_cluster, topic)
+    produce(kafka_cluster, topic, 40)
+    with pytest.raises(DataLossError, match="the topic has another id"):
+        list(rows)
+
+
 def test_task_reads_on_if_a_broker_does_not_know_its_topic_for_a_moment(
     kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
