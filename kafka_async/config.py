@@ -1120,11 +1120,11 @@ def _check_config(
     shared: ClientConfig | None,
 ) -> None:
     """Raise for arguments that contradict `config`."""
-    if not isinstance(config, role) and isinstance(config, ClientConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidConfigurationError(
-            f"config must be a {role.__name__}, not a {type(config).__name__}"
-        )
     if not isinstance(config, role):
+        if isinstance(cast("object", config), ClientConfig):
+            raise InvalidConfigurationError(
+                f"config must be a {role.__name__}, not a {type(config).__name__}"
+            )
         raise InvalidConfigurationError(
             f"config={config!r:.100} must be a {role.__name__}: from_properties takes Java's names"
         )
@@ -1698,9 +1698,9 @@ def _java_name(name: str) -> str:
 
 def _unknown_option(name: str, names: set[str], *, java: bool = False) -> InvalidConfigurationError:
     if name in ("topic", "topics") and "max_poll_records" in names:
+        meant = "" if name == "topics" else "did you mean topics? "
         return InvalidConfigurationError(
-            f"there is no option {name}: did you mean topics? It is an argument of the consumer, "
-            "as topics=[...]"
+            f"there is no option {name}: {meant}The consumer takes topics=[...] as an argument"
         )
     return InvalidConfigurationError(
         _option_of_share_group(name, names) or _unknown(name, names, java=java)
@@ -1756,7 +1756,7 @@ def _from_text(row: dataclasses.Field[Any], value: object) -> object:
     """Convert a property's text to its option's type; return any other value unchanged.
 
     Raises:
-        InvalidConfigurationError: The text is neither a truth value nor a number, as it has to be.
+        InvalidConfigurationError: The option is a truth value or a number, and the text is not one.
     """
     if not isinstance(value, str):
         return value

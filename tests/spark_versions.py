@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import metadata
 
 
@@ -11,4 +12,4 @@ def spark_version() -> tuple[int, ...]:
         text = metadata.version("pyspark")
     except metadata.PackageNotFoundError:
         return ()
-    return tuple(int(part) for part in text.split(".")[:3])
+    return tuple(map(int, re.findall(r"\d+", text)[:3]))

@@ -96,7 +96,8 @@ async def _seek_to_offset(
     first, end = min(begins.values()), max(ends.values())
     if not first <= offset <= end:
         what = "the topic" if len(partitions) > 1 else "the partition"
-        terminal.fail(f"--offset {offset} is out of range: {what} has offsets {first} to {end}")
+        readable = f"{what} has readable offsets {first} to {end}"
+        terminal.fail(f"--offset {offset} is out of range: {readable}")
     consumer.assign(partitions)
     for partition in partitions:
         nearest = max(begins[partition], min(offset, ends[partition]))

@@ -196,7 +196,10 @@ class ClusterMetadata:
         }
 
     def unknown_partition(self, partition: TopicPartition) -> UnknownTopicOrPartitionError | None:
-        """Return the error of a partition that does not exist; None if it may exist."""
+        """Return the error of a partition that does not exist; None if it may exist.
+
+        Its topic must have been requested before.
+        """
         name, number = partition
         error, count = self.error(name), self.partitions(name)
         if error is not None and not isinstance(error, UnknownTopicOrPartitionError):

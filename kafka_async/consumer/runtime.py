@@ -680,7 +680,7 @@ class ConsumerRuntime:
         while True:
             await asyncio.sleep(interval)
             if self._stopping:
-                return  # `stop` commits, and later the coordinator does not know the member
+                return  # `stop` commits; after LeaveGroup the coordinator would refuse this commit
             if self.gate.held:
                 continue
             try:

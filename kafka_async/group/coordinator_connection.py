@@ -155,10 +155,10 @@ class CoordinatorConnection:
     ) -> None:
         """Send LeaveGroup, again if the coordinator has moved; other errors are logged.
 
-        Otherwise the group would wait for the session of a member that no longer exists whenever
-        its members stop while its coordinator moves. A closing consumer gives up at
-        `close_deadline`, an event loop time, and does not wait for a coordinator that does not
-        respond.
+        Otherwise the group would wait for the session of a member that no longer exists if the
+        former coordinator answers that it has moved. After a lost connection it does wait. A
+        closing consumer gives up at `close_deadline`, an event loop time, and does not wait for a
+        coordinator that does not respond.
         """
         closing, timeout = close_deadline is not None, _LEAVE_TIMEOUT
         if close_deadline is not None:

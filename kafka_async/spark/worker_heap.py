@@ -33,7 +33,8 @@ def note_use() -> None:
 
     The first use has imported what later ones need, and Spark has collected its garbage. From then
     on collections skip the objects that exist; these are freed as before, unless they become parts
-    of cycles. Does nothing outside of the processes that Spark's daemon keeps.
+    of cycles, such as those of a client that is closed later. Does nothing outside of the
+    processes that Spark's daemon keeps.
     """
     if next(_uses) == 2 and _main_module() == DAEMON:
         gc.freeze()

@@ -162,7 +162,7 @@ def test_consumes_from_an_offset_up_to_a_count(command: Command, servers: str) -
     assert (first.out, first.err) == ("0\n1\n2\n", "3 records\n")
     assert command("consume", "numbers", "--offset", "end", "--exit").out == ""
     assert command("consume", "numbers", "--offset", "20", "--exit").err == "0 records\n"
-    expected = "error: --offset 50 is out of range: the partition has offsets 0 to 20"
+    expected = "error: --offset 50 is out of range: the partition has readable offsets 0 to 20"
     assert command("consume", "numbers", "--offset", "50").error == expected
     assert command("consume", "numbers", "--offset", "50", "--exit").error == expected
 
@@ -177,7 +177,7 @@ def test_offset_beyond_a_partition_starts_at_its_end(command: Command, servers: 
     asyncio.run(produce())
     assert command("consume", "uneven", "--offset", "2", "--exit").out == "third\n"
     error = command("consume", "uneven", "--offset", "4", "--exit").error
-    assert "the topic has offsets 0 to 3" in error
+    assert "the topic has readable offsets 0 to 3" in error
 
 
 def test_stops_at_the_end_of_a_topic_that_ends_in_an_aborted_transaction(

@@ -148,6 +148,15 @@ class Group:
 
         await self.until(assigned)
 
+    def has_had(self, names: Collection[str]) -> bool:
+        """Return whether these names were the assignment of all members in one generation."""
+        data = ",".join(sorted(names)).encode()
+        found = [
+            {row.generation for row in self._assignments[name] if row.data == data}
+            for name in self.members
+        ]
+        return bool(found[0].intersection(*found[1:]))
+
     def generations(self) -> set[int]:
         return {member.group_metadata().generation_id for member in self.members.values()}
 
@@ -446,7 +455,7 @@ async def check_others_take_over(
         await group.kill(leader)
         group.release()
         if stored:
-            await group.until_assigned(ALL)
+            await group.until(lambda: group.has_had(ALL))
         await group.until_assigned(list(group.members))
         assert group.leader != leader
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.skipif(spark_version() < READ_LIMITS, reason="the reader is for Spark 4.2"),
+    pytest.mark.skipif(() < spark_version() < READ_LIMITS, reason="the reader is for Spark 4.2"),
 ]
 
 

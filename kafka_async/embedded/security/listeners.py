@@ -46,9 +46,9 @@ class Listener:
         security_protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL".
         ssl_context: Server-side context with the broker's certificate; needed for TLS. With
             `client_auth`, it also has the authorities of client certificates.
-        client_auth: Kafka's `ssl.client.auth` for the connections of this listener. The context
-            itself stays as it is, so other listeners may use it too. Default: the `verify_mode` of
-            the context.
+        client_auth: Kafka's `ssl.client.auth` for the connections of this listener. Other
+            listeners may use the same context: its `verify_mode` differs only while a connection is
+            accepted. Default: the `verify_mode` of the context.
         sasl_mechanisms: Enabled mechanisms. Default: PLAIN and both SCRAM mechanisms.
         oauthbearer: Checks the tokens of OAUTHBEARER: rules for unsecured tokens, or a function
             that takes a token, returns the principal's name and when the token expires, in seconds
