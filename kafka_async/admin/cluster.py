@@ -140,7 +140,7 @@ async def alter_configs(
                 )
         return results
 
-    # Brokers forward the request to the controller, which knows each topic.
+    # With KRaft, brokers forward the request to the controller, which knows each topic.
     await call.run(wanted, attempt, final=(UnknownTopicOrPartitionError,))
 
 

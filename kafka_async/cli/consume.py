@@ -90,7 +90,7 @@ async def _seek(consumer: Consumer, topic: str, offset: str) -> list[TopicPartit
 async def _seek_to_offset(
     consumer: Consumer, partitions: Sequence[TopicPartition], offset: int
 ) -> None:
-    """Assign partitions at an offset, or at the end of a partition that it lies outside of."""
+    """Assign partitions at an offset; a partition without it at its nearer end."""
     begins = await consumer.beginning_offsets(partitions)
     ends = await consumer.end_offsets(partitions)
     first, end = min(begins.values()), max(ends.values())
