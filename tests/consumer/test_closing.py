@@ -50,10 +50,11 @@ def connections(consumer: Consumer) -> list[str]:
 
 
 async def elapsed(stop: Awaitable[object]) -> float:
+    """Return the seconds that it takes, without the error of a difference of floats."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     await stop
-    return loop.time() - began
+    return round(loop.time() - began, 6)
 
 
 async def reading(stage: Stage, **options: object) -> Consumer:
@@ -218,7 +219,7 @@ async def test_stop_without_a_coordinator_takes_two_seconds_at_most(
     consumer = await reading(stage, group_protocol=protocol)
     stage.cluster.faults.add(api=LEAVE_APIS[protocol], error="NOT_COORDINATOR", count=None)
     with caplog.at_level(logging.INFO, "kafka_async.group"):
-        assert await elapsed(consumer.stop()) <= 2.01
+        assert await elapsed(consumer.stop()) <= 2
     [message] = [each for each in caplog.messages if each.startswith("leaving group g")]
     assert "NOT_COORDINATOR" in message
 
@@ -397,7 +398,7 @@ async def test_stop_with_frozen_cluster_and_nothing_to_commit_takes_two_seconds_
     consumer = await reading(stage)
     stage.hang()
     await asyncio.sleep(silent_for)
-    assert await elapsed(consumer.stop()) <= (2.01 if silent_for < 5 else 0.01)
+    assert await elapsed(consumer.stop()) <= (2.0 if silent_for < 5 else 0.01)
     stage.cluster.faults.clear()
 
 
@@ -440,7 +441,7 @@ async def test_stop_does_not_wait_for_hanging_listener(stage: Stage) -> None:
         await asyncio.Event().wait()
 
     consumer.on_revoked(revoked)
-    assert await elapsed(consumer.stop(3.0)) <= 3.01
+    assert await elapsed(consumer.stop(3.0)) <= 3.0
     assert connections(consumer) == []
 
 
@@ -451,7 +452,7 @@ async def test_stop_ends_commit_before_revoke(stage: Stage) -> None:
         polling = asyncio.create_task(consumer.poll(timeout=None))
         await joining.poll(timeout=5)
         await fault.wait()
-        assert await elapsed(consumer.stop(2.0)) <= 2.01
+        assert await elapsed(consumer.stop(2.0)) <= 2.0
         with pytest.raises(ClientClosedError):
             await polling
     fault.remove()
@@ -544,7 +545,7 @@ async def test_stop_ends_the_commit_of_a_listener(stage: Stage) -> None:
     async def _(_: Collection[TopicPartition]) -> None:
         await consumer.commit()
 
-    assert await elapsed(consumer.stop(3.0)) <= 3.01
+    assert await elapsed(consumer.stop(3.0)) <= 3.0
     assert connections(consumer) == []
     fault.remove()
 

@@ -140,7 +140,7 @@ class Group:
         The assignments are those of one generation.
         """
         rows = [self._assignments[name] for name in members or self.members]
-        data = ",".join(sorted(names)).encode()
+        data = _data(names)
 
         def assigned() -> bool:
             last = {(each[-1].data, each[-1].generation) for each in rows if each}
@@ -150,7 +150,7 @@ class Group:
 
     def has_had(self, names: Collection[str]) -> bool:
         """Return whether these names were the assignment of all members in one generation."""
-        data = ",".join(sorted(names)).encode()
+        data = _data(names)
         found = [
             {row.generation for row in self._assignments[name] if row.data == data}
             for name in self.members
@@ -226,6 +226,11 @@ class Group:
         task.cancel()
         await asyncio.wait({task})
         assert task.cancelled()
+
+
+def _data(names: Collection[str]) -> bytes:
+    """Return the data of an assignment of these names."""
+    return ",".join(sorted(names)).encode()
 
 
 @asynccontextmanager
