@@ -8,20 +8,17 @@ are not looked up, so the topic must begin at 0, and the cluster must have one b
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
-
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from typing import TYPE_CHECKING
 
 from benchmarks.peers.raw_socket_peer import Reading, Wire
-from benchmarks.spark.ready_batches import ReadyBatches, ready_batch, ready_rows
+from benchmarks.spark.ready_batches import ReadyBatches, ReadyReader, ready_batch, ready_rows
 from kafka_async.spark.source_options import MAX_PARTITION_FETCH_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
-
-OPTIONS: Final = ("records", "size", "partitions")
+    from pyspark.sql.datasource import DataSourceReader
 
 
 class DiscardingBatches(ReadyBatches):
@@ -34,23 +31,15 @@ class DiscardingBatches(ReadyBatches):
 
     def reader(self, schema: object) -> DataSourceReader:
         """Return the reader."""
-        numbers = [int(self.options[name]) for name in OPTIONS]
-        return _Reader(self.options["bootstrap"], self.options["topic"], *numbers)
+        return _Reader(self.options)
 
 
-class _Reader(DataSourceReader):
-    def __init__(
-        self, bootstrap: str, topic: str, records: int, size: int, partitions: int
-    ) -> None:
-        self._bootstrap, self._topic = bootstrap, topic
-        self._records, self._size, self._partitions = records, size, partitions
+class _Reader(ReadyReader):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._bootstrap, self._topic = options["bootstrap"], options["topic"]
 
-    def partitions(self) -> Sequence[InputPartition]:
-        return [InputPartition(number) for number in range(self._partitions)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        number = int(partition.value)
-        count = len(range(number, self._records, self._partitions))
+    def rows(self, number: int, count: int) -> Iterator[pa.RecordBatch]:
         batch = ready_batch(self._size, number)
         wire = _connect(self._bootstrap)
         reading = Reading(self._topic, {number: 0}, partition_bytes=MAX_PARTITION_FETCH_BYTES)

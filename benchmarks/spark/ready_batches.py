@@ -12,7 +12,7 @@ from kafka_async.records.arrow import arrow_schema
 from kafka_async.spark.source import COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 ROWS_PER_BATCH = 32_768
 
@@ -31,20 +31,27 @@ class ReadyBatches(DataSource):
 
     def reader(self, schema: object) -> DataSourceReader:
         """Return the reader."""
+        return ReadyReader(self.options)
+
+
+class ReadyReader(DataSourceReader):
+    """Yields the rows of each partition."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
         names = ("records", "size", "partitions")
-        return _Reader(*(int(self.options[name]) for name in names))
-
-
-class _Reader(DataSourceReader):
-    def __init__(self, records: int, size: int, partitions: int) -> None:
-        self._records, self._size, self._partitions = records, size, partitions
+        self._records, self._size, self._partitions = (int(options[name]) for name in names)
 
     def partitions(self) -> Sequence[InputPartition]:
+        """Return the numbers of the partitions."""
         return [InputPartition(number) for number in range(self._partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition."""
         number = int(partition.value)
-        count = len(range(number, self._records, self._partitions))
+        return self.rows(number, len(range(number, self._records, self._partitions)))
+
+    def rows(self, number: int, count: int) -> Iterator[pa.RecordBatch]:
+        """Yield `count` rows of a partition."""
         return ready_rows(ready_batch(self._size, number), count)
 
 
