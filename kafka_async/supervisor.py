@@ -95,7 +95,7 @@ def not_started_error(name: str) -> ClientClosedError:
     )
 
 
-def started_before_error(name: str) -> IllegalStateError:
+def _started_before_error(name: str) -> IllegalStateError:
     """Return the error of a second start of a client."""
     return IllegalStateError(f"{name} was started before; make a new one instead")
 
@@ -171,6 +171,24 @@ class SupervisedTask:
             self._ended.set()
 
 
+class StartGuard:
+    """Lets a client start once, even if the first start has failed.
+
+    Args:
+        name: Appears in the error, such as "Producer client-1".
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._begun = False
+
+    def begin(self) -> None:
+        """Raise IllegalStateError unless this is the first call."""
+        if self._begun:
+            raise _started_before_error(self._name)
+        self._begun = True
+
+
 class Supervisor:
     """Owns the tasks of one client and its pools of two threads for blocking functions.
 
@@ -190,7 +208,7 @@ class Supervisor:
         self._listeners: list[Callable[[KafkaError], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
-        self._start_begun = False
+        self._start_guard = StartGuard(name)
         self._host_task: asyncio.Task[None] | None = None
         self._group: TaskGroup | None = None
         self.running = False
@@ -215,15 +233,12 @@ class Supervisor:
 
         A client calls it before it starts anything else, such as the `Client` that it uses.
         """
-        if self._start_begun:
-            raise started_before_error(self.name)
-        self._start_begun = True
+        self._start_guard.begin()
 
     async def start(self) -> None:
         """Start the host task and wait until tasks can be spawned."""
         if self._loop is not None:
-            raise started_before_error(self.name)
-        self._start_begun = True
+            raise _started_before_error(self.name)
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         ready = asyncio.Event()

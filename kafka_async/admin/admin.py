@@ -19,7 +19,7 @@ from kafka_async.arguments import check_timeout, instance_of
 from kafka_async.cluster.client import connect_with, services_of
 from kafka_async.config import ClientConfig, hide_secret, hide_secrets
 from kafka_async.foreign_names import ADMIN, add_foreign_names, check_construction, unknown_keyword
-from kafka_async.supervisor import started_before_error
+from kafka_async.supervisor import StartGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -97,7 +97,7 @@ class Admin:
         self.config, self.client, self._owned = connect_with(
             servers, ClientConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
         )
-        self._start_begun = False
+        self._start_guard = StartGuard(f"Admin {self.config.client_id}")
         self._switched_off: dict[QuotaEntity, dict[str, float]] = {}
 
     @classmethod
@@ -122,9 +122,7 @@ class Admin:
         if unknown:
             raise unknown_keyword(self.start, unknown)
         if self._owned:
-            if self._start_begun:
-                raise started_before_error(f"Admin {self.config.client_id}")
-            self._start_begun = True
+            self._start_guard.begin()
             await self.client.start()
         else:
             services_of(self.client)  # raises unless the client runs
