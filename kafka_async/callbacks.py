@@ -1,17 +1,17 @@
-"""Checks functions and objects of applications that a client calls without waiting. Pure."""
+"""Checks functions and objects of applications that a client calls. Pure."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from kafka_async.errors import InvalidConfigurationError
 
 V = TypeVar("V")
 
-__all__ = ["PLAIN_FUNCTION", "check_interceptors", "is_async", "plain_function"]
+__all__ = ["PLAIN_FUNCTION", "awaitable_result", "check_interceptors", "is_async", "plain_function"]
 
 PLAIN_FUNCTION: Final = "define it with `def`; it may start a task for what has to wait"
 """Advice of messages about async functions."""
@@ -35,6 +35,23 @@ def plain_function(value: V, name: str) -> V:
     if is_async(value):
         raise TypeError(f"{name} is async, and is called without waiting: {PLAIN_FUNCTION}")
     return value
+
+
+def awaitable_result(
+    result: object, function: Callable[..., object], name: str
+) -> Awaitable[object]:
+    """Return what an application's function returned; raise TypeError unless it can be awaited.
+
+    Args:
+        result: What the function returned.
+        function: The function, for the message.
+        name: Name of the parameter that takes the function, for the message.
+    """
+    if inspect.isawaitable(result):
+        return result
+    raise TypeError(
+        f"{name} must be `async def`: {function!r:.60} returned {type(result).__name__}"
+    )
 
 
 def check_interceptors(interceptors: Sequence[object], base: str, methods: Sequence[str]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import inspect
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from kafka_async.arguments import function, instance_of, whole_number
 from kafka_async.backoff import Backoff
+from kafka_async.callbacks import awaitable_result
 from kafka_async.consumer.consumer import Consumer, partitions_outside_group
 from kafka_async.errors import (
     Category,
@@ -251,12 +251,7 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         try:
             await self._commit_start(producer, records)
             async with producer.transaction() as txn:
-                result = self._fn(records, txn)
-                if not inspect.isawaitable(result):
-                    raise TypeError(
-                        f"fn must be `async def`: {self._fn!r:.60} returned {type(result).__name__}"
-                    )
-                await result
+                await awaitable_result(self._fn(records, txn), self._fn, "fn")
                 await txn.commit_offsets(self._consumer)
         except KafkaError as error:
             await self._react(error)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -28,6 +27,7 @@ from kafka_async.app.resource_assignment import (
     encode_state,
 )
 from kafka_async.arguments import check_timeout, function, texts
+from kafka_async.callbacks import awaitable_result
 from kafka_async.config import GroupMemberConfig, hide_secrets, seconds
 from kafka_async.errors import ClientClosedError, KafkaError
 from kafka_async.group.group_member import GroupMember
@@ -296,10 +296,7 @@ class WorkerPool:
         task.add_done_callback(partial(self._on_worker_ended, resource))
 
     async def _work(self, resource: str) -> None:
-        result: object = self._worker(resource)
-        if not inspect.isawaitable(result):
-            raise TypeError(f"the worker must be `async def`: it returned {type(result).__name__}")
-        await result
+        await awaitable_result(self._worker(resource), self._worker, "worker")
 
     def _cancel(self, resource: str, reason: str) -> None:
         """Cancel a worker, once: it may need time to end."""

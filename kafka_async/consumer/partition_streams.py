@@ -11,7 +11,6 @@ every commit, automatic or not, ends at the first unfinished record.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections import deque
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVarTuple
 from anyio import create_task_group
 from typing_extensions import TypeVar
 
+from kafka_async.callbacks import awaitable_result
 from kafka_async.consumer.draining import RunningHandlers, first_failure
 from kafka_async.consumer.processing import record_size
 from kafka_async.consumer.subscription import FetchState
@@ -399,12 +399,7 @@ class StreamRunner:
         try:
             with self._handlers.running(stream.partition):
                 result = function(*args)
-                if not inspect.isawaitable(result):
-                    raise TypeError(
-                        f"start_soon takes an `async def` function: {function!r:.60} returned "
-                        f"{type(result).__name__}"
-                    )
-                await result
+                await awaitable_result(result, function, "the function of start_soon")
                 returned = True
         except Exception as error:  # noqa: BLE001  # raised at the end of the block
             self._fail(error)

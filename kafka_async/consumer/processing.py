@@ -11,13 +11,13 @@ every commit, automatic or not, ends at the first unfinished record.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from anyio import create_task_group
 
+from kafka_async.callbacks import awaitable_result
 from kafka_async.consumer.draining import RunningHandlers, first_failure
 from kafka_async.fairness import MAX_LOOP_SECONDS
 from kafka_async.types import TopicPartition
@@ -240,11 +240,7 @@ class RecordProcessor:
     async def _handle(self, unfinished: Unfinished) -> None:
         with self._handlers.running(unfinished.partition) as scope:
             result = self._handler(unfinished.record)
-            if not inspect.isawaitable(result):
-                raise TypeError(
-                    f"the handler must be `async def`: it returned {type(result).__name__}"
-                )
-            await result
+            await awaitable_result(result, self._handler, "handler")
         if not scope.cancelled_caught:
             unfinished.offsets.end(unfinished.record.offset)
         self._queue.done(unfinished)

@@ -254,6 +254,8 @@ async def test_worker_that_is_not_async_is_named(client: Client) -> None:
     def work(resource: str) -> None:
         """Return at once."""
 
-    with pytest.raises(TypeError, match="must be `async def`: it returned NoneType"):
+    with pytest.raises(
+        TypeError, match=r"^worker must be `async def`: <function .* returned NoneType$"
+    ):
         async with Work(client).pool("first", worker=work) as pool:
             await pool.wait()

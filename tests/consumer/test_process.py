@@ -477,7 +477,10 @@ async def test_handler_that_is_no_coroutine_function_is_refused(start_stage: Sta
     stage = await start_stage()
     plain: Any = print
     async with stage.member(1) as (consumer, _):
-        with pytest.raises(TypeError, match="the handler must be `async def`"):
+        with pytest.raises(
+            TypeError,
+            match=r"^handler must be `async def`: <built-in function print> returned NoneType$",
+        ):
             await consumer.process(plain, concurrency=1)
 
 
