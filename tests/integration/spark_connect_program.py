@@ -11,6 +11,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from tests.spark_versions import spark_version
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -47,6 +49,8 @@ def main() -> None:
     from pyspark.sql import SparkSession
 
     builder: Any = cast("Any", SparkSession).builder
+    if spark_version() < (4, 1):  # docs/spark.md, "Spark Connect"
+        builder = builder.config("spark.python.worker.reuse", "false")
     spark = builder.remote("local[2]").getOrCreate()
     try:
         for line in sys.stdin:
