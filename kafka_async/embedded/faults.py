@@ -162,7 +162,8 @@ class FaultRule(Fault):
             reached = [future for count, future in self._waiters if count <= self.hits]
             self._waiters = [entry for entry in self._waiters if entry[0] > self.hits]
         for future in reached:
-            future.set_result(None)
+            if future.set_running_or_notify_cancel():
+                future.set_result(None)
         return True
 
     async def apply_delay(self) -> None:

@@ -114,6 +114,19 @@ async def test_rule_without_effect_counts_requests(harness: ClusterHarness) -> N
     assert fault.hits == 3
 
 
+async def test_request_is_handled_after_a_wait_for_its_rule_was_cancelled(
+    harness: ClusterHarness,
+) -> None:
+    connection = await harness.connect()
+    fault = harness.cluster.faults.add(api="Produce", count=None)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await fault.wait()
+    assert await produce(connection, harness) == {0: 0, 1: 0}
+    await fault.wait()
+    assert fault.hits == 1
+
+
 async def test_rule_selects_by_broker_and_predicate(start_harness: StartHarness) -> None:
     harness = await start_harness(2)
     first, second = await harness.connect(1), await harness.connect(2)
