@@ -198,7 +198,7 @@ def _run(file: Path, pipeline: Pipeline) -> PipelineStatus:
     try:
         with (
             _errors(file),
-            _screen(pipeline) as show,
+            status_display(pipeline) as show,
             create_session(pipeline.definition) as spark,
         ):
             for number in numbers:  # Creating the session has replaced the handler of SIGINT.
@@ -210,7 +210,7 @@ def _run(file: Path, pipeline: Pipeline) -> PipelineStatus:
 
 
 @contextmanager
-def _screen(pipeline: Pipeline) -> Generator[Callable[[PipelineStatus], None]]:
+def status_display(pipeline: Pipeline) -> Generator[Callable[[PipelineStatus], None]]:
     """Yield what shows a status: a table on a terminal, otherwise a line for each batch.
 
     Sinks of kind console print rows on the terminal, so there is no table beside them.
@@ -329,15 +329,17 @@ def screen(status: PipelineStatus) -> Table:
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.started))
     elapsed = timedelta(seconds=int(status.updated - status.started))
     table = Table(
-        "sink",
-        "state",
         title=f"{escape(status.name)}: {state}, process {status.process_id}, "
         f"{elapsed} since {since}",
         caption=None if status.error is None else f"[red]{escape(status.error)}[/]",
         box=box.SIMPLE if terminal.unicode() else box.ASCII,
+        padding=(0, 0, 0, 1),
     )
-    for heading in ("batch", "rows", "rows/s", "lag", "batch time", "state rows", "state MB"):
-        table.add_column(heading, justify="right")
+    # On a narrow terminal the name is broken into lines, so that no figure is cut off.
+    table.add_column("sink", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    for heading in ("batch", "rows", "rows/s", "lag", "batch\ntime", "state\nrows", "state\nMB"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for query in status.queries:
         table.add_row(escape(query.name), query.state, *_figures(query))
     return table
