@@ -49,6 +49,7 @@ def run(
 
     Raises:
         TypeError: `main` is not a coroutine, as a coroutine function that was not called.
+        RuntimeError: An event loop runs already, as in a notebook or in an `async def` function.
         SystemExit: A signal cancelled `main`, or arrived just after it had ended; the status is
             128 plus the signal's number (143 for SIGTERM).
         KeyboardInterrupt: The same for SIGINT; Python exits with status 130.
@@ -58,6 +59,13 @@ def run(
             name = getattr(main, "__name__", "main")
             raise TypeError(f"run takes a coroutine, not a function: call it, as run({name}())")
         raise TypeError(f"run takes a coroutine, not {type(main).__name__}: write run(main())")
+    if _loop_runs():
+        if inspect.iscoroutine(main):
+            main.close()
+        raise RuntimeError(
+            "run starts an event loop, and one runs already in this thread, as in a notebook or in "
+            "an `async def` function: await the coroutine there, as `await main()`"
+        )
     with (
         asyncio.Runner(debug=debug, loop_factory=_loop_factory()) as runner,
         _Signals(runner.get_loop(), signals) as received,
@@ -73,6 +81,14 @@ def run(
     if received.first is not None and not received.cancelled:
         raise _exit(received.first)
     return result
+
+
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _exit(number: signal.Signals) -> BaseException:

@@ -51,6 +51,17 @@ def test_returns_the_result_of_main() -> None:
     assert kafka_async.run(main()) == 7
 
 
+def test_is_refused_where_an_event_loop_runs() -> None:
+    async def main() -> None:
+        raise AssertionError
+
+    async def notebook() -> None:
+        with pytest.raises(RuntimeError, match=r"one runs already .*: await the coroutine there"):
+            kafka_async.run(main())  # The coroutine is closed: "never awaited" would be an error.
+
+    kafka_async.run(notebook())
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_signal_cancels_main_and_runs_its_cleanup(number: signal.Signals) -> None:
     steps: list[str] = []
