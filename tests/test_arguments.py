@@ -32,6 +32,7 @@ from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.hooks import Fetched, Hooks
+from kafka_async.kernel import Record
 from kafka_async.producer.producer import Producer
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.records.batch import RecordBatch
@@ -44,6 +45,7 @@ T = "orders"
 BAD: Any = b"2"
 OTHER: Any = 99
 TP = TopicPartition(T, 0)
+RETURNED = Record(T, 0, 7, 0, 0, b"k", b"v")
 BEFORE_1970 = datetime(1969, 12, 31, tzinfo=UTC)
 
 
@@ -205,7 +207,10 @@ CONSUMER: list[Row] = [
     (lambda c: c.consumer.commit({TP: None}), TypeError, "int or OffsetAndMetadata"),
     (lambda c: c.consumer.commit({TP: OffsetAndMetadata(1, None, BAD)}), TypeError, "metadata of"),
     (lambda c: c.consumer.commit({TP: OffsetAndMetadata(1, BAD)}), TypeError, "leader epoch of"),
-    (lambda c: c.consumer.commit([TP]), TypeError, "what must be a TopicPartition"),
+    (lambda c: c.consumer.commit([TP]), TypeError, "what must be a topic, a partition, or a dict"),
+    (lambda c: c.consumer.commit(RETURNED), TypeError, r"not Record: .*record\.offset \+ 1"),
+    (lambda c: c.consumer.commit(5), TypeError, "what must be a topic, a partition, or a dict"),
+    (lambda c: c.consumer.commit((T, "0")), TypeError, "the partition of orders must be int"),
     (lambda c: c.consumer.commit(timeout="1"), TypeError, "timeout is seconds"),
     (lambda c: c.consumer.committed(T), TypeError, "partitions are TopicPartitions"),
     (lambda c: c.consumer.seek_to_committed(T), TypeError, "partitions are TopicPartitions"),

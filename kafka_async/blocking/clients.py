@@ -1302,6 +1302,10 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Args:
             partition: The partition.
             offset: Offset of the next record to return.
+
+        Raises:
+            IllegalStateError: The partition is not assigned: wait until `assignment()` contains it,
+                or seek in a callback of `on_assigned`.
         """
         call(self._client.seek, partition, offset, **unknown)
 
@@ -1449,6 +1453,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
+            TypeError: `what` is something else, as a record.
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
             IllegalStateError: `what` names a partition that is left out otherwise, or a topic that

@@ -699,6 +699,10 @@ class Consumer(Generic[K, V]):
         Args:
             partition: The partition.
             offset: Offset of the next record to return.
+
+        Raises:
+            IllegalStateError: The partition is not assigned: wait until `assignment()` contains it,
+                or seek in a callback of `on_assigned`.
         """
         if unknown:
             raise unknown_keyword(self.seek, unknown)
@@ -920,6 +924,7 @@ class Consumer(Generic[K, V]):
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
+            TypeError: `what` is something else, as a record.
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
             IllegalStateError: `what` names a partition that is left out otherwise, or a topic that
@@ -951,6 +956,12 @@ class Consumer(Generic[K, V]):
         if what is None:
             return due
         if not isinstance(what, str):
+            if not isinstance(cast("object", what), tuple) or len(what) != 2:
+                raise TypeError(
+                    "what must be a topic, a partition, or a dict of the next offsets to read by "
+                    f"partition, not {type(what).__name__}: to commit up to a record, write "
+                    "commit({TopicPartition(record.topic, record.partition): record.offset + 1})"
+                )
             what = topic_partition(what, "what")
             self._subscription.state(what)
             self._check_commits([what])

@@ -431,12 +431,15 @@ class Subscription:
         """True if there is a subscription or a pattern."""
         return bool(self.topics or self.broker_pattern or self.pattern is not None)
 
+    def _subscribes_to(self, topic: str) -> bool:
+        return self.pattern is not None or bool(self.broker_pattern) or topic in self.topics
+
     def may_have(self, topic: str) -> bool:
         """Return False if a topic is neither assigned nor subscribed to.
 
         Any topic may match a pattern now or later.
         """
-        if self.pattern is not None or self.broker_pattern or topic in self.topics:
+        if self._subscribes_to(topic):
             return True
         return any(partition.topic == topic for partition in self.states)
 
@@ -475,7 +478,13 @@ class Subscription:
         """Return a partition's state. Raises IllegalStateError if it is not assigned."""
         state = self.states.get(partition)
         if state is None:
-            raise IllegalStateError(f"{partition} is not assigned to this consumer")
+            cure = (
+                "the group assigns partitions after start(), and some to each member: wait until "
+                "assignment() contains it, or make this call in a callback of on_assigned"
+                if self._subscribes_to(partition.topic)
+                else "call assign() with it, or subscribe() to its topic"
+            )
+            raise IllegalStateError(f"{partition} is not assigned to this consumer: {cure}")
         return state
 
     def select(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:

@@ -275,8 +275,17 @@ async def test_seek_drops_fetched_records(stage: Stage) -> None:
         assert await consumer.position(partition) == 10
         with pytest.raises(ValueError, match="offset must be 0 to"):
             consumer.seek(partition, -1)
-        with pytest.raises(IllegalStateError, match="not assigned"):
+        with pytest.raises(IllegalStateError, match=r"t-7 .*: call assign\(\) with it"):
             consumer.seek(TopicPartition("t", 7), 0)
+
+
+async def test_seek_before_assignment_says_how_to_wait_for_it(stage: Stage) -> None:
+    await stage.topic("t")
+    async with stage.consumer("t") as consumer:
+        with pytest.raises(IllegalStateError, match=r"t-0 .*: wait until assignment\(\) contains"):
+            consumer.seek(TopicPartition("t", 0), 0)
+        with pytest.raises(IllegalStateError, match=r"u-0 .*: call assign\(\) with it"):
+            await consumer.position(TopicPartition("u", 0))
 
 
 async def test_retains_read_batch_of_one_partition_only(
