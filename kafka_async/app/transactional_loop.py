@@ -18,6 +18,7 @@ from kafka_async.errors import (
     InvalidConfigurationError,
     KafkaError,
     RetriableError,
+    TransactionStateError,
 )
 from kafka_async.producer.producer import Producer
 from kafka_async.types import TopicPartition
@@ -105,8 +106,8 @@ async def transactional(
     - application-recoverable, as when the coordinator has expired the transaction: likewise, with
       a new producer;
     - invalid configuration, an exception that is no KafkaError, a call that does not fit the state,
-      such as `commit()` in `fn`, and an error of the consumer that it does not retry by itself:
-      raised.
+      such as `commit()` or `abort()` in `fn`, and an error of the consumer that it does not retry
+      by itself: raised.
 
     The delay before the next attempt is 0.1 s, and grows to 10 s until a transaction is committed.
 
@@ -252,13 +253,22 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
             await self._commit_start(producer, records)
             async with producer.transaction() as txn:
                 await awaitable_result(self._fn(records, txn), self._fn, "fn")
-                await txn.commit_offsets(self._consumer)
+                await self._commit_offsets(txn)
         except KafkaError as error:
             await self._react(error)
             return False
         self._restarts = 0
         self._backoff.reset()
         return True
+
+    async def _commit_offsets(self, txn: Transaction[P, Q]) -> None:
+        try:
+            await txn.commit_offsets(self._consumer)
+        except TransactionStateError as error:
+            raise TransactionStateError(
+                "fn has ended the transaction, by commit(), abort() or prepare(): remove that "
+                "call, since transactional() commits when fn returns, and aborts when it raises"
+            ) from error
 
     async def _commit_start(self, producer: Producer[P, Q], records: list[Record[K, V]]) -> None:
         """Commit the offsets of the first records of partitions that have no committed offset.

@@ -102,7 +102,8 @@ STATE_ERRORS: Final[Mapping[TransactionState, str]] = {
     S.UNINITIALIZED: "the producer has no producer id yet: await init_transactions() first",
     S.INITIALIZING: "init_transactions() is in progress",
     S.READY: "no transaction is open",
-    S.IN_TRANSACTION: "a transaction is open",
+    S.IN_TRANSACTION: "a transaction is open, and a producer has one at a time: commit or abort it "
+    "first",
     S.COMMITTING_TRANSACTION: "the transaction is being committed",
     S.COMMIT_SENT: "the transaction is being committed",
     S.OUTCOME_UNKNOWN: "the commit was sent and its outcome is unknown: await commit() again, or "
