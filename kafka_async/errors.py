@@ -95,8 +95,8 @@ class KafkaError(Exception):
         partition: int | None = None,
         offset: int | None = None,
     ) -> None:
-        super().__init__(message)
         self.message: str = message or (type(self).__doc__ or type(self).__name__).splitlines()[0]
+        super().__init__(self.message)
         self.topic = topic
         self.partition = partition
         self.offset = offset

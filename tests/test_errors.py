@@ -28,6 +28,12 @@ def test_message_of_an_unknown_code_has_the_code() -> None:
     assert "from the future" in str(error)
 
 
+def test_error_without_a_message_shows_that_of_its_class() -> None:
+    assert repr(errors.IllegalGenerationError()) == (
+        'IllegalGenerationError("The generation is not the group\'s current one.")'
+    )
+
+
 def test_text_has_partition_message_and_code() -> None:
     error = errors.error_for(6, topic="clicks", partition=3)
     assert str(error).startswith("clicks-3: ")

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_async.errors import KafkaError, MemberIdRequiredError, error_for
+from kafka_async.errors import (
+    InconsistentGroupProtocolError,
+    KafkaError,
+    MemberIdRequiredError,
+    error_for,
+)
 from kafka_async.group.member import LocalMember, Member
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafka_async.protocol.messages.join_group import (
@@ -73,6 +78,13 @@ def join(
         if isinstance(error, MemberIdRequiredError) and not member.member_id:
             member.member_id = response.member_id
             return (yield from join(member, protocol_type, protocols, reason))
+        if isinstance(error, InconsistentGroupProtocolError):
+            names = ", ".join(name for name, _ in protocols)
+            raise InconsistentGroupProtocolError(
+                f"group {settings.group_id} has another protocol type than {protocol_type!r}, or "
+                f"its members do not all support one of {names}: use another group_id, or a "
+                "protocol that all members support"
+            )
         raise error
     leads = response.leader == response.member_id
     return Joined(

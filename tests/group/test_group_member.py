@@ -278,7 +278,7 @@ async def test_other_protocol_type_is_rejected(client: Client) -> None:
     async with member(client) as first:
         await next_of(first)
         async with member(client, protocol_type="other") as second:
-            with pytest.raises(InconsistentGroupProtocolError):
+            with pytest.raises(InconsistentGroupProtocolError, match="type than 'other', or its"):
                 await next_of(second)
             assert "InconsistentGroupProtocolError" in (second.health().last_error or "")
 
@@ -287,7 +287,7 @@ async def test_member_without_common_protocol_is_rejected(client: Client) -> Non
     async with member(client) as first:
         await next_of(first)
         async with member(client, protocols={"v7": list_states}) as second:
-            with pytest.raises(InconsistentGroupProtocolError):
+            with pytest.raises(InconsistentGroupProtocolError, match="all support one of v7: use"):
                 await next_of(second)
 
 

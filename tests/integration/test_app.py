@@ -69,7 +69,8 @@ async def test_members_of_any_protocol_type_share_their_states(
             assert (described.protocol_type, len(described.members)) == ("jobs", 2)
         await next_data(first, b"a")
         async with member(b"c", protocol_type="other") as stranger:
-            with pytest.raises(InconsistentGroupProtocolError):
+            cause = f"group {group} has another protocol type than 'other'"
+            with pytest.raises(InconsistentGroupProtocolError, match=cause):
                 await next_data(stranger, b"c")
 
 
