@@ -27,6 +27,7 @@ from kafka_async.java_security import (
     read_security_properties,
     refuse_reference,
 )
+from kafka_async.option_names import names_as_written, with_underscores
 from kafka_async.secrets import HIDDEN, Secret
 from kafka_async.types import Headers, Token
 
@@ -524,7 +525,8 @@ class ClientConfig:
 
         Raises:
             InvalidConfigurationError: A property is unknown or not supported, has a wrong type or
-                value, or contradicts another.
+                value, or contradicts another. The message names it as it is written in
+                `properties`.
         """
         if not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidConfigurationError(
@@ -533,25 +535,24 @@ class ClientConfig:
             )
         properties = hide_secrets(properties)
         given: dict[str, object] = {}
-        dotted: set[str] = set()
+        written: dict[str, str] = {}
         for key, value in properties.items():
-            name = str(key).replace(".", "_").replace("-", "_")
+            name = with_underscores(str(key))
             if name in given:
                 raise InvalidConfigurationError(f"{key} is given twice, under two spellings")
             if is_reference(value):
                 refuse_reference(str(key))
-            given[name] = value
-            if "." in str(key):
-                dotted.add(name)
-        read_security_properties(given)
-        cls._read_java(given)
-        rows = {row.name: row for row in dataclasses.fields(cls)}
-        options: dict[str, Any] = {}
-        for name, value in given.items():
-            if name not in rows:
-                raise _unknown_option(name, set(rows), java=name in dotted)
-            options[name] = _from_text(rows[name], value)
-        return cls(**options)
+            given[name], written[name] = value, str(key)
+        with names_as_written(written):
+            read_security_properties(given)
+            cls._read_java(given)
+            rows = {row.name: row for row in dataclasses.fields(cls)}
+            options: dict[str, Any] = {}
+            for name, value in given.items():
+                if name not in rows:
+                    raise _unknown_option(name, set(rows), java="." in written.get(name, ""))
+                options[name] = _from_text(rows[name], value)
+            return cls(**options)
 
     @classmethod
     def _read_java(cls, given: dict[str, object]) -> None:
@@ -1060,7 +1061,7 @@ def hide_secrets(given: GivenT) -> GivenT:
 
 def hide_secret(name: str, value: object) -> Any:
     """Return the value of an option or argument, wrapped if it is a secret."""
-    name = name.replace(".", "_").replace("-", "_")
+    name = with_underscores(name)
     row = _ROWS.get(name)
     if name in _PATHS and isinstance(value, os.PathLike):
         value = cast("object", os.fspath(value))  # pyright: ignore[reportUnknownArgumentType]
@@ -1709,14 +1710,14 @@ def _unknown_option(name: str, names: set[str], *, java: bool = False) -> Invali
 
 def _unknown(name: str, names: set[str], *, java: bool = False) -> str:
     """Return the message for an option that does not exist; `java` names options as Java does."""
-    flat = name.replace(".", "_").replace("-", "_")
+    flat = with_underscores(name)
     spelled = _java_name if java else str
     if flat in names and flat != name:
         return (
             f"there is no keyword option {name}: write {flat}, or give a dict of Java's names to "
             "from_properties"
         )
-    text = f"there is no option {spelled(name)}"
+    text = f"there is no option {name}"
     if flat in _UNNEEDED:
         return f"{text}, and no need for it: {_UNNEEDED[flat]}"
     near: list[str] = []
@@ -1728,7 +1729,7 @@ def _unknown(name: str, names: set[str], *, java: bool = False) -> str:
             alike = [each for each in names if each.startswith(prefix)]
             near = difflib.get_close_matches(flat, alike, 1, likeness)
         if not near and (foreign or flat in _UNSUPPORTED):
-            return f"{spelled(name)} is not supported yet: leave it out"
+            return f"{name} is not supported yet: leave it out"
     if near:
         return f"{text}: did you mean {spelled(near[0])}?"
     if flat not in _RENAMED and flat.startswith(("ssl_", "sasl_")):
@@ -1777,4 +1778,4 @@ def _from_text(row: dataclasses.Field[Any], value: object) -> object:
 
 
 def _wrong_text(row: dataclasses.Field[Any], value: str, words: str) -> InvalidConfigurationError:
-    return InvalidConfigurationError(f"{_java_name(row.name)}={value!r:.100} must be {words}")
+    return InvalidConfigurationError(f"{row.name}={value!r:.100} must be {words}")

@@ -144,7 +144,7 @@ def test_reads_the_security_protocol_without_regard_to_case_as_java_does() -> No
                 "ssl_truststore_location": "/ca.pem",
                 "ssl_cafile": "/b.pem",
             },
-            "ssl.truststore and ssl_cafile are the same",
+            "ssl.truststore and ssl.cafile are the same",
         ),
     ],
 )

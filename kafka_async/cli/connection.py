@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
+from kafka_async.option_names import names_as_written
 from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
@@ -24,10 +25,12 @@ class Connection:
     Attributes:
         properties: Options by name with underscores; secrets are wrapped.
         timeout: Maximum time in seconds to wait for the cluster.
+        written: By option: its name in the file of --command-config, for errors.
     """
 
     properties: Mapping[str, object]
     timeout: float
+    written: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def bootstrap(self) -> str | None:
@@ -57,7 +60,8 @@ class Connection:
     def config(self, role: type[ConfigT], **options: object) -> ConfigT:
         """Return a configuration of these properties and of options that override them."""
         defaults = {"bootstrap_servers": DEFAULT_BOOTSTRAP}
-        return role.from_properties({**defaults, **self.properties, **options})
+        with names_as_written(self.written):
+            return role.from_properties({**defaults, **self.properties, **options})
 
     def limited_config(self, role: type[ConfigT], **options: object) -> ConfigT:
         """Return a configuration with which a client gives up after `timeout` seconds."""

@@ -13,6 +13,7 @@ from kafka_async.cli.messages import CLIENT_SECRET, SASL_PASSWORD, SSL_PASSWORD
 from kafka_async.cli.properties import parse_properties
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.extras import missing_extra
+from kafka_async.option_names import with_underscores
 from kafka_async.secret_files import decode, read_file, read_secret
 from kafka_async.secrets import Secret
 
@@ -82,7 +83,7 @@ def password_from_keyring(service: str, username: object) -> Secret:
 
 
 def properties_from_file(file: Path) -> dict[str, object]:
-    """Return the values of a Java properties file by option name; secrets are wrapped.
+    """Return the values of a Java properties file by name as written; secrets are wrapped.
 
     Like Kafka, strip whitespace around values. Fail if the file has a secret and other users can
     read it.
@@ -95,15 +96,12 @@ def properties_from_file(file: Path) -> dict[str, object]:
         terminal.fail(error.message)
     except ValueError as error:
         terminal.fail(f"{file}: {error}")
-    return {
-        key.replace(".", "_").replace("-", "_"): _visible(key, Secret(value.reveal().strip()))
-        for key, value in entries.items()
-    }
+    return {key: _visible(key, Secret(value.reveal().strip())) for key, value in entries.items()}
 
 
 def _is_secret(key: str, value: Secret) -> bool:
     """Return whether a property has a secret as its value, and not where the secret is."""
-    name = key.replace(".", "_").replace("-", "_")
+    name = with_underscores(key)
     if name == "ssl_keyfile" and "-----BEGIN" not in value.reveal():
         return False  # A path.
     if name == _JAAS:

@@ -21,6 +21,7 @@ from kafka_async.cli.credentials import (
     properties_from_file,
     secrets_from_environment,
 )
+from kafka_async.option_names import with_underscores
 
 DEFAULT_TIMEOUT: Final = 15.0
 """Seconds."""
@@ -145,7 +146,9 @@ def _connection(  # noqa: PLR0913  # the options of the command line
     ):
         if file is not None:
             _check_file(option, file)
-    properties = {} if command_config is None else properties_from_file(command_config)
+    from_file = {} if command_config is None else properties_from_file(command_config)
+    properties = {with_underscores(key): value for key, value in from_file.items()}
+    written = {with_underscores(key): key for key in from_file}
     given = {
         "bootstrap_servers": bootstrap,
         "security_protocol": security_protocol,
@@ -156,11 +159,10 @@ def _connection(  # noqa: PLR0913  # the options of the command line
         "sasl_username": sasl_username,
         "sasl_allow_plaintext": sasl_allow_plaintext,
     }
-    properties |= {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in given.items()
-        if value is not None
-    }
+    for name, value in given.items():
+        if value is not None:
+            properties[name] = str(value) if isinstance(value, Path) else value
+            written.pop(name, None)
     if sasl_password_file is not None and sasl_password_keyring is not None:
         terminal.fail("give --sasl-password-file or --sasl-password-keyring, not both")
     if sasl_password_file is not None:
@@ -168,7 +170,7 @@ def _connection(  # noqa: PLR0913  # the options of the command line
     if sasl_password_keyring is not None:
         username = properties.get("sasl_username")
         properties["sasl_password"] = password_from_keyring(sasl_password_keyring, username)
-    return Connection({**secrets_from_environment(properties), **properties}, timeout)
+    return Connection({**secrets_from_environment(properties), **properties}, timeout, written)
 
 
 def _check_file(option: str, file: Path) -> None:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig, hide_secret
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.option_names import names_as_written
 from kafka_async.spark.properties import option_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from contextlib import AbstractContextManager
 
 SOURCE_OPTIONS: Final = (
     "subscribe",
@@ -90,6 +92,11 @@ def own_options(options: Mapping[str, Any]) -> dict[str, str]:
             hint = f"did you mean {names[near[0]]}?" if near else "docs/spark.md lists them"
             raise InvalidConfigurationError(f"format kafka_async has no option {key}: {hint}")
     return own
+
+
+def names_as_given(options: Iterable[str]) -> AbstractContextManager[None]:
+    """Spell client options in errors of the block as the options of the data source."""
+    return names_as_written({name: key for key in options if (name := option_name(key))})
 
 
 def client_options(options: Mapping[str, Any], refused: Mapping[str, str]) -> dict[str, object]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafka_async.config import ClientConfig, hide_secret, hide_secrets
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.option_names import with_underscores
 from kafka_async.secret_files import read_secret
 from kafka_async.secrets import Secret
 
@@ -46,7 +47,7 @@ def option_name(key: str) -> str | None:
     Options of the connection need no prefix "kafka."; letter case does not count.
     """
     low = key.lower()
-    name = low.removeprefix("kafka.").replace(".", "_").replace("-", "_")
+    name = with_underscores(low.removeprefix("kafka."))
     return name if low.startswith("kafka.") or _CONNECTION.fullmatch(name) else None
 
 

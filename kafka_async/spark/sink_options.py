@@ -13,6 +13,7 @@ from kafka_async.spark.options import (
     count,
     flag,
     hide_option_secrets,
+    names_as_given,
     own_options,
 )
 from kafka_async.spark.properties import Properties
@@ -71,8 +72,10 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
                 raise InvalidConfigurationError(
                     f'{option} is an option of exactly-once writes: set exactlyOnce to "true" too'
                 )
+    with names_as_given(options):
+        producer = Properties(ProducerConfig, properties)
     return SinkOptions(
-        Properties(ProducerConfig, properties),
+        producer,
         topic=own.get("topic"),
         exactly_once=exactly_once,
         sink_id=own.get("sinkId", ""),

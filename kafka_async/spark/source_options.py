@@ -18,7 +18,14 @@ from kafka_async.spark.offsets import (
     parse_offsets,
     parse_timestamps,
 )
-from kafka_async.spark.options import client_options, count, flag, hide_option_secrets, own_options
+from kafka_async.spark.options import (
+    client_options,
+    count,
+    flag,
+    hide_option_secrets,
+    names_as_given,
+    own_options,
+)
 from kafka_async.spark.properties import Properties
 
 if TYPE_CHECKING:
@@ -157,8 +164,10 @@ def source_options(options: Mapping[str, str], *, streaming: bool = False) -> So
         )
     attempts, interval = count(own, "fetchOffset.numRetries"), count(own, _INTERVAL, low=0)
     timeout = count(own, "kafkaConsumer.pollTimeoutMs")
+    with names_as_given(options):
+        consumer = Properties(ConsumerConfig, properties)
     return SourceOptions(
-        properties=Properties(ConsumerConfig, properties),
+        properties=consumer,
         topics=topics or None,
         pattern=_pattern(own),
         partitions=tuple(parse_assignment(own["assign"])) if "assign" in own else None,

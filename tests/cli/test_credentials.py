@@ -101,7 +101,7 @@ def test_file_of_properties_is_overridden_by_options(write: Callable[..., str]) 
     config = connection.limited_config(ProducerConfig, client_rack="s")
     assert (config.bootstrap_servers, config.client_id) == (("b:2",), "one")
     assert (config.linger_ms, config.client_rack) == (7, "s")
-    with pytest.raises(Exception, match="linger_ms is an option of a producer"):
+    with pytest.raises(Exception, match=r"linger\.ms is an option of a producer"):
         connection.config(ConsumerConfig)
 
 
@@ -113,7 +113,7 @@ def test_secrets_in_a_file_of_properties_are_wrapped(write: Callable[..., str]) 
     connection = connect("--command-config", file).connection
     assert PASSWORD not in repr(connection)
     assert connection.properties["sasl_password"] == Secret(PASSWORD)
-    with pytest.raises(Exception, match=r"sasl_pass (is|does)|option sasl_pass") as caught:
+    with pytest.raises(Exception, match=r"no option sasl\.pass: ") as caught:
         connection.config(ClientConfig)
     shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     assert PASSWORD not in "".join(shown.format())
