@@ -40,6 +40,7 @@ JVM: Final = (
     *("-XX:MaxInlineLevel=15", "-Djava.awt.headless=true"),
 )
 TIME_LIMIT: Final = 120
+"""Seconds until a program is killed, which also waits as long for its next records."""
 WARM_UP_RECORDS: Final = 500_000
 """Maximum number of warm-up records; not more than those that are measured."""
 WARM_UP_ROUND_TRIPS: Final = 3_000
@@ -101,7 +102,7 @@ class JavaPeer:
             _tool_jars(),
             "org.apache.kafka.tools.ConsumerPerformance",
             *("--bootstrap-server", task.bootstrap, "--topic", task.topic),
-            *("--num-records", str(task.records)),
+            *("--num-records", str(task.records), "--timeout", str(TIME_LIMIT * 1000)),
             *(word for pair in given for word in pair),
         )
         options = tuned | {
@@ -164,6 +165,7 @@ def _send(task: Task) -> Figures:
 _STEADY = re.compile(r"(\d+) steady state records sent, ([\d.]+) records/sec")
 _PERIOD = re.compile(r"(\d+) records sent, ([\d.]+) records/sec .*max latency\.$")
 _WINDOW = re.compile(r"(\d+) records sent, ")
+_CONSUMER_ROW = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}, ")
 
 
 def read_producer_lines(lines: Sequence[Line], options: Mapping[str, Any]) -> Figures:
@@ -184,19 +186,33 @@ def read_producer_lines(lines: Sequence[Line], options: Mapping[str, Any]) -> Fi
 
 
 def read_consumer_lines(lines: Sequence[Line], options: Mapping[str, Any]) -> Figures:
-    """Read the row of the tool's table; the CPU time is counted from the heading."""
-    heads = [line for line in lines if line.text.startswith("start.time, ")]
-    if not heads or len(lines) < lines.index(heads[0]) + 2:
+    """Read the row of the tool's table; the CPU time is counted from the heading.
+
+    Other lines may stand between both.
+    """
+    _check_complete(lines)
+    head = next((line for line in lines if line.text.startswith("start.time, ")), None)
+    end = next((line for line in lines if _CONSUMER_ROW.match(line.text)), None)
+    if head is None or end is None:
         raise ToolError(f"kafka-consumer-perf-test printed no table: {_last(lines)}")
-    end = lines[lines.index(heads[0]) + 1]
-    row = dict(zip(heads[0].text.split(", "), end.text.split(", "), strict=True))
+    columns, cells = head.text.split(", "), end.text.split(", ")
+    if len(columns) != len(cells):
+        raise ToolError(f"kafka-consumer-perf-test printed another table: {end.text}")
+    row = dict(zip(columns, cells, strict=True))
     return Figures(
         int(row["fetch.time.ms"]) / 1000,
-        end.cpu_seconds - heads[0].cpu_seconds,
+        end.cpu_seconds - head.cpu_seconds,
         int(row["data.consumed.in.nMsg"]),
         settings=options,
         peak_mb=_peak_mb(),
     )
+
+
+def _check_complete(lines: Sequence[Line]) -> None:
+    """Raise if the consumer tool has received too few records, of which it warns."""
+    for line in lines:
+        if line.text.startswith("WARNING: "):
+            raise ToolError(f"kafka-consumer-perf-test ended early: {line.text}")
 
 
 def consumer_progress(
@@ -211,7 +227,7 @@ def consumer_progress(
         _tool_jars(),
         "org.apache.kafka.tools.ConsumerPerformance",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)),
-        *("--fetch-size", str(fetch_size), "--timeout", "60000"),
+        *("--fetch-size", str(fetch_size), "--timeout", str(TIME_LIMIT * 1000)),
         *("--show-detailed-stats", "--reporting-interval", "100"),
         *("--command-property", f"client.id={client_id}"),
     )
@@ -220,6 +236,7 @@ def consumer_progress(
 
 def read_consumer_progress(lines: Sequence[Line]) -> list[tuple[float, int]]:
     """Read the rows of the tool's detailed statistics."""
+    _check_complete(lines)
     found: list[tuple[float, int]] = []
     began: datetime | None = None
     for line in lines:

@@ -219,6 +219,28 @@ def test_reads_fetch_time_of_consumer_tool() -> None:
     assert found.cpu_seconds == pytest.approx(1.85)
 
 
+EARLY = Line(0.9, "WARNING: Exiting before consuming the expected number of records: timeout")
+
+
+def test_consumer_tool_that_ends_early_raises() -> None:
+    head, row = CONSUMER
+    words = "ended early: WARNING: Exiting before"
+    with pytest.raises(ToolError, match=words):
+        read_consumer_lines([head, EARLY, row], {})
+    with pytest.raises(ToolError, match=words):
+        read_consumer_progress([row, EARLY])
+
+
+def test_row_of_consumer_tool_is_found_behind_other_lines() -> None:
+    head, row = CONSUMER
+    other = Line(0.9, "a line, of another kind")
+    assert read_consumer_lines([head, other, row], {}) == read_consumer_lines(CONSUMER, {})
+    with pytest.raises(ToolError, match="printed no table: a line, of another kind"):
+        read_consumer_lines([head, other], {})
+    with pytest.raises(ToolError, match="printed another table: 2026-11-22"):
+        read_consumer_lines([head, Line(2.65, row.text.rpartition(", ")[0])], {})
+
+
 def test_reads_progress_of_producer_tool_without_its_summary() -> None:
     lines = [
         "100 records sent, 50.0 records/sec (0.48 MB/sec), 3.1 ms avg latency, 9.0 ms max latency.",
