@@ -21,11 +21,12 @@ def is_async(value: object) -> bool:
     """Return True if a callable is an async function or generator, by its definition."""
     while isinstance(value, functools.partial):
         value = value.func
+    if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
+        return True
+    if inspect.isroutine(value):  # Saves the rest: a delivery's callback is checked per record.
+        return False
     call = getattr(value, "__call__", None)  # noqa: B004  # the method of a callable object
-    return any(
-        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each)
-        for each in (value, call)
-    )
+    return inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
 
 
 def plain_function(value: V, name: str) -> V:

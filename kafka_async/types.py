@@ -171,9 +171,9 @@ class Health:
         in_flight: Requests without a response yet.
         buffered_bytes: Producer: bytes of unacknowledged records. Consumer: bytes fetched and not
             returned yet.
-        assignment: Consumer: the assigned partitions.
+        assignment: Consumer: the assigned partitions; empty until the group has assigned some.
         lag: Consumer: records between each position and its high watermark (or last stable offset
-            with `read_committed`), where both are known.
+            with `read_committed`), where both are known: not before a partition's first fetch.
         last_poll_s: Consumer: time since the application's last poll.
         last_heartbeat_s: Group member: time since the last successful heartbeat.
         last_error: The last error in a background task, as "ClassName: message". It names the

@@ -341,6 +341,11 @@ CLIENT: list[Row] = [
         TypeError,
         "callback must be callable, not 5",
     ),
+    (
+        lambda c: c.producer.enqueue_nowait(T, b"v").add_done_callback(c.producer.flush),
+        TypeError,
+        "callback is async, and is called without waiting",
+    ),
 ]
 
 

@@ -25,6 +25,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "sasl_allow_plaintext": "--sasl-allow-plaintext",
     "sasl_password": _PASSWORD,
     "ssl_password": f"the password of the private key ({SSL_PASSWORD})",
+    "compression_type": "--compression",
     "sasl_oauthbearer_client_credentials_client_secret": f"the client secret ({CLIENT_SECRET})",
 }
 """By option of Python: what gives it on the command line."""
@@ -36,7 +37,7 @@ _PHRASES: Final[Mapping[str, str]] = {
 }
 """Phrases that name what a command line cannot give, or gives in another form."""
 _NAME: Final = re.compile(
-    r"(?<![\w/\\.'-])(?P<name>(?:ssl|sasl)_\w+|security_protocol|bootstrap_servers)"
+    r"(?<![\w/\\.'-])(?P<name>(?:ssl|sasl)_\w+|security_protocol|bootstrap_servers|compression_type)"
     r"(?![\w/\\'-]|\.\w)"  # Not within a path.
     r'(?:="(?P<text>[^"]*)"(?P<other> or "[A-Z_]+")?|(?P<equals>=))?'
 )
@@ -53,10 +54,10 @@ def _replacement(match: re.Match[str]) -> str:
     from kafka_async.config import ClientConfig
 
     name = match["name"]
-    if name not in ClientConfig.__dataclass_fields__:
-        return match[0]  # A topic or a group, for example.
     option = _OPTIONS.get(name)
     if option is None:
+        if name not in ClientConfig.__dataclass_fields__:
+            return match[0]  # A topic or a group, for example.
         value = "" if match["text"] is None else f"={match['text']}"
         return f"{name.replace('_', '.')}{value or match['equals'] or ''} {_FILE}"
     if match["text"] is not None:

@@ -22,6 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_async.cli import terminal
+from kafka_async.cli.help import Command
+from kafka_async.cli.help import Group as CommandGroup
 from kafka_async.errors import InvalidConfigurationError, KafkaError
 
 if TYPE_CHECKING:
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
 
     from kafka_async.spark.pipeline import Pipeline, PipelineStatus, QueryStatus
 
-app = typer.Typer(help="Run, check and watch a pipeline of Spark.", no_args_is_help=True)
+app = typer.Typer(
+    help="Run, check and watch a pipeline of Spark.", no_args_is_help=True, cls=CommandGroup
+)
 
 LOCAL_MASTER: Final = "local[2]"
 LOCAL_PARTITIONS: Final = 4
@@ -44,7 +48,7 @@ _COLORS: Final = {"failed": "red", "ended": "red", "running": "green", "starting
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline, in TOML.")]
 
 
-@app.command()
+@app.command(cls=Command)
 def run(
     file: File,
     master: Annotated[
@@ -79,7 +83,7 @@ def run(
     terminal.err.print(_summary(status), markup=False)
 
 
-@app.command()
+@app.command(cls=Command)
 def validate(
     file: File,
     no_spark: Annotated[
@@ -101,7 +105,7 @@ def validate(
     terminal.err.print(f"{file}: no errors", markup=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(cls=Command)
 def package(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="The file to write: .tar.gz or .zip.")
@@ -126,7 +130,7 @@ def package(
         )
 
 
-@app.command()
+@app.command(cls=Command)
 def status(
     file: File,
     watch: Annotated[

@@ -184,7 +184,7 @@ cdef class Delivery:
             callback: Function of one argument, this delivery.
 
         Raises:
-            TypeError: `callback` is not callable.
+            TypeError: `callback` is not callable, or an async function.
         """
         if not callable(callback):
             raise TypeError(f"callback must be callable, not {callback!r:.60}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from kafka_async.callbacks import plain_function
 from kafka_async.errors import DeliveryFailure, IllegalStateError
 from kafka_async.fairness import MAX_WAKEUPS_PER_ITERATION
 from kafka_async.types import RecordMetadata
@@ -196,6 +197,7 @@ class BatchOutcome:
 
     def add_done_callback(self, delivery: Delivery, callback: Callable[[Delivery], object]) -> None:
         """Call a function with the delivery once the batch is done; soon, if it already is."""
+        plain_function(callback, "callback")
         future = self.new_waiter()
         future.add_done_callback(lambda _: callback(delivery))
         if self.done:
@@ -220,7 +222,10 @@ class BatchOutcome:
     def find(self, index: int) -> tuple[BatchOutcome, int]:
         """Return the part that contains a record, and the index of the record in it."""
         if not self.done:
-            raise IllegalStateError("the record is neither acknowledged nor failed yet")
+            raise IllegalStateError(
+                "the record is neither acknowledged nor failed yet: await its delivery, or call "
+                "flush() first"
+            )
         for first, part in reversed(self._parts):
             if index >= first:
                 return part.find(index - first)

@@ -57,7 +57,7 @@ async def test_unknown_offset_applies_to_every_record() -> None:
 
 async def test_result_before_completion_raises_illegal_state() -> None:
     delivery = Delivery(outcome(), 0, 1000)
-    with pytest.raises(IllegalStateError):
+    with pytest.raises(IllegalStateError, match=r"await its delivery, or call flush\(\) first"):
         delivery.result()
     with pytest.raises(IllegalStateError):
         delivery.exception()
