@@ -329,12 +329,22 @@ CLIENT: list[Row] = [
     (lambda c: RecordBatch.build(BAD), TypeError, "records must be a list"),
     (lambda c: RecordBatch.build([BAD]), TypeError, "each of records must be a ProducerRecord"),
     (
+        lambda c: c.client.request(METADATA, to=AnyBroker(), max_version="x"),
+        TypeError,
+        "max_version must be int, not str",
+    ),
+    (
         lambda c: c.client.submit(METADATA, to=Leader(BAD)),
         TypeError,
         "the partition of Leader must be TopicPartition, not bytes",
     ),
     (lambda c: EmbeddedCluster(BAD), TypeError, "brokers must be int"),
-    (lambda c: _cluster(racks=["a"]), InvalidConfigurationError, r"racks must be a dict by broker"),
+    (lambda c: _cluster(racks=["a"]), InvalidConfigurationError, r"racks must be a dict of str by"),
+    (lambda c: _cluster(racks={1: 2}), InvalidConfigurationError, "dict of str by broker id"),
+    (lambda c: _cluster(ports=5), TypeError, "ports must be a list or another iterable, not int"),
+    (lambda c: _cluster(ports=["x"]), TypeError, "each of ports must be int, not str: 'x'"),
+    (lambda c: _cluster(ports=[0, 0]), InvalidConfigurationError, "each of 1 brokers, not"),
+    (lambda c: _cluster().move_leader(BAD, 1), TypeError, "tp must be a TopicPartition"),
     (lambda c: _cluster(advertised_hosts="a"), InvalidConfigurationError, "hosts must be a dict"),
     (
         lambda c: c.producer.enqueue_nowait(T, b"v").add_done_callback(5),

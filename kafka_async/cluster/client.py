@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from typing_extensions import Unpack
 
-from kafka_async.arguments import check_timeout, instance_of
+from kafka_async.arguments import MAX_INT16, check_timeout, instance_of, whole_number
 from kafka_async.clock import LoopClock
 from kafka_async.cluster import client_quotas
 from kafka_async.cluster.authentication import authenticator_for
@@ -320,7 +320,7 @@ class Client:
             BrokerNotAvailableError: The cluster has no such broker.
             UnsupportedVersionError: The broker does not support this API.
         """
-        _check_request(request, to, timeout)
+        _check_request(request, to, timeout, max_version)
         return await self._started_services().request(
             request, to=to, timeout=timeout, retry=retry, max_version=max_version
         )
@@ -353,7 +353,7 @@ class Client:
         Raises:
             ClientClosedError: The client was not started, or is closed.
         """
-        _check_request(request, to, timeout)
+        _check_request(request, to, timeout, max_version)
         send = partial(
             self._started_services().request,
             request,
@@ -463,13 +463,15 @@ def connect_with(
     return resolve_config(role, None, config, options, shared=client.config), client, False
 
 
-def _check_request(request: object, to: object, timeout: object) -> None:
+def _check_request(request: object, to: object, timeout: object, max_version: object) -> None:
     instance_of(request, Request, "request")
     if type(to) not in REROUTE_ERRORS:
         raise TypeError(f"to must be a destination, as AnyBroker() or Broker(1), not {to!r:.60}")
     if isinstance(to, Leader):
         instance_of(cast("object", to.partition), TopicPartition, "the partition of Leader")
     check_timeout(timeout, may_have_passed=True)
+    if max_version is not None:
+        whole_number(max_version, "max_version", low=0, high=MAX_INT16)
 
 
 @cache

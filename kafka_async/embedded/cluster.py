@@ -10,9 +10,9 @@ import asyncio
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from kafka_async.arguments import instance_of
+from kafka_async.arguments import instance_of, iterable, topic_partition, whole_number
 from kafka_async.embedded.failures import Failure, FailureList
 from kafka_async.embedded.faults import FaultRules, Faults
 from kafka_async.embedded.groups.group_configs import GroupConfigs
@@ -112,14 +112,23 @@ class EmbeddedCluster:
     ) -> None:
         self._supervisor = Supervisor("EmbeddedCluster")
         instance_of(brokers, int, "brokers")
-        if brokers < 1 or (ports is not None and len(ports) != brokers):
-            raise InvalidConfigurationError(f"{brokers} brokers with ports {ports}")
+        if brokers < 1:
+            raise InvalidConfigurationError(f"brokers must be 1 or more, not {brokers}")
+        if ports is not None:
+            given_ports = iterable(ports, "ports")
+            ports = [whole_number(p, "each of ports", low=0, high=65_535) for p in given_ports]
+            if len(ports) != brokers:
+                raise InvalidConfigurationError(
+                    f"ports must have one port for each of {brokers} brokers, not {ports}"
+                )
         self.settings = Settings(**settings)
         for name in ("racks", "advertised_hosts"):
             given: object = getattr(self.settings, name)
-            if not isinstance(given, Mapping):
+            if not isinstance(given, Mapping) or any(
+                not isinstance(text, str) for text in cast("Mapping[int, object]", given).values()
+            ):
                 raise InvalidConfigurationError(
-                    f'{name} must be a dict by broker id, as {{1: "a"}}, not {given!r:.100}'
+                    f'{name} must be a dict of str by broker id, as {{1: "a"}}, not {given!r:.100}'
                 )
         hosts = self.settings.advertised_hosts
         self._listeners = listeners_by_name(listeners)
@@ -353,7 +362,9 @@ class EmbeddedCluster:
             UnknownTopicOrPartitionError: There is no such partition.
             IllegalStateError: The broker is stopped.
             ValueError: There is no such broker.
+            TypeError: `tp` is not a partition.
         """
+        tp = topic_partition(tp, "tp")
 
         def move() -> int:
             partition = self.topics.partition(tp)
