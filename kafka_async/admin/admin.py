@@ -606,7 +606,9 @@ class Admin:
         Args:
             group_id: Id of the group.
             partitions: Only these partitions (None: all).
-            require_stable: Whether to wait for transactions with pending offsets (KIP-447).
+            require_stable: Whether to wait for transactions with pending offsets (KIP-447), and to
+                read all commits: without it, offsets may be older than the last commit for a while
+                after the group's coordinator has changed (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
         if unknown:

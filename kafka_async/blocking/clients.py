@@ -2314,7 +2314,9 @@ class Admin(BlockingClient):
         Args:
             group_id: Id of the group.
             partitions: Only these partitions (None: all).
-            require_stable: Whether to wait for transactions with pending offsets (KIP-447).
+            require_stable: Whether to wait for transactions with pending offsets (KIP-447), and to
+                read all commits: without it, offsets may be older than the last commit for a while
+                after the group's coordinator has changed (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
         return run(

@@ -91,7 +91,8 @@ async def find_group(find: Callable[[], Awaitable[Mapping[str, V]]], group_id: s
     A coordinator reads what its replicas have acknowledged. After its partition of
     `__consumer_offsets` has got another leader, such as when a busy machine delays the heartbeats
     of a broker, the latest changes are missing for up to a second, until the followers fetch from
-    that leader: a group that is not much older is not found.
+    that leader, or until the next write if they do so while it loads the groups: a group that is
+    not much older is not found, or in its former state. So `find` selects the expected state.
     """
     async with asyncio.timeout(30):
         while True:
