@@ -75,7 +75,7 @@ def _compare_all(backend: str, only: Sequence[str]) -> int:
 
 
 def _cases(runner: Runner) -> Iterator[tuple[str, Callable[[], Comparison]]]:
-    from tools.conformance.spark.cases import BATCHES, STREAMS, WRITES
+    from tools.conformance.spark.cases import BATCHES, STREAM_WRITES, STREAMS, WRITES
 
     for batch in BATCHES:
         yield f"batch: {batch.name}", lambda batch=batch: runner.batch(batch)
@@ -83,6 +83,8 @@ def _cases(runner: Runner) -> Iterator[tuple[str, Callable[[], Comparison]]]:
         yield f"write: {write.name}", lambda write=write: runner.write(write)
     for stream in STREAMS:
         yield f"stream: {stream.name}", lambda stream=stream: runner.stream(stream)
+    for sink in STREAM_WRITES:
+        yield f"stream write: {sink.name}", lambda sink=sink: runner.stream_write(sink)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,11 @@ from tools.conformance.spark.topics import (
     FIRST_TIMESTAMP,
     GROWING,
     PLAIN,
+    SHRINKING,
     TRANSACTIONAL,
     TRIMMED,
     add_partition,
+    delete_all_but,
     extend,
 )
 
@@ -58,6 +60,25 @@ class Stream:
     options: Options
     between: Callable[[str], None] | None = None
     other_format: bool = False
+
+
+@dataclass(frozen=True)
+class StreamWrite:
+    """A streaming query whose sink is the target; the same connector reads its source.
+
+    Attributes:
+        name: Name of the case.
+        columns: Columns of SQL for each row of the source, or for each group beside its key.
+        options: Options of the read.
+        groups: Column to group the rows by; empty: none.
+        output_mode: Output mode of the query.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    options: Options
+    groups: str = ""
+    output_mode: str = "append"
 
 
 @dataclass(frozen=True)
@@ -217,6 +238,11 @@ def _grow_partitions(servers: str) -> None:
     extend(servers, GROWING, 100)
 
 
+def _lose_records(servers: str) -> None:
+    extend(servers, SHRINKING, 100)
+    delete_all_but(servers, SHRINKING, 20)
+
+
 STREAMS: Final = [
     Stream("all available", {**EARLIEST, "subscribe": PLAIN}),
     Stream("70 offsets per batch", {**EARLIEST, "subscribe": PLAIN, "maxOffsetsPerTrigger": "70"}),
@@ -255,6 +281,44 @@ STREAMS: Final = [
         other_format=True,
     ),
     Stream("new partition", {**EARLIEST, "subscribe": GROWING}, _grow_partitions),
+    Stream("starting timestamp", {**ALL, "startingTimestamp": str(FIRST_TIMESTAMP + 150_000)}),
+    Stream("timestamp after all", {**ALL, "startingTimestamp": LATE}),
+    Stream(
+        "timestamp after all, latest",
+        {**ALL, "startingTimestamp": LATE, "startingOffsetsByTimestampStrategy": "latest"},
+    ),
+    Stream("7 tasks", {**EARLIEST, "subscribe": PLAIN, "minPartitions": "7"}),
+    Stream(
+        "30 records per task",
+        {**EARLIEST, "subscribe": PLAIN, "maxRecordsPerPartition": "30"},
+    ),
+    Stream(
+        "records lost between runs",
+        {**EARLIEST, "subscribe": SHRINKING},
+        _lose_records,
+    ),
+    Stream(
+        "records lost between runs, loss allowed",
+        {**EARLIEST, "subscribe": SHRINKING, "failOnDataLoss": "false"},
+        _lose_records,
+    ),
+]
+
+STREAM_WRITES: Final = [
+    StreamWrite("keys, values and headers", ("key", "value", "headers"), {**ALL, **EARLIEST}),
+    StreamWrite(
+        "three batches",
+        ("key", "value", "partition"),
+        {**EARLIEST, "subscribe": PLAIN, "maxOffsetsPerTrigger": "100"},
+    ),
+    StreamWrite(
+        "whole result of each batch",
+        ("cast(count(*) as string) as value",),
+        {**EARLIEST, "subscribe": PLAIN, "maxOffsetsPerTrigger": "100"},
+        groups="key",
+        output_mode="complete",
+    ),
+    StreamWrite("no value", ("key",), {**EARLIEST, "subscribe": PLAIN}),
 ]
 
 NUMBERS: Final = "select concat('k', id % 7) as key, concat('v', id) as value{more} from range(100)"

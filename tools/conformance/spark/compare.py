@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,11 +13,12 @@ from kafka_async import NewTopic, blocking
 from tools.sparks import STARTED_TOO_LATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from tools.conformance.spark.cases import Batch, Options, Stream, Write
+    from tools.conformance.spark.cases import Batch, Options, Stream, StreamWrite, Write
 
 CONNECTOR: Final = "kafka"
 OURS: Final = "kafka_async"
@@ -29,10 +29,6 @@ SHOWN: Final = 300
 TARGET_PARTITIONS: Final = 3
 STARTS: Final = 5
 """Attempts to start a query whose source does not start in Spark's 10 s."""
-
-
-class _StartedTooLateError(Exception):
-    """The machine was too busy to start the source of a query."""
 
 
 @dataclass
@@ -95,6 +91,12 @@ class Runner:
                 )
         return compare(outcomes[CONNECTOR], outcomes[OURS])
 
+    def stream_write(self, case: StreamWrite) -> Comparison:
+        """Compare the records that a streaming query writes, with the offsets of its batches."""
+        return compare(
+            *(_outcome(lambda name=name: self._streamed(name, case)) for name in (CONNECTOR, OURS)),
+        )
+
     def write(self, case: Write) -> Comparison:
         """Compare the records that are written; timestamps differ."""
         return compare(
@@ -122,47 +124,58 @@ class Runner:
         return Outcome(_sorted(found, len(frame.columns)), [schema, *parts])
 
     def _query(self, name: str, options: Options, place: Path) -> Outcome:
-        for _ in range(STARTS):
-            with suppress(_StartedTooLateError):
-                return self._query_once(name, options, place)
-        raise TimeoutError(f"the source of the query did not start in {STARTS} attempts")
-
-    def _query_once(self, name: str, options: Options, place: Path) -> Outcome:
-        checkpoint, output = str(place / "checkpoint"), str(place / "output")
-        query = (
-            self._session.readStream.format(name)
-            .option("kafka.bootstrap.servers", self._servers)
-            .options(**options)
-            .load()
-            .writeStream.format("parquet")
-            .option("path", output)
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            query.awaitTermination()
-        except Exception as error:
-            if STARTED_TOO_LATE in str(error):
-                raise _StartedTooLateError from error
-            raise
-        files = sorted((place / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda p: int(p.name))
-        batches = [_offsets(path.read_text("utf-8").splitlines()[-1]) for path in files]
-        written = list((place / "output").glob("*.parquet"))
-        rows = self._session.read.parquet(output).collect() if written else []
+        output = place / "output"
+        writer = self._stream(name, options).writeStream.format("parquet")
+        batches = self._run(writer.option("path", str(output)), place)
+        written = list(output.glob("*.parquet"))
+        rows = self._session.read.parquet(str(output)).collect() if written else []
         return Outcome(_sorted(rows, len(rows[0]) if rows else 0), batches)
 
+    def _streamed(self, name: str, case: StreamWrite) -> Outcome:
+        from pyspark.sql.functions import expr
+
+        topic, place = self._target()
+        rows = self._stream(name, case.options)
+        columns = list(map(expr, case.columns))
+        rows = rows.groupBy(case.groups).agg(*columns) if case.groups else rows.select(*columns)
+        options = {"kafka.bootstrap.servers": self._servers, "topic": topic}
+        writer = rows.writeStream.format(name).options(**options).outputMode(case.output_mode)
+        batches = self._run(writer, place)
+        return Outcome(self._records_of(topic, rows.columns), batches)
+
+    def _stream(self, name: str, options: Options) -> DataFrame:
+        servers = {"kafka.bootstrap.servers": self._servers}
+        return self._session.readStream.format(name).options(**servers, **options).load()
+
+    def _run(self, writer: DataStreamWriter, place: Path) -> list[dict[str, dict[str, int]]]:
+        """Run a query until it has read all that is there; return the offsets of its batches."""
+        checkpoint = place / "checkpoint"
+        writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+        for _ in range(STARTS):
+            try:
+                writer.start().awaitTermination()
+                break
+            except Exception as error:
+                if STARTED_TOO_LATE not in str(error):
+                    raise
+        else:
+            raise TimeoutError(f"the source of the query did not start in {STARTS} attempts")
+        files = sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+        return [_offsets(path.read_text("utf-8").splitlines()[-1]) for path in files]
+
     def _written(self, name: str, case: Write) -> Outcome:
-        topic = f"target-{self._place().name}"
-        with blocking.Admin(self._servers) as admin:
-            admin.create_topics([NewTopic(topic, TARGET_PARTITIONS)])
+        topic, _ = self._target()
         options = {"kafka.bootstrap.servers": self._servers, **case.options}
         if case.has_target_option:
             options["topic"] = topic
         session: Any = self._session  # The stubs lack types of the arguments of sql.
         rows = session.sql(case.rows.replace("{topic}", topic))
         rows.write.format(name).options(**options).mode("append").save()
-        partition = "key is not null or " + ("true" if "partition" in rows.columns else "false")
+        return Outcome(self._records_of(topic, rows.columns))
+
+    def _records_of(self, topic: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Return the records of a target; partitions only where the row or its key decides."""
+        partition = "key is not null or " + ("true" if "partition" in columns else "false")
         found = (
             self._session.read.format(CONNECTOR)
             .option("kafka.bootstrap.servers", self._servers)
@@ -172,7 +185,15 @@ class Runner:
             .selectExpr("key", "value", f"if({partition}, partition, null) as partition", "headers")
             .collect()
         )
-        return Outcome(_sorted(found, 4))
+        return _sorted(found, 4)
+
+    def _target(self) -> tuple[str, Path]:
+        """Create the target topic of a run; return its name, and a directory for the run."""
+        place = self._place()
+        topic = f"target-{place.name}"
+        with blocking.Admin(self._servers) as admin:
+            admin.create_topics([NewTopic(topic, TARGET_PARTITIONS)])
+        return topic, place
 
     def _place(self) -> Path:
         self._runs += 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 FIRST_TIMESTAMP: Final = 1_700_000_000_000
-PLAIN, APPENDED, TRANSACTIONAL, COMPACTED, TRIMMED, EMPTY, GROWING = (
+PLAIN, APPENDED, TRANSACTIONAL, COMPACTED, TRIMMED, EMPTY, GROWING, SHRINKING = (
     "plain",
     "plain-appended",
     "transactional",
@@ -26,8 +26,17 @@ PLAIN, APPENDED, TRANSACTIONAL, COMPACTED, TRIMMED, EMPTY, GROWING = (
     "trimmed",
     "empty",
     "growing",
+    "shrinking",
 )
-PARTITIONS: Final = {PLAIN: 3, APPENDED: 1, TRANSACTIONAL: 2, TRIMMED: 2, EMPTY: 1, GROWING: 2}
+PARTITIONS: Final = {
+    PLAIN: 3,
+    APPENDED: 1,
+    TRANSACTIONAL: 2,
+    TRIMMED: 2,
+    EMPTY: 1,
+    GROWING: 2,
+    SHRINKING: 2,
+}
 COMPACTION: Final = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",
@@ -59,7 +68,7 @@ def topics(servers: str, *, compacts: bool) -> Generator[None]:
             ]
         )
         admin.create_topics([NewTopic(COMPACTED, 1, configs=COMPACTION)])
-        for name in (PLAIN, APPENDED, TRIMMED, GROWING):
+        for name in (PLAIN, APPENDED, TRIMMED, GROWING, SHRINKING):
             extend(servers, name, 300)
         with blocking.Producer(servers) as producer:
             for number in range(40):
@@ -142,6 +151,15 @@ def _delete_records(servers: str, partition: TopicPartition, before: int) -> Non
         code = client.request(request, to=Leader(partition)).topics[0].partitions[0].error_code
     if code:
         raise RuntimeError(f"the records of {partition} are not deleted: error code {code}")
+
+
+def delete_all_but(servers: str, topic: str, count: int) -> None:
+    """Remove all records of each partition but the last ones."""
+    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS[topic])]
+    with blocking.Admin(servers) as admin:
+        ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    for partition in partitions:
+        _delete_records(servers, partition, ends[partition].offset - count)
 
 
 def _count(servers: str, partition: TopicPartition, end: int) -> int:
