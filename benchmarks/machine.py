@@ -24,7 +24,7 @@ def describe(backend: str, *, pythons: bool = False) -> dict[str, str]:
     """Return the properties that identify the machine and the versions."""
     versions = [_version(version) for version in PYTHONS] if pythons else []
     found = {
-        "revision": _revision(),
+        "revision": revision(),
         "broker": create_backend(backend).name.replace("apache", "Apache Kafka"),
         "cores": str(os.cpu_count()),
         "CPU": _processor(),
@@ -60,7 +60,7 @@ def _git(*arguments: str) -> str:
     return _output("git", "-C", str(ROOT), *arguments)
 
 
-def _revision() -> str:
+def revision() -> str:
     """Return the commit of this checkout, which all runs of a result must have in common."""
     commit = _git("rev-parse", "--short", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)

@@ -24,6 +24,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from benchmarks.machine import revision
 from kafka_async.testing.backends import BackendUnavailableError, create_backend
 from kafka_async.testing.spark_cluster import spark_cluster
 from tests.programs import ROOT
@@ -92,6 +93,7 @@ def begin(options: argparse.Namespace) -> dict[str, Any]:
     command += f" --part {options.part:g}" if options.part != PART_SECONDS else ""
     return {
         "command": f"{command} --backend {options.backend}",
+        "revision": revision(),
         "seed": seed,
         "seconds": options.seconds,
         "at most": options.at_most,
@@ -153,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = ARTIFACTS if reason or not is_whole else RESULTS
     result = {
         "command": report["command"],
+        "revision": report["revision"],
         "seed": report["seed"],
         "date": date.today().isoformat(),
         "result": reason or "exact",

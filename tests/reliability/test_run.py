@@ -104,6 +104,7 @@ def test_interrupted_run_is_continued_after_its_last_comparison(
         yield SimpleNamespace(name="stand-in", master="spark://test")
 
     monkeypatch.setattr(program, "ARTIFACTS", tmp_path)
+    monkeypatch.setattr(program, "revision", lambda: "1a2b3c4")
     monkeypatch.setattr(program, "create_backend", started)
     monkeypatch.setattr(program, "spark_cluster", started)
     monkeypatch.setattr(program, "Run", StandInForRun)
@@ -118,5 +119,6 @@ def test_interrupted_run_is_continued_after_its_last_comparison(
     result = json.loads(file.read_text())
     assert result["command"] == f"python -m tests.reliability {' '.join(arguments)}"
     assert (result["result"], result["resumed"], result["epochs"]) == ("exact", 1, 60)
+    assert result["revision"] == "1a2b3c4"
     assert result["verdict"].count("1 input records, 0 lost") == 2
     assert program.main(["--resume"]) == 1
