@@ -108,8 +108,10 @@ class KafkaDataSource(DataSource):
         from kafka_async.spark.writer import ArrowWriter, check_columns
 
         note_use()
+        if overwrite:
+            raise InvalidConfigurationError('a topic cannot be overwritten: use mode("append")')
         options = sink_options(self.options)
-        check_columns(schema, options, overwrite=overwrite)
+        check_columns(schema, options)
         if options.exactly_once:
             from kafka_async.spark.exactly_once import ExactlyOnceWriter
 
@@ -119,14 +121,18 @@ class KafkaDataSource(DataSource):
     def streamWriter(  # Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """Return a writer of the epochs of a streaming query."""
+        """Return a writer of the epochs of a streaming query.
+
+        Spark passes `overwrite` for the output mode "complete". As with Spark's own connector, each
+        epoch's result is then appended to the topic as a whole.
+        """
         from kafka_async.spark.sink_options import sink_options
         from kafka_async.spark.stream_writer import stream_writer
         from kafka_async.spark.writer import check_columns
 
         note_use()
         options = sink_options(self.options)
-        check_columns(schema, options, overwrite=overwrite)
+        check_columns(schema, options)
         if options.write_id is not None:
             raise InvalidConfigurationError(
                 "writeId is an option of batch writes: a streaming query is known by its checkpoint"

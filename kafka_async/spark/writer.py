@@ -45,10 +45,8 @@ class TaskCommitMessage(WriterCommitMessage):
     records: int
 
 
-def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) -> None:
+def check_columns(schema: StructType, options: SinkOptions) -> None:
     """Check that the columns form records; InvalidConfigurationError names a wrong column."""
-    if overwrite:
-        raise InvalidConfigurationError('a topic cannot be overwritten: use mode("append")')
     names = {column.name: column.dataType.simpleString() for column in schema.fields}
     for name, kind in names.items():
         if name in TYPES and kind not in TYPES[name]:

@@ -134,6 +134,19 @@ def test_counts_words_over_two_runs(world: World, spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
+def test_mode_complete_writes_all_counts_in_each_batch(world: World, spark: SparkSession) -> None:
+    world.pipeline()
+    file = world.directory / "counts.toml"
+    file.write_text(file.read_text("utf-8").replace('mode = "update"', 'mode = "complete"'))
+    for lines in (["a b", "a"], ["b c"]):
+        world.write(lines)
+        assert Pipeline.from_toml(file).run(spark).state == "stopped"
+    records = asyncio.run(world.cluster.read(world.counts))
+    written = Counter(b"%s=%s" % (record.key or b"", record.value or b"") for record in records)
+    assert written == Counter([b"a=2", b"b=1", b"a=2", b"b=2", b"c=1"])
+
+
+@pytest.mark.slow
 def test_writes_a_view_as_parquet_and_to_the_console_with_a_function(
     world: World, spark: SparkSession
 ) -> None:

@@ -1,19 +1,24 @@
-"""Streaming queries that write to topics at least once."""
+"""Streaming queries that write to topics: rows at least once, and every output mode."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafka_async import blocking
 from kafka_async.types import TopicPartition
 from tests.integration.helpers import create_topic_blocking
+from tools.sparks import STARTED_TOO_LATE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from kafka_async.testing.fixtures import ClusterHandle
 
@@ -62,3 +67,100 @@ def test_streaming_query_writes_each_row_and_continues_after_restart(
         assert sorted(value or b"" for value in read_values(kafka_cluster, topic)) == sorted(
             expected
         )
+
+
+# -- output modes ---------------------------------------------------------------------------------
+
+
+class Words:
+    """Counts the words of files in a stream, each file in one batch, and writes the counts."""
+
+    def __init__(self, spark: SparkSession, cluster: ClusterHandle, directory: Path) -> None:
+        self.spark = spark
+        self.cluster = cluster
+        self.topic = create_topic_blocking(cluster, partitions=2)
+        self.files = directory / "files"
+        self.files.mkdir()
+        self.checkpoint = directory / "checkpoint"
+        for number, words in enumerate(("a b a", "b c")):
+            file = self.files / f"{number}.txt"
+            file.write_text(words.replace(" ", "\n"))
+            os.utime(file, (number, number))  # Spark reads older files first.
+        self.sink = {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "topic": self.topic,
+            "exactlyOnce": "true",
+            "sinkId": self.topic,
+            "ledgerTopic": cluster.topic("ledger"),
+        }
+
+    def counted(self, mode: str) -> DataStreamWriter:
+        lines = self.spark.readStream.format("text").option("maxFilesPerTrigger", 1)
+        counts: Any = lines.load(str(self.files)).groupBy("value").count()
+        rows = counts.selectExpr("value AS key", "CAST(count AS STRING) AS value")
+        writer = rows.writeStream.outputMode(mode).trigger(availableNow=True)
+        return writer.option("checkpointLocation", str(self.checkpoint))
+
+    def run(self, writer: DataStreamWriter) -> None:
+        """Run a query to its end, again if a process of Spark was slow to start."""
+        while True:
+            query = writer.start()
+            try:
+                query.awaitTermination()
+            except Exception as error:
+                if STARTED_TOO_LATE not in str(error):
+                    raise
+            else:
+                return
+
+    def forget_last_batch(self) -> None:
+        """Make Spark repeat the last batch, as if its driver was killed after the sink's commit."""
+        for file in (self.checkpoint / "commits").glob("*1*"):
+            file.unlink()
+
+    def written(self) -> Counter[str]:
+        """Return the committed records, as words with their counts."""
+        records = asyncio.run(self.cluster.read(self.topic))
+        return Counter(
+            f"{(record.key or b'').decode()}={(record.value or b'').decode()}" for record in records
+        )
+
+
+@pytest.fixture
+def words(kafka_cluster: ClusterHandle, spark: SparkSession, tmp_path: Path) -> Words:
+    return Words(spark, kafka_cluster, tmp_path)
+
+
+FIRST_BATCH = ("a=2", "b=1")
+"""Counts after the first file."""
+
+
+@pytest.mark.slow
+def test_mode_complete_writes_the_whole_result_of_each_batch_once(words: Words) -> None:
+    writer = words.counted("complete").format("kafka_async").options(**words.sink)
+    expected = Counter([*FIRST_BATCH, "a=2", "b=2", "c=1"])
+    for _ in range(2):
+        words.run(writer)
+        assert words.written() == expected
+        words.forget_last_batch()
+    at_least_once = {name: words.sink[name] for name in ("kafka.bootstrap.servers", "topic")}
+    words.run(words.counted("complete").format("kafka_async").options(**at_least_once))
+    assert words.written() == expected + Counter(["a=2", "b=2", "c=1"])
+
+
+@pytest.mark.slow
+def test_mode_update_is_refused_by_spark_and_written_by_foreach_batch(words: Words) -> None:
+    """The recipe of docs/spark.md."""
+    with pytest.raises(Exception, match="kafka_async does not support Update mode"):
+        words.run(words.counted("update").format("kafka_async").options(**words.sink))
+
+    def write_batch(rows: DataFrame, batch_id: int) -> None:
+        writer = rows.write.format("kafka_async").options(**words.sink)
+        writer.option("writeId", f"word-counts/{batch_id}").mode("append").save()
+
+    writer = words.counted("update").foreachBatch(write_batch)
+    expected = Counter([*FIRST_BATCH, "b=2", "c=1"])
+    for _ in range(2):
+        words.run(writer)
+        assert words.written() == expected
+        words.forget_last_batch()

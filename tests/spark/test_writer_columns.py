@@ -20,16 +20,16 @@ OPTIONS = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}
 HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
-def check(ddl: str, options: dict[str, str], *, overwrite: bool = False) -> None:
+def check(ddl: str, options: dict[str, str]) -> None:
     """Create the writers of a batch and of a stream, and raise what both raise."""
     source, schema = KafkaDataSource(dict(options)), parse_value_schema(ddl)
     try:
-        source.writer(schema, overwrite)
+        source.writer(schema, overwrite=False)
     except InvalidConfigurationError as error:
         with pytest.raises(InvalidConfigurationError, match=f"^{re.escape(str(error))}$"):
-            source.streamWriter(schema, overwrite)
+            source.streamWriter(schema, overwrite=False)
         raise
-    source.streamWriter(schema, overwrite)
+    source.streamWriter(schema, overwrite=False)
 
 
 @pytest.mark.parametrize("kind", ["STRING", "BINARY"])
@@ -77,9 +77,11 @@ def test_topic_is_an_option_or_a_column() -> None:
         check("value STRING", {"kafka.bootstrap.servers": "localhost:9092"})
 
 
-def test_topic_is_not_overwritten() -> None:
-    with pytest.raises(InvalidConfigurationError, match=r'use mode\("append"\)'):
-        check("value STRING", OPTIONS, overwrite=True)
+def test_a_batch_overwrites_no_topic_and_the_mode_complete_appends() -> None:
+    source, schema = KafkaDataSource(dict(OPTIONS)), parse_value_schema("value STRING")
+    with pytest.raises(InvalidConfigurationError, match=r'overwritten: use mode\("append"\)'):
+        source.writer(schema, overwrite=True)
+    source.streamWriter(schema, overwrite=True)  # Spark's flag of the output mode "complete"
 
 
 @pytest.mark.parametrize(

@@ -348,7 +348,7 @@ class Pipeline:
         from kafka_async.spark.writer import check_columns
 
         options = sink_options(self.definition.sink_options(sink))
-        check_columns(rows.schema, options, overwrite=False)
+        check_columns(rows.schema, options)
 
     def _start(self, sink: Sink, rows: DataFrame) -> StreamingQuery:
         definition = self.definition
