@@ -1,4 +1,4 @@
-"""Reads and writes topics through Spark Connect, with a local server.
+"""Reads and writes topics through Spark Connect, with a local server, also in an orchestrator.
 
 python -m tests.integration.spark_connect_program reads a `Task` as JSON from each line of the
 standard input, and prints what it did as JSON.
@@ -6,11 +6,13 @@ standard input, and prints what it did as JSON.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from kafka_async.spark.orchestrator import JobContext, Orchestrator
 from tests.spark_versions import spark_version
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def main() -> None:
 
 
 def done(spark: SparkSession, task: Task) -> dict[str, object]:
-    """Write a topic, read it on both listeners, and copy it with two streams, exactly once."""
+    """Write a topic, read it on both listeners and in a job, and copy it with two streams."""
     cluster = {"kafka.bootstrap.servers": task.servers}
     rows = spark.range(ROWS).selectExpr("CAST(id AS STRING) AS value")
     writer = rows.write.format("kafka_async").options(**cluster).option("topic", task.topic)
@@ -74,6 +76,7 @@ def done(spark: SparkSession, task: Task) -> dict[str, object]:
     sink = {**cluster, "topic": task.copy, "exactlyOnce": "true", "sinkId": task.copy}
     copying = places.writeStream.format("kafka_async").options(**sink)
     batches = places.writeStream.foreachBatch(written_in_batches(task))
+    job = asyncio.run(job_of_a_topic(spark, task))
     queries = [
         started(writer.option("checkpointLocation", f"{task.directory}/{name}"))
         for name, writer in (("batches", batches), ("copy", copying))
@@ -83,8 +86,30 @@ def done(spark: SparkSession, task: Task) -> dict[str, object]:
     return {
         "session": type(spark).__module__,
         "rows": read.count(),
+        "job": job,
         "failures": [str(query.exception()) for query in queries],
     }
+
+
+async def job_of_a_topic(spark: SparkSession, task: Task) -> list[object]:
+    """Return what a job of an orchestrator has read of the topic, and an event of a query."""
+
+    def count(context: JobContext) -> int:
+        reader = context.spark.read.format("kafka_async").options(**context.read_options())
+        return reader.load().count()
+
+    async with Orchestrator(task.servers, spark, name=f"{task.topic}-jobs") as orchestrator:
+        (ranges,) = await orchestrator.plan(task.topic, by="rows", size=ROWS)
+        result = await orchestrator.run(count, ranges=ranges)
+        events = orchestrator.events()
+        rates = spark.readStream.format("rate").load().writeStream.format("noop")
+        rates = rates.option("checkpointLocation", f"{task.directory}/rates")
+        query = await asyncio.to_thread(rates.start)
+        await asyncio.to_thread(query.stop)
+        async for event in events:
+            if event.kind == "query_terminated":
+                return [result.value, event.details["id"] == str(query.id)]
+    raise AssertionError("the events have ended")
 
 
 def started(writer: DataStreamWriter) -> StreamingQuery:

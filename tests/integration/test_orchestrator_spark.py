@@ -134,19 +134,29 @@ async def test_cancellation_interrupts_only_the_tagged_job(
         await until_spark_is_idle(spark)
 
 
+def scheduler_has(spark: SparkSession, pool: str) -> bool:
+    """Return whether Spark's scheduler has run a stage in a pool; only the mode FAIR has pools."""
+    context: Any = spark.sparkContext._jsc  # pyright: ignore
+    return context.sc().getPoolForName(pool).isDefined()
+
+
 @pytest.mark.slow
 async def test_thread_has_the_pool_and_tags_of_its_job(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
     def properties(context: JobContext) -> tuple[Any, list[str]]:
+        assert context.spark.range(1).count() == 1
         spark_context = context.spark.sparkContext
         pool = spark_context.getLocalProperty("spark.scheduler.pool")
         return pool, sorted(spark_context.getJobTags())
 
     async with orchestrator_of(kafka_cluster, spark) as orchestrator:
-        first = await orchestrator.run(properties, pool="reports", tag="nightly")
+        pool = kafka_cluster.group("pool")
+        assert not scheduler_has(spark, pool)
+        first = await orchestrator.run(properties, pool=pool, tag="nightly")
         second = await orchestrator.run(properties)
-    assert first.value == ("reports", [f"kafka_async-{first.job_id}", "nightly"])
+    assert first.value == (pool, [f"kafka_async-{first.job_id}", "nightly"])
+    assert scheduler_has(spark, pool)
     assert second.value == (None, [f"kafka_async-{second.job_id}"])
     assert not set(spark.sparkContext.getJobTags())
 

@@ -1,4 +1,4 @@
-"""The data source through Spark Connect: batches, streams, `foreachBatch`, and TLS with SASL."""
+"""Spark Connect: batches, streams, `foreachBatch`, jobs of an orchestrator, and TLS with SASL."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ def test_reads_writes_and_streams_through_connect(
     assert json.loads(connect.read_line()) == {
         "session": "pyspark.sql.connect.session",
         "rows": ROWS,
+        "job": [ROWS, True],
         "failures": ["None", "None"],
     }
     records = asyncio.run(cluster.read(topic))

@@ -140,7 +140,8 @@ class RetryPolicy:
         max_attempts: Attempts of a part, the first included, while errors are transient.
         initial_delay: Seconds before the second attempt; each further delay is twice as long.
         max_delay: Maximum seconds between attempts.
-            max_dead_letters:
+        max_dead_letters: Maximum records of a job that go to the dead-letter topic; if more fail,
+            the job fails and writes none.
     """
 
     max_attempts: int = 5
