@@ -533,7 +533,8 @@ class Consumer(Generic[K, V]):
             RecordTooLargeError: The next batch is larger than the bytes fetched: raise
                 max_partition_fetch_bytes, or `seek` past it to continue.
             TopicAuthorizationError: The principal may not read a subscribed or assigned topic;
-                raised once, other topics continue.
+                raised once for all its partitions, and again only after it could be read. Other
+                topics continue, and this one once the principal may read it.
             UnknownTopicOrPartitionError: A subscribed topic or a manually assigned partition has
                 not existed for default_api_timeout_ms, and allow_auto_create_topics is False;
                 raised once, other topics continue.
@@ -795,8 +796,9 @@ class Consumer(Generic[K, V]):
         try:
             async with asyncio.timeout(self._limit(timeout)):
                 while state.position == UNKNOWN:
-                    if state.error is not None:
-                        raise state.error
+                    failure = state.error or state.denial
+                    if failure is not None:
+                        raise failure
                     self._subscription.state(partition)
                     runtime.check()
                     await runtime.position_finder.position_found.wait()

@@ -40,6 +40,7 @@ from kafka_async.errors import (
     KafkaError,
     NoOffsetForPartitionError,
     ProtocolError,
+    TopicAuthorizationError,
     error_for,
 )
 from kafka_async.fairness import BATCHES_PER_TIME_CHECK, MAX_SCAN_SECONDS
@@ -290,6 +291,9 @@ class Fetcher:
     def _on_partition_data(
         self, state: PartitionState, row: PartitionData, found: CompletedFetch | None
     ) -> int:
+        if state.denial is not None:
+            for each in self._subscription.states_of(state.partition.topic):
+                each.end_denial()
         state.on_fetch_response(row.high_watermark, row.last_stable_offset)
         replica = row.preferred_read_replica
         if replica in self._services.metadata.snapshot.brokers:
@@ -370,7 +374,13 @@ class Fetcher:
         return max(0, floor((self._services.clock.wall() - duration) * 1000))
 
     def fail_partition(self, state: PartitionState, error: KafkaError) -> None:
-        """Raise an error when a poll reaches the partition."""
+        """Raise an error when a poll reaches the partition; a missing permission once per topic."""
+        if isinstance(error, TopicAuthorizationError) and self._subscription.is_denied(
+            state.partition.topic
+        ):
+            state.deny(error)
+            self.retry_later(state)
+            return
         state.fail(error)
         self._queue.add(state)
 
@@ -403,15 +413,25 @@ class Fetcher:
 
         All partitions that failed with the request retry: its error is raised once.
         """
+        if isinstance(error, TopicAuthorizationError):
+            self.on_denial_raised(state.partition.topic, error)
         if fetch_error_action(error) in (FetchErrorAction.RAISE, FetchErrorAction.RESET_OFFSET):
             return
         for each in [state, *self._subscription]:
             if each.error is error:
                 self._retry_failed(each)
 
+    def on_denial_raised(self, topic: str, error: KafkaError) -> None:
+        """Retry the partitions of a topic, and do not raise again that it may not be read."""
+        for each in self._subscription.states_of(topic):
+            each.deny(error)
+            if each.error is not error and isinstance(each.error, TopicAuthorizationError):
+                self._retry_failed(each)
+
     def retry_outdated(self) -> None:
         """Retry the partitions that failed because of credentials that were replaced."""
         for each in self._subscription:
+            each.end_denial()
             if self._services.is_outdated(each.error):
                 self._retry_failed(each)
 

@@ -18,7 +18,7 @@ from kafka_async.errors import (
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kafka_async.cluster.metadata import ClusterMetadata
 
@@ -85,9 +85,11 @@ class MissingTopics:
     Args:
         creates: Whether the consumer may create topics; then there are only warnings.
         limit: Seconds until missing topics are an error, unless `creates`.
+        is_denied: Whether a poll has raised an error of a fetch that a topic may not be read.
     """
 
-    def __init__(self, *, creates: bool, limit: float) -> None:
+    def __init__(self, *, creates: bool, limit: float, is_denied: Callable[[str], bool]) -> None:
+        self._is_denied = is_denied
         self._limit = None if creates else limit
         self._items: dict[Item, _MissingItem] = {}
         self._reasons: Mapping[Item, str] = {}
@@ -110,6 +112,8 @@ class MissingTopics:
     def take_error(self) -> KafkaError | None:
         """Return an error that was not returned before; None if there is none."""
         error, self._error = self._error, None
+        if isinstance(error, TopicAuthorizationError) and self._is_denied(error.topic or ""):
+            return None
         return error
 
     def update(
@@ -140,6 +144,7 @@ class MissingTopics:
 
     def _new_authorization_error(self, errors: Mapping[str, KafkaError]) -> KafkaError | None:
         new, self._unauthorized = errors.keys() - self._unauthorized, frozenset(errors)
+        new = {topic for topic in new if not self._is_denied(topic)}
         return errors[min(new)] if new else None
 
     def next_check_at(self) -> float | None:

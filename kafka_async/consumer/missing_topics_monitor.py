@@ -29,6 +29,7 @@ class MissingTopicsMonitor:
         config: Options of the consumer.
         creates: Whether the consumer may create topics.
         wanted: Returns the topics and partitions that the consumer reads.
+        is_denied: Whether a poll has raised an error of a fetch that a topic may not be read.
         on_error: Called when `take_error` has an error.
     """
 
@@ -40,6 +41,7 @@ class MissingTopicsMonitor:
         *,
         creates: bool,
         wanted: Callable[[], tuple[Collection[str], Collection[TopicPartition]]],
+        is_denied: Callable[[str], bool] = lambda _: False,
         on_error: Callable[[], None],
     ) -> None:
         self._metadata = services.metadata
@@ -47,7 +49,8 @@ class MissingTopicsMonitor:
         self._wanted = wanted
         self._on_error = on_error
         self._loop = asyncio.get_running_loop()
-        self._missing = MissingTopics(creates=creates, limit=seconds(config.default_api_timeout_ms))
+        limit = seconds(config.default_api_timeout_ms)
+        self._missing = MissingTopics(creates=creates, limit=limit, is_denied=is_denied)
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 

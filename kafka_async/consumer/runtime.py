@@ -39,6 +39,7 @@ from kafka_async.errors import (
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
+    TopicAuthorizationError,
 )
 from kafka_async.group.consumer_group_heartbeat import ConsumerGroupMembership
 from kafka_async.group.consumer_group_requests import ConsumerHeartbeatRequests
@@ -107,6 +108,7 @@ class ConsumerRuntime:
             config,
             creates=config.allow_auto_create_topics,
             wanted=lambda: (subscription.topics, subscription.manual),
+            is_denied=subscription.is_denied,
             on_error=lambda: self.queue.wake_poll(),
         )
         self._streams: StreamRunner | None = None
@@ -321,7 +323,7 @@ class ConsumerRuntime:
         errors: list[BaseException | None] = [
             self._supervisor.failure,
             None if member is None else member.error,
-            *(state.error for state in self.subscription),
+            *(state.error or state.denial for state in self.subscription),
             self._missing_topics.current_error,
         ]
         error = next((each for each in errors if each is not None), None)
@@ -466,6 +468,8 @@ class ConsumerRuntime:
         failure = self.listeners.take_failure()
         if failure is None:
             failure = self._missing_topics.take_error()
+            if isinstance(failure, TopicAuthorizationError) and failure.topic is not None:
+                self.fetcher.on_denial_raised(failure.topic, failure)
         if failure is None:
             failure, self._rejection = self._rejection, None
         if failure is not None:

@@ -86,6 +86,7 @@ class PartitionState:
         "commit_base",
         "committed",
         "consecutive_failures",
+        "denial",
         "error",
         "fetch_epoch",
         "fetch_offset",
@@ -120,6 +121,7 @@ class PartitionState:
         self.retry_at = 0.0
         self.consecutive_failures = 0
         self.error: KafkaError | None = None
+        self.denial: KafkaError | None = None  # was raised, and lasts until a fetch succeeds
         self.reset_timestamp: int = EARLIEST
         self.out_of_range: int | None = None  # offset that caused the pending reset
         self.committed = self.commit_base = self._processed = self._committing = UNKNOWN
@@ -320,6 +322,14 @@ class PartitionState:
             FetchState.FETCHING if self.fetch_offset >= 0 else FetchState.INITIALIZING
         )
 
+    def deny(self, error: KafkaError) -> None:
+        """Record that a poll has raised this error of a missing permission."""
+        self.denial = error
+
+    def end_denial(self) -> None:
+        """Record that the topic can be read, or that other credentials are used."""
+        self.denial = None
+
     def pause(self) -> None:
         """Return no records until `resume`."""
         self.paused = True
@@ -442,6 +452,14 @@ class Subscription:
         if self._subscribes_to(topic):
             return True
         return any(partition.topic == topic for partition in self.states)
+
+    def states_of(self, topic: str) -> list[PartitionState]:
+        """Return the states of a topic's partitions."""
+        return [state for state in self if state.partition.topic == topic]
+
+    def is_denied(self, topic: str) -> bool:
+        """Return whether a poll has raised that the topic may not be read, and that still holds."""
+        return any(state.denial is not None for state in self.states_of(topic))
 
     def subscribe(
         self,
