@@ -91,17 +91,29 @@ cdef inline uint8_t* put_bytes_field(
     return at
 
 
-cdef bint is_utf8(const uint8_t* data, Py_ssize_t size) except -1:
-    cdef Py_ssize_t index
-    for index in range(size):
-        if data[index] & 0x80:
-            break
-    else:
-        return True
-    try:
-        PyUnicode_DecodeUTF8(<const char*>data, size, NULL)
-    except UnicodeDecodeError:
-        return False
+cdef bint is_utf8(const uint8_t* data, Py_ssize_t size) noexcept nogil:
+    """Return True for well-formed UTF-8: no overlong form, surrogate or value above U+10FFFF."""
+    cdef Py_ssize_t at = 0, following
+    cdef uint8_t first, lowest, highest  # bounds of the second byte
+    while at < size:
+        first = data[at]
+        at += 1
+        if first < 0x80:
+            continue
+        if not 0xC2 <= first <= 0xF4:
+            return False
+        following = 1 if first < 0xE0 else 2 if first < 0xF0 else 3
+        if size - at < following:
+            return False
+        lowest = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
+        highest = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
+        if not lowest <= data[at] <= highest:
+            return False
+        at += 1
+        for _ in range(following - 1):
+            if data[at] & 0xC0 != 0x80:
+                return False
+            at += 1
     return True
 
 

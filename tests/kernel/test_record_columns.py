@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import sys
 from array import array
 from types import ModuleType
@@ -247,6 +248,29 @@ def test_name_of_a_header_is_text(kernel: ModuleType, name: bytes | None) -> Non
         with pytest.raises(ValueError, match=f"the name of a header is {wrong}"):
             use()
     assert state(batches)[1][0] == 0
+
+
+def is_text(name: bytes) -> bool:
+    """Return True if Python decodes the bytes."""
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_names_of_headers_are_text_that_python_decodes(kernel: ModuleType) -> None:
+    firsts = bytes.fromhex("007f80bfc0c1c2dfe0e1ecedeeeff0f1f3f4f5ff")
+    seconds, others = bytes.fromhex("7f808f909fa0bfc0"), bytes.fromhex("7f80bfc0")
+    parts = (firsts, seconds, others, others)
+    names = [bytes(name) for size in range(5) for name in itertools.product(*parts[:size])]
+    values = binary([b""] * len(names))
+    lists = header_lists([[("", b"")]] * len(names))
+    lists = lists._replace(names=binary([b"?", b"?", b"?", *names]))
+    made = kernel.RecordColumns(values, headers=lists)
+    for row, name in enumerate(names):
+        expected = None if is_text(name) else (row, RowFault.HEADER_NAME)
+        assert made.find_fault(LIMIT, 3, row, row + 1) == expected, name.hex()
 
 
 @pytest.mark.parametrize("stamp", [-2, 2**63 - 1, 2**70])

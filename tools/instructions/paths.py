@@ -11,7 +11,8 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafka_async.clock import MemoryNetwork
 from kafka_async.consumer.consumer import Consumer
@@ -31,15 +32,21 @@ from kafka_async.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from kafka_async.records.arrow import to_arrow
 from kafka_async.records.batch import RecordBatch, compress_batch, encode_header, iter_batches
 from kafka_async.records.compression import Codec
 from kafka_async.types import ProducerRecord, TopicPartition
 from tools.instructions.canned_broker import CannedBroker
 
+if TYPE_CHECKING:
+    import pyarrow
+
 TIME = 1_700_000_000_000
 VALUE = b"v" * 100
 KEY = b"key-000042"
 HEADERS = (("trace-id", b"0123456789abcdef"), ("kind", b"click"))
+UNICODE_HEADERS = (("trace-id", b"0123456789abcdef"), ("größe", b"10"))
+"""Headers of Arrow rows; a name that is not ASCII is checked byte by byte."""
 ROOM = 1 << 30
 RECORDS = 1000
 """Records of 100 bytes per batch, as in a full batch of the default batch_size."""
@@ -173,10 +180,15 @@ def partition_keys(count: int) -> Run:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def written(count: int, key: bytes | None, headers: Headers) -> bytes:
-    """Return an encoded batch with `count` records."""
+def built(count: int, key: bytes | None = None, headers: Headers = ()) -> RecordBatch:
+    """Return a batch of `count` equal records."""
     records = [ProducerRecord("", VALUE, key=key, headers=headers)] * count
-    return RecordBatch.build(records, timestamp=TIME).frame()
+    return RecordBatch.build(records, timestamp=TIME)
+
+
+def written(count: int, key: bytes | None = None, headers: Headers = ()) -> bytes:
+    """Return an encoded batch of `count` equal records."""
+    return built(count, key, headers).frame()
 
 
 def section(count: int, key: bytes | None = None, headers: Headers = ()) -> Section:
@@ -224,7 +236,7 @@ def columns(count: int) -> Run:
 
 def batches(count: int) -> Run:
     """Iterate over fetched buffers of one batch each, checking the CRC."""
-    data = memoryview(written(RECORDS, None, ()))
+    data = memoryview(written(RECORDS))
 
     def run() -> None:
         for _ in range(count):
@@ -321,9 +333,28 @@ async def send_many(producer: Producer, count: int) -> None:
         await producer.send_many(TOPIC, values)
 
 
+@cache
+def arrow_rows(headers: Headers) -> pyarrow.RecordBatch:
+    """Return keyed rows, as many as are in a full batch; the warm-up makes them."""
+    views = iter_batches(written(RECORDS, KEY, headers), topic=TOPIC)
+    rows = to_arrow(views, topic=TOPIC, partition=0, headers=bool(headers))
+    return rows.select(["key", "value", *(["headers"] if headers else [])])
+
+
+def sending_arrow(headers: Headers = ()) -> Write:
+    """Send the rows of Arrow record batches, a thousand per call."""
+
+    async def send(producer: Producer, count: int) -> None:
+        rows = arrow_rows(headers)
+        for _ in range(count // RECORDS):
+            await producer.send_arrow(rows, TOPIC)
+
+    return send
+
+
 async def send_batches(producer: Producer, count: int) -> None:
     """Send encoded batches, and wait until all are acknowledged."""
-    batch = RecordBatch.build([ProducerRecord("", VALUE)] * RECORDS, timestamp=TIME)
+    batch = built(RECORDS)
     for _ in range(count):
         await producer.send_batch(TopicPartition(TOPIC, 0), batch)
     await producer.flush()
@@ -350,8 +381,8 @@ async def concurrent_sends(producer: Producer, count: int) -> None:
 # -- consumer -------------------------------------------------------------------------------------
 
 
-def reading(name: str, read: Read, operations: int = MANY) -> Path:
-    """Return a path of a consumer that has fetched all records."""
+def reading(name: str, read: Read, key: bytes | None = None, headers: Headers = ()) -> Path:
+    """Return a path of a consumer that has fetched all records, which are equal."""
 
     @asynccontextmanager
     async def prepare(count: int) -> AsyncGenerator[Work]:
@@ -359,15 +390,15 @@ def reading(name: str, read: Read, operations: int = MANY) -> Path:
         async with cluster() as (address, network):
             async with Producer(address, dialer=network) as producer:
                 for part in range(0, count, RECORDS):
-                    records = [ProducerRecord("", VALUE)] * min(RECORDS, count - part)
-                    await producer.send_batch(partition, RecordBatch.build(records, timestamp=TIME))
+                    batch = built(min(RECORDS, count - part), key, headers)
+                    await producer.send_batch(partition, batch)
             async with Consumer(
                 address, dialer=network, partitions=[partition], auto_offset_reset="earliest"
             ) as consumer:
                 await asyncio.sleep(1)  # virtual time, in which the consumer fetches all records
                 yield lambda: read(consumer, count)
 
-    return Path(name, prepare, operations)
+    return Path(name, prepare, MANY)
 
 
 async def poll(consumer: Consumer, count: int) -> None:
@@ -389,6 +420,13 @@ async def poll_batches(consumer: Consumer, count: int) -> None:
     while count:
         for batch in await consumer.poll_batches():
             count -= batch.to_arrow().num_rows
+
+
+async def poll_batches_with_headers(consumer: Consumer, count: int) -> None:
+    """Poll batches and convert them to columns, with headers."""
+    while count:
+        for batch in await consumer.poll_batches():
+            count -= batch.to_arrow(headers=True).num_rows
 
 
 PATHS: tuple[Path, ...] = (
@@ -413,6 +451,13 @@ PATHS: tuple[Path, ...] = (
     writing("enqueue to acknowledgement", deliver, DELIVERED, linger_ms=5),
     writing("send_many", send_many, linger_ms=1000, batch_size=LARGE),
     writing("send_batch to acknowledgement, a batch", send_batches, FEW // 4),
+    writing("send_arrow, keyed", sending_arrow(), linger_ms=1000, batch_size=LARGE),
+    writing(
+        "send_arrow, keyed, 2 headers",
+        sending_arrow(UNICODE_HEADERS),
+        linger_ms=1000,
+        batch_size=LARGE,
+    ),
     writing("send, one at a time", round_trips, FEW),
     writing("send, 50 tasks at a time", concurrent_sends, linger_ms=5),
     # Counts of equal code range from 1,060 to 1,097. _PyObject_Malloc took 66 instructions per
@@ -420,4 +465,7 @@ PATHS: tuple[Path, ...] = (
     reading("poll", poll),
     reading("async for", iterate),
     reading("poll_batches to Arrow", poll_batches),
+    reading(
+        "poll_batches to Arrow, keyed, 2 headers", poll_batches_with_headers, KEY, UNICODE_HEADERS
+    ),
 )
