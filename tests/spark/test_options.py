@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.config import ConsumerConfig
+from kafka_async.config import ConsumerConfig, ProducerConfig
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.offsets import EARLIEST, LATEST, ByTimestamp
 from kafka_async.spark.options import SOURCE_OPTIONS
@@ -16,6 +17,9 @@ from kafka_async.spark.sink_options import sink_options
 from kafka_async.spark.source_options import source_options
 from kafka_async.types import TopicPartition
 from tests.test_config import JAVA_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -106,11 +110,27 @@ def test_error_names_the_invalid_option(options: dict[str, str], named: str) -> 
 
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("name", JAVA_NAMES[ConsumerConfig].split())
-def test_every_java_property_is_mapped_or_refused(name: str, streaming: bool) -> None:
-    """Gives each a value that is right for few of them, so that most names raise."""
-    options = {**SERVERS, "subscribe": "a", f"kafka.{name}": "-7"}
+def test_every_java_property_of_a_consumer_is_mapped_or_refused(name: str, streaming: bool) -> None:
+    options = {"subscribe": "a"}
+    check_java_property(name, options, partial(source_options, streaming=streaming))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"exactlyOnce": "true", "sinkId": "s"}], ids=["at least once", "exactly once"]
+)
+@pytest.mark.parametrize("name", JAVA_NAMES[ProducerConfig].split())
+def test_every_java_property_of_a_producer_is_mapped_or_refused(
+    name: str, options: dict[str, str]
+) -> None:
+    check_java_property(name, options, sink_options)
+
+
+def check_java_property(
+    name: str, options: dict[str, str], parse: Callable[[dict[str, str]], Any]
+) -> None:
+    """Give a property a value that is right for few of them, so that most names raise."""
     try:
-        made = source_options(options, streaming=streaming)
+        made = parse({**SERVERS, **options, f"kafka.{name}": "-7"})
     except InvalidConfigurationError as error:
         message = str(error)
         assert name in message or name.replace(".", "_") in message
