@@ -75,7 +75,7 @@ def test_remembers_its_position(kafka_cluster: ClusterHandle) -> None:
 
 def test_continues_after_a_restart(kafka_cluster: ClusterHandle) -> None:
     topic = create_topic_blocking(kafka_cluster)
-    produce(kafka_cluster, topic, 9)
+    produce(kafka_cluster, topic, 11)
     options = {
         "maxOffsetsPerTrigger": "3",
         "subscribe": topic,
@@ -88,8 +88,8 @@ def test_continues_after_a_restart(kafka_cluster: ClusterHandle) -> None:
         assert offsets(position) == {topic: {"0": 6}}
     with opened(kafka_cluster, **options) as reader:
         end = reader.latestOffset()  # Spark passes no position, and plans no batch again.
-        assert ranges(reader, position, end) == [(0, 6, 9)]
+        assert ranges(reader, position, end) == [(0, 6, 11)]  # more than the limit
         assert reader.latestOffset() == end
         produce(kafka_cluster, topic, 5)
         limited = reader.latestOffset()
-        assert ranges(reader, end, limited) == [(0, 9, 12)]
+        assert ranges(reader, end, limited) == [(0, 11, 14)]
