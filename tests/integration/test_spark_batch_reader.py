@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import json
 import os
+import threading
+import time
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafka_async import blocking
+from kafka_async.config import ProducerConfig
 from kafka_async.errors import InvalidConfigurationError, OffsetOutOfRangeError
+from kafka_async.hooks import Connected, Hooks
 from kafka_async.spark.source_options import source_options
 from kafka_async.types import ProducerRecord
-from tests.integration.helpers import create_topic_blocking
+from tests.integration.helpers import create_topic_blocking, read_values
 from tests.spark.conditions import Not, condition
-from tests.spark.test_clients import in_child
+from tests.spark.test_clients import FakeTimers, connections, in_child
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
@@ -154,6 +161,82 @@ def test_tasks_share_a_client_which_a_forked_worker_does_not_use(
     assert cache.idle_count == 1
     clients.close_clients()
     assert cache.idle_count == 0
+
+
+def broker_connections(cluster: ClusterHandle) -> set[str]:
+    """Return the connections of this process to the brokers by their inodes."""
+    ports = {int(server.rpartition(":")[2]) for server in cluster.bootstrap_servers.split(",")}
+    own = connections()
+    rows = [row.split() for row in Path("/proc/self/net/tcp").read_text("ascii").splitlines()[1:]]
+    return {
+        f"socket:[{row[9]}]"
+        for row in rows
+        if int(row[2].rpartition(":")[2], 16) in ports and f"socket:[{row[9]}]" in own
+    }
+
+
+@pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="connections are not listed")
+def test_idle_clients_are_closed_with_their_connections(
+    kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafka_async.spark import clients
+    from kafka_async.spark.reader import BatchReader
+
+    topic = topic_with_records(kafka_cluster, 3)
+    given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": topic}
+    reader = BatchReader(source_options(given))
+    (part,) = reader.partitions()
+    timers = FakeTimers()
+    cache = clients.ClientCache(clients.IDLE_SECONDS, now=lambda: timers.now, timer=timers)
+    monkeypatch.setattr(clients, "_cache", cache)
+    before = broker_connections(kafka_cluster)
+    try:
+        assert sum(rows.num_rows for rows in reader.read(part)) == 3
+        with clients.lend_producer(ProducerConfig(kafka_cluster.bootstrap_servers)) as producer:
+            assert producer.send(topic, b"v").offset == 3
+        opened = broker_connections(kafka_cluster) - before
+        assert len(opened) >= 2
+        timers.advance(timers.now + clients.IDLE_SECONDS - 1)
+        assert cache.idle_count == 2
+        assert opened & broker_connections(kafka_cluster)
+        timers.advance(timers.now + 1)
+        assert cache.idle_count == 0
+        deadline = time.monotonic() + 60  # The event loop closes a socket after its transport.
+        while opened & broker_connections(kafka_cluster):
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.01)
+    finally:
+        cache.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_forked_worker_writes_with_another_producer(
+    kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafka_async.spark import clients
+
+    topic = create_topic_blocking(kafka_cluster)
+    kinds: list[str] = []
+    hooks = Hooks()
+    hooks.listen(Connected, lambda event: kinds.append(event.kind))
+    monkeypatch.setattr(blocking, "Producer", partial(blocking.Producer, hooks=hooks))
+    config = ProducerConfig(kafka_cluster.bootstrap_servers)
+
+    def write(value: bytes) -> blocking.Producer:
+        with clients.lend_producer(config) as producer:
+            producer.send(topic, value)
+            return producer
+
+    clients.close_clients()
+    of_parent = write(b"parent")
+    assert kinds.count("produce") == 1
+    assert in_child(lambda: write(b"child") is not of_parent and kinds.count("produce") == 2)
+    assert write(b"parent again") is of_parent
+    assert kinds.count("produce") == 1, "the child has ended connections of its parent"
+    clients.close_clients()
+    values = asyncio.run(read_values(kafka_cluster, topic))
+    assert values == [b"parent", b"child", b"parent again"]
 
 
 def test_filters_narrow_the_ranges(kafka_cluster: ClusterHandle) -> None:
