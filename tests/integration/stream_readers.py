@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from kafka_async.spark.stream_reader import KafkaStreamReader
+    from kafka_async.testing.backends.base import Backend
     from kafka_async.testing.fixtures import ClusterHandle
 
 Json = dict[str, Any]
@@ -22,7 +23,7 @@ READ_LIMITS = (4, 2)
 """First version of Spark that limits batches."""
 
 
-def source(cluster: ClusterHandle, options: dict[str, str]) -> Any:
+def source(cluster: ClusterHandle | Backend, options: dict[str, str]) -> Any:
     from kafka_async.spark.source_options import source_options
 
     given = {name.replace("_", "."): value for name, value in options.items()}
@@ -71,7 +72,9 @@ def next_offset(reader: Any, start: Json) -> Json:
     return reader.latestOffset(start, everything())
 
 
-def produce(cluster: ClusterHandle, topic: str, *counts: int, value: bytes = b"v") -> None:
+def produce(
+    cluster: ClusterHandle | Backend, topic: str, *counts: int, value: bytes = b"v"
+) -> None:
     """Send `counts[n]` records to each partition n."""
     with blocking.Producer(cluster.bootstrap_servers) as producer:
         for partition, count in enumerate(counts):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async import blocking
+from kafka_async import NewTopic, blocking
 from kafka_async.cluster.client import services_of
 from kafka_async.errors import (
     DataLossError,
@@ -20,8 +20,10 @@ from kafka_async.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kafka_async.spark.clients import close_clients
 from kafka_async.types import OffsetAndMetadata, TopicPartition
 from tests.integration.helpers import create_topic_blocking
+from tests.integration.moving_cluster import chosen_backends
 from tests.integration.stream_readers import (
     READ_LIMITS,
     closed_at_end,
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
 
     from kafka_async.consumer.partition_batch import PartitionBatch
     from kafka_async.spark.limited_stream_reader import LimitedStreamReader
+    from kafka_async.testing.backends.base import Backend
     from kafka_async.testing.fixtures import ClusterHandle
+    from tests.integration.moving_cluster import Moving
 
 pytestmark = [
     pytest.mark.spark,
@@ -47,8 +51,15 @@ pytestmark = [
 ]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Start clusters of Apache Kafka only; the replicas of an embedded partition share a log."""
+    if "moving_cluster" in metafunc.fixturenames:
+        names = [name for name in chosen_backends(metafunc) if name == "apache"]
+        metafunc.parametrize("moving_cluster", names, indirect=True)
+
+
 @contextmanager
-def opened(cluster: ClusterHandle, **options: str) -> Generator[LimitedStreamReader]:
+def opened(cluster: ClusterHandle | Backend, **options: str) -> Generator[LimitedStreamReader]:
     """Open a reader as Spark 4.2 does; keywords are options, with underscores for dots."""
     from kafka_async.spark.limited_stream_reader import LimitedStreamReader
 
@@ -474,3 +485,48 @@ def test_task_reads_on_if_a_broker_does_not_know_its_topic_for_a_moment(
     monkeypatch.setattr(blocking.Consumer, "poll_batches", poll_and_lose_topic)
     assert [rows.num_rows for rows in batch.read(part)] == [2]
     assert missing == [True]
+
+
+@pytest.mark.slow
+def test_records_lost_in_an_unclean_election_raise_or_are_skipped_with_a_warning(
+    moving_cluster: Moving, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Stops the only replica in sync, and starts the other one, which lacks the last records.
+
+    The log of the new leader is longer than the position, so only the leader epoch tells.
+    """
+    cluster, topic, leader, follower = moving_cluster, "unclean", 2, 3
+    configs = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    with blocking.Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, assignments={0: [leader, follower]}, configs=configs)])
+    produce(cluster, topic, 5, value=b"on both")
+    with opened(cluster, subscribe=topic, startingOffsets="earliest") as reader:
+        start = reader.initialOffset()
+        cluster.stop_broker(follower)
+        produce(cluster, topic, 5, value=b"lost")
+        position = reader.latestOffset(stored(start), everything())
+        assert offsets(position) == {topic: {"0": 10}}
+        cluster.stop_broker(leader)
+        cluster.start_broker(follower)
+        produce(cluster, topic, 8, value=b"of the new leader")
+        with pytest.raises(DataLossError, match="from offset 5 on have been replaced") as caught:
+            reader.latestOffset(stored(position), everything())
+        assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, 10)
+    with (
+        opened(cluster, subscribe=topic, failOnDataLoss="false") as reader,
+        caplog.at_level(logging.WARNING, "kafka_async.spark"),
+    ):
+        end = reader.latestOffset(stored(position), everything())
+        assert offsets(end) == {topic: {"0": 13}}
+        assert ranges(reader, position, end) == [(0, 5, 13)]
+        warning = f"{topic}-0 at offset 10: the records from offset 5 on have been replaced"
+        assert warning in caplog.text
+        assert "is read from offset 5" in caplog.text
+        parts: Any = reader.partitions(stored(position), stored(end))
+        values: list[Any] = []
+        for part in parts:
+            for rows in reader.read(part):
+                values += rows.column("value").to_pylist()
+        close_clients()  # their cluster ends with this test
+        assert values == [b"of the new leader"] * 8
+        assert reader.latestOffset(stored(end), everything()) == end
