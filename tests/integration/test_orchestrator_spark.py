@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from kafka_async.spark.orchestrator import (
     JobTimeoutError,
     OffsetRange,
     Orchestrator,
+    OrchestratorEvent,
 )
 from tests.integration.helpers import create_topic
 
@@ -40,7 +42,9 @@ async def source_with(cluster: ClusterHandle, count: int) -> str:
     return topic
 
 
-def orchestrator_of(cluster: ClusterHandle, spark: SparkSession) -> Orchestrator:
+def orchestrator_of(
+    cluster: ClusterHandle, spark: SparkSession, events_topic: str | None = None
+) -> Orchestrator:
     return Orchestrator(
         cluster.bootstrap_servers,
         spark,
@@ -48,6 +52,7 @@ def orchestrator_of(cluster: ClusterHandle, spark: SparkSession) -> Orchestrator
         control_topic=cluster.topic("control"),
         ledger_topic=cluster.topic("ledger"),
         dead_letter_topic=cluster.topic("dead_letter"),
+        events_topic=events_topic,
     )
 
 
@@ -201,30 +206,38 @@ async def test_error_of_the_plan_fails_the_job_at_once(
 
 
 @pytest.mark.slow
-async def test_streams_events_of_queries(
+async def test_streams_events_of_queries_and_writes_them_to_a_topic(
     kafka_cluster: ClusterHandle, spark: SparkSession, tmp_path: Path
 ) -> None:
-    async with orchestrator_of(kafka_cluster, spark) as orchestrator:
+    topic = kafka_cluster.topic("events")
+
+    def start() -> Any:
+        rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+        writer = rows.writeStream.format("noop").queryName("rates")
+        return writer.option("checkpointLocation", str(tmp_path)).start()
+
+    async with orchestrator_of(kafka_cluster, spark, events_topic=topic) as orchestrator:
         events = orchestrator.events()
-
-        def start() -> Any:
-            rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
-            writer = rows.writeStream.format("noop").queryName("rates")
-            return writer.option("checkpointLocation", str(tmp_path)).start()
-
         query = await asyncio.to_thread(start)
-        kinds: list[str] = []
+        received: list[OrchestratorEvent] = []
         async with asyncio.timeout(60):
             async for event in events:
-                if not event.kind.startswith("query_"):
-                    continue
-                kinds.append(event.kind)
-                assert event.details["id"] == str(query.id)
-                if event.kind == "query_progress" and kinds.count("query_progress") == 1:
-                    assert event.details["name"] == "rates"
+                received.append(event)
+                if event.kind == "query_progress" and query.isActive:
                     await asyncio.to_thread(query.stop)
                 if event.kind == "query_terminated":
-                    assert event.details["exception"] is None
                     break
-    assert kinds[0] == "query_started"
+    received += [event async for event in events]
+    of_queries = [event for event in received if event.kind.startswith("query_")]
+    kinds = [event.kind for event in of_queries]
+    assert (kinds[0], kinds[-1]) == ("query_started", "query_terminated")
+    assert "query_progress" in kinds
+    assert {event.details["id"] for event in of_queries} == {str(query.id)}
+    for event in of_queries:
+        if event.kind == "query_progress":
+            assert event.details["name"] == "rates"
+    assert of_queries[-1].details["exception"] is None
+
+    written = [json.loads(record.value or b"") for record in await kafka_cluster.read(topic)]
+    assert written == [json.loads(event.to_json()) for event in received]
     assert len(spark.streams._jsqm.listListeners()) == 0  # pyright: ignore

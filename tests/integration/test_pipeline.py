@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafka_async import ProducerRecord, blocking
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.spark.pipeline import Pipeline, PipelineStatus
+from kafka_async.spark.pipeline import Pipeline, PipelineStatus, Sink, Source, Step, Watermark
 from tests.cli.programs import Program
 from tests.integration.helpers import create_topic_blocking
+from tests.integration.stream_readers import READ_LIMITS
+from tests.spark_versions import spark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,6 +125,8 @@ def test_counts_words_over_two_runs(world: World, spark: SparkSession) -> None:
     first = world.pipeline().run(spark, on_status=seen.append)
     assert first.state == "stopped"
     assert [query.rows for query in first.queries] == [300]
+    # With available-now, only these versions limit a batch: see the table in docs/spark.md.
+    assert first.queries[0].batch == (1 if spark_version() >= READ_LIMITS else 0)
     assert first.queries[0].lag == 0
     assert first.queries[0].state_rows == len(COUNTS)
     assert seen[0].state == "starting"
@@ -144,6 +149,65 @@ def test_mode_complete_writes_all_counts_in_each_batch(world: World, spark: Spar
     records = asyncio.run(world.cluster.read(world.counts))
     written = Counter(b"%s=%s" % (record.key or b"", record.value or b"") for record in records)
     assert written == Counter([b"a=2", b"b=1", b"a=2", b"b=2", b"c=1"])
+
+
+@pytest.mark.slow
+def test_interval_separates_batches_of_limited_size(world: World, spark: SparkSession) -> None:
+    world.write(LINES[:300])
+    pipeline = world.pipeline().with_trigger("36500 days")
+    reports = 0
+
+    def stop_later(status: PipelineStatus) -> None:
+        nonlocal reports
+        reports += status.queries[0].batch is not None
+        if reports == 5:  # Two seconds after the first batch, when another one would have begun.
+            pipeline.stop()
+
+    (query,) = pipeline.run(spark, on_status=stop_later).queries
+    assert query.batch == 0
+    assert 100 < query.rows <= 200
+    if spark_version() >= READ_LIMITS:
+        assert query.lag == 300 - query.rows
+
+
+@pytest.mark.slow
+def test_watermarks_tell_when_windows_are_complete(world: World, spark: SparkSession) -> None:
+    """Reads records of 0 to 200 s, with watermarks that are 10 and 90 s behind the last one."""
+    with blocking.Producer(world.cluster.bootstrap_servers) as producer:
+        producer.send_records(
+            ProducerRecord(world.lines, b"", timestamp=1000 * seconds)
+            for seconds in (0, 30, 61, 125, 200)
+        )
+    earliest = {"startingOffsets": "earliest"}
+    windows = """SELECT CAST(window.end AS BIGINT) AS end, count(*) AS count
+                 FROM {} GROUP BY window(timestamp, '1 minute')"""
+    pipeline = Pipeline(
+        f"windows-{world.counts}",
+        sources=[
+            Source([world.lines], "soon", earliest, Watermark("timestamp", "10 seconds")),
+            Source([world.lines], "rows", earliest),
+        ],
+        steps=[
+            Step("SELECT * FROM rows", name="late", watermark=Watermark("timestamp", "90 seconds")),
+            Step(windows.format("soon"), name="windows_soon"),
+            Step(windows.format("late"), name="windows_late"),
+        ],
+        sinks=[
+            Sink("parquet", path=f"{world.directory}/{name}", view=f"windows_{name}", name=name)
+            for name in ("soon", "late")
+        ],
+        checkpoint=f"{world.directory}/checkpoint",
+        trigger="available-now",
+        kafka={"kafka.bootstrap.servers": world.cluster.bootstrap_servers},
+    )
+    pipeline.run(spark)
+
+    def counts(name: str) -> dict[int, int]:
+        rows = spark.read.parquet(f"{world.directory}/{name}").collect()
+        return {row["end"]: row["count"] for row in rows}
+
+    assert counts("soon") == {60: 2, 120: 1, 180: 1}
+    assert counts("late") == {60: 2}
 
 
 @pytest.mark.slow
