@@ -8,7 +8,7 @@ import signal
 import textwrap
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,11 +17,11 @@ from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.pipeline import Pipeline, PipelineStatus, Sink, Source, Step, Watermark
 from tests.cli.programs import Program
 from tests.integration.helpers import create_topic_blocking
-from tests.integration.stream_readers import READ_LIMITS
-from tests.spark_versions import spark_version
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
 
     from kafka_async.testing.fixtures import ClusterHandle
 
@@ -125,8 +125,7 @@ def test_counts_words_over_two_runs(world: World, spark: SparkSession) -> None:
     first = world.pipeline().run(spark, on_status=seen.append)
     assert first.state == "stopped"
     assert [query.rows for query in first.queries] == [300]
-    # With available-now, only these versions limit a batch: see the table in docs/spark.md.
-    assert first.queries[0].batch == (1 if spark_version() >= READ_LIMITS else 0)
+    assert first.queries[0].batch == 1, "maxOffsetsPerTrigger limits a batch to 200 records"
     assert first.queries[0].lag == 0
     assert first.queries[0].state_rows == len(COUNTS)
     assert seen[0].state == "starting"
@@ -152,22 +151,38 @@ def test_mode_complete_writes_all_counts_in_each_batch(world: World, spark: Spar
 
 
 @pytest.mark.slow
-def test_interval_separates_batches_of_limited_size(world: World, spark: SparkSession) -> None:
+def test_query_has_the_interval_of_its_trigger_and_the_limit_of_its_source(
+    world: World, spark: SparkSession
+) -> None:
     world.write(LINES[:300])
-    pipeline = world.pipeline().with_trigger("36500 days")
-    reports = 0
+    sessions: list[SparkSession] = []
+    triggers: list[str] = []
 
-    def stop_later(status: PipelineStatus) -> None:
-        nonlocal reports
-        reports += status.queries[0].batch is not None
-        if reports == 5:  # Two seconds after the first batch, when another one would have begun.
+    def same(views: Mapping[str, DataFrame]) -> DataFrame:
+        sessions.append(views["rows"].sparkSession)
+        return views["rows"]
+
+    def stop_after_the_first_batch(status: PipelineStatus) -> None:
+        if status.queries[0].batch is not None:
+            queries: list[Any] = sessions[0].streams.active
+            triggers.extend(str(query._jsq.streamingQuery().trigger()) for query in queries)
             pipeline.stop()
 
-    (query,) = pipeline.run(spark, on_status=stop_later).queries
+    limited = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "200"}
+    pipeline = Pipeline(
+        f"limited-{world.counts}",
+        sources=[Source([world.lines], "rows", limited)],
+        steps=[Step(python=same)],
+        sinks=[Sink("parquet", path=f"{world.directory}/rows")],
+        checkpoint=f"{world.directory}/checkpoint",
+        trigger="36500 days",
+        kafka={"kafka.bootstrap.servers": world.cluster.bootstrap_servers},
+    )
+    (query,) = pipeline.run(spark, on_status=stop_after_the_first_batch).queries
+    assert triggers[:1] == [f"ProcessingTimeTrigger({36500 * 86_400_000})"]
     assert query.batch == 0
     assert 100 < query.rows <= 200
-    if spark_version() >= READ_LIMITS:
-        assert query.lag == 300 - query.rows
+    assert query.lag == 300 - query.rows
 
 
 @pytest.mark.slow
@@ -294,3 +309,42 @@ def test_command_runs_the_example_on_a_cluster_in_memory_until_ctrl_c(tmp_path: 
     assert err.endswith("word-count has stopped; rows read: topic 500\n")
     report = next(tmp_path.rglob("word-count.json"))
     assert PipelineStatus.from_json(report.read_text("utf-8")).state == "stopped"
+
+
+@pytest.mark.slow
+def test_command_validates_queries_and_columns_without_a_broker(tmp_path: Path) -> None:
+    right = tmp_path / "right.toml"
+    right.write_text(
+        textwrap.dedent("""
+            [pipeline]
+            name = "words"
+
+            [kafka]
+            kafka.bootstrap.servers = "localhost:1"
+
+            [[source]]
+            topics = ["lines"]
+
+            [[step]]
+            name = "words"
+            sql = "SELECT explode(split(CAST(value AS STRING), ' ')) AS value FROM lines"
+
+            [[sink]]
+            kind = "console"
+        """),
+        "utf-8",
+    )
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(right.read_text("utf-8").replace("FROM lines", "FROM no_such_view"), "utf-8")
+    environment = {"XDG_STATE_HOME": str(tmp_path)}
+    with (
+        Program("pipeline", "validate", str(right), environment=environment) as of_right,
+        Program("pipeline", "validate", str(wrong), environment=environment) as of_wrong,
+    ):
+        status, out, err = of_right.end(within=300)
+        assert (status, out, err.splitlines()[-1]) == (0, "", f"{right}: no errors"), err
+        status, out, err = of_wrong.end(within=300)
+        error = err.splitlines()[-1]
+        assert (status, out) == (1, ""), err
+        assert error.startswith(f"error: {wrong}: [[step]] words sql: ")
+        assert "no_such_view" in error
