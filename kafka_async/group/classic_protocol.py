@@ -44,6 +44,7 @@ class Joined(NamedTuple):
 
     Attributes:
         members: Empty unless this member is the leader.
+        has_leader: False if the coordinator assigns: some members use the consumer protocol.
         skip_assignment: Whether the leader keeps the assignment as it is (KIP-814).
     """
 
@@ -53,6 +54,7 @@ class Joined(NamedTuple):
     leads: bool
     skip_assignment: bool
     members: Sequence[Member]
+    has_leader: bool
 
 
 def join(
@@ -94,6 +96,7 @@ def join(
         leads,
         response.skip_assignment,
         [Member(row.member_id, row.group_instance_id, row.metadata) for row in response.members],
+        bool(response.leader),
     )
 
 

@@ -75,6 +75,11 @@ class CoordinatorConnection:
         self._heartbeat_sent_at: float | None = None  # of the heartbeat in flight
 
     @property
+    def node_id(self) -> int | None:
+        """Id of the broker that got the last request; None before the first."""
+        return None if self._connection is None else self._connection.node_id
+
+    @property
     def in_flight(self) -> int:
         """Requests without a response."""
         return 0 if self._connection is None else self._connection.in_flight

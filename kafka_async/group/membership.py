@@ -125,6 +125,7 @@ class GroupMembership:
         self._rebalance_reason = ""
         self._rebalance_started_at = 0.0
         self._joined: classic_protocol.Joined | None = None
+        self._joined_at: int | None = None  # id of the coordinator
         self._assignment = b""
         self._assignor_failures = 0
         self._close_deadline: float | None = None
@@ -357,6 +358,7 @@ class GroupMembership:
         self._joined = joined = await self._coordinator.exchange_held(
             classic_protocol.join(self._member, protocol_type, protocols, self._rebalance_reason)
         )
+        self._joined_at = self._coordinator.node_id
         self._member.member_id = joined.member_id
         self._member.generation = joined.generation
         self._member.protocol_name = joined.protocol_name
@@ -597,11 +599,26 @@ class GroupMembership:
                 await self._coordinator.heartbeat(classic_protocol.heartbeat(self._member))
                 backoff.reset()
                 self._on_accepted()
+                self._rejoin_mixed_group()
             except KafkaError as error:
                 if self._state in HEARTBEAT_STATES and generation == self._member.generation:
                     self._on_heartbeat_error(error)
                 if membership_error_action(HEARTBEAT_ERRORS, error).event is None:
                     delay = min(delay, backoff.next())
+
+    def _rejoin_mixed_group(self) -> None:
+        """Join again at the next coordinator of a group with members of both protocols.
+
+        Once the last member of the consumer protocol has left, Kafka stores a stable classic group,
+        and then starts a rebalance, which the next coordinator does not know of: the partitions of
+        that member would have no owner.
+        """
+        joined, coordinator = self._joined, self._coordinator.node_id
+        if joined is None or joined.has_leader or coordinator == self._joined_at:
+            return
+        if self._state is MemberState.STABLE:
+            self._joined_at = coordinator
+            self.rejoin("the coordinator has changed while the group moves to another protocol")
 
     def _on_heartbeat_error(self, error: KafkaError) -> None:
         action = self._action_for(self._heartbeat_errors, error)

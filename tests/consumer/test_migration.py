@@ -86,3 +86,27 @@ async def test_member_that_was_away_while_its_group_became_classic_joins_again(
         events = [event for event, partitions in listener.lines if partitions]
         assert events == ["assigned", "lost", "assigned"]
         assert stage.cluster.groups.consumer("g") is not None
+
+
+async def test_partitions_of_last_new_member_have_an_owner_if_the_coordinator_fails_as_it_leaves(
+    start_stage: StartStage,
+) -> None:
+    """The next coordinator does not know that the member of the classic protocol must rejoin."""
+    stage = await start_stage(3, group_consumer_heartbeat_interval_ms=500)
+    await stage.topic("t", 2)
+    async with stage.consumer("t", **classic("range")) as stays:
+        async with stage.consumer("t", **CONSUMER) as leaves:
+            members = (stays, leaves)
+            await poll_until(
+                lambda: (
+                    all(len(it.assignment()) == 1 for it in members)
+                    and len({it.group_metadata().generation_id for it in members}) == 1
+                ),
+                *members,
+            )
+            heartbeat = stage.hang("Heartbeat")
+            await heartbeat.wait()
+        assert stage.cluster.groups.consumer("g") is None
+        await stage.cluster.stop_broker(stage.coordinator("g"))
+        heartbeat.remove()
+        await poll_until(lambda: len(stays.assignment()) == 2, stays)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from kafka_async import Client, GroupMember
+from kafka_async import Client, Consumer, GroupMember
 from kafka_async.cluster.client import services_of
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
 from kafka_async.cluster.request_router import Controller
@@ -35,6 +35,7 @@ from kafka_async.protocol.messages.sync_group import SyncGroupRequest
 from kafka_async.testing.backends.embedded import EmbeddedBackend
 from tests.embedded_client import until
 from tests.integration.broker_proxy import Hold, Proxies
+from tests.integration.helpers import create_topic, poll_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
@@ -426,6 +427,43 @@ async def test_groups_at_each_step_continue_if_their_coordinator_is_killed(
                 await group.until_assigned(ALL)
                 await group.until_heartbeats()
                 assert group.losses == []
+
+
+async def test_partitions_of_last_new_member_have_an_owner_if_the_coordinator_fails_as_it_leaves(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    """The next coordinator does not know that the member of the classic protocol must rejoin."""
+    servers, group_id = kafka_cluster.bootstrap_servers, kafka_cluster.group()
+    topic = await create_topic(kafka_cluster, partitions=2)
+    options: dict[str, Any] = {"topics": [topic], "group_id": group_id}
+    async with (
+        Proxies() as proxies,
+        Client(servers, dialer=proxies) as client,
+        Consumer(client, **options, heartbeat_interval_ms=200) as stays,
+    ):
+        async with Consumer(servers, **options, group_protocol="consumer") as leaves:
+            members = (stays, leaves)
+
+            def balanced() -> bool:
+                generations = {member.group_metadata().generation_id for member in members}
+                owned = [len(member.assignment()) for member in members]
+                return len(generations) == 1 and owned == [1, 1]
+
+            await poll_until(stays.assignment, stays)
+            await poll_until(balanced, *members)
+            services = services_of(client)
+            broker = await services.coordinators.find(
+                CoordinatorKind.GROUP, group_id, timeout=LIMIT
+            )
+            proxies.hold = hold = Hold(HEARTBEAT, None)
+            async with asyncio.timeout(LIMIT):
+                await hold.reached.wait()
+        await proxies.fail(services.metadata.snapshot.brokers[broker].port)
+        async with coordinated_by_others(kafka_cluster, broker):
+            proxies.hold = None
+            hold.released.set()
+            await poll_until(lambda: len(stays.assignment()) == 2, stays)
+            await stays.stop()  # Later the group is coordinated by the broker it cannot reach.
 
 
 async def groups_of_one_coordinator(cluster: ClusterHandle, count: int) -> tuple[int, list[str]]:
