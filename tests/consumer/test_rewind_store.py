@@ -12,7 +12,13 @@ from kafka_async.admin.admin import Admin
 from kafka_async.consumer.rewind_store import RewindRow
 from kafka_async.errors import IllegalStateError, KafkaTimeoutError
 from kafka_async.types import TopicPartition
-from tests.consumer.test_rewind import Reader, committed, group, owner
+from tests.consumer.test_rewind import (
+    Reader,
+    check_first_rewinds_two_partitions,
+    committed,
+    group,
+    owner,
+)
 from tests.embedded_client import until
 
 if TYPE_CHECKING:
@@ -27,17 +33,8 @@ REWINDS = "g.rewinds"
 
 
 async def test_rewinds_partitions_of_all_members(stage: Stage) -> None:
-    partitions = [TopicPartition("t", number) for number in range(3)]
     async with group(stage, 3, **OPTIONS) as readers:
-        for reader in readers:
-            reader.seen.clear()
-        wanted = {partitions[0]: 3, partitions[1]: 1}
-        assert await readers[0].consumer.rewind(wanted) == wanted
-        await asyncio.sleep(5)
-        seen = {p: offsets for reader in readers for p, offsets in reader.seen.items()}
-        assert seen == {partitions[0]: [3, 4], partitions[1]: [1, 2, 3, 4]}
-        for partition in partitions:
-            assert await committed(readers[0].consumer, partition) == 5
+        await check_first_rewinds_two_partitions(readers)
 
 
 async def test_each_member_can_rewind_each_partition_again_and_again(stage: Stage) -> None:

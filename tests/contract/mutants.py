@@ -217,13 +217,13 @@ MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
         "handlers/consumer_groups.py::"
         "consumer_group_heartbeat::ErrorCode.TOPIC_AUTHORIZATION_FAILED",
     ),
-    "test_permissions.py::test_hides_consumer_groups_with_a_denied_topic": (
+    "test_permissions.py::test_hides_groups_with_a_denied_topic[consumer]": (
         "handlers/consumer_groups.py::_hide_denied_topics::ErrorCode.TOPIC_AUTHORIZATION_FAILED",
     ),
     "test_permissions.py::test_error_codes_depend_on_acls[share_group_heartbeat]": (
         "handlers/share_groups.py::share_group_heartbeat::ErrorCode.TOPIC_AUTHORIZATION_FAILED",
     ),
-    "test_permissions.py::test_hides_share_groups_with_a_denied_topic": (
+    "test_permissions.py::test_hides_groups_with_a_denied_topic[share]": (
         "handlers/share_groups.py::_hide_denied_topics::ErrorCode.TOPIC_AUTHORIZATION_FAILED",
     ),
     "test_share_group_apis.py::test_acknowledgement_fails_after_offsets_were_deleted": (

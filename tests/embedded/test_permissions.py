@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +19,10 @@ from tests.integration.permission_cases import CASES, Case, Names, offset_commit
 from tests.raw_connection import RawConnection
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from kafka_async.admin import AclBinding
+    from kafka_async.protocol.message import Request
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -71,7 +74,37 @@ CREATING = {"automatic_creation_needs_create", "automatic_creation_with_create_o
 """Cases whose last request creates a topic, which the next response has."""
 
 
-async def test_hides_consumer_groups_with_a_denied_topic() -> None:
+async def join_consumer_group(connection: RawConnection) -> None:
+    joins = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    assert (await connection.call(joins, 1)).error_code == ErrorCode.NONE
+
+
+async def join_share_group(connection: RawConnection) -> None:
+    joins = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["t"])
+    assert (await connection.call(joins, 1)).error_code == ErrorCode.NONE
+    stays = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2)
+    assert (await connection.call(stays, 1)).assignment is not None
+
+
+@pytest.mark.parametrize(
+    ("join", "describes"),
+    [
+        pytest.param(
+            join_consumer_group, ConsumerGroupDescribeRequest(group_ids=["g"]), id="consumer"
+        ),
+        pytest.param(join_share_group, ShareGroupDescribeRequest(group_ids=["g"]), id="share"),
+    ],
+)
+async def test_hides_groups_with_a_denied_topic(
+    join: Callable[[RawConnection], Awaitable[None]],
+    describes: Request[Any],
+) -> None:
     authorizer = AclAuthorizer()
     async with InMemory(authorizer=authorizer) as memory:
         await memory.cluster.create_topic("t", 1)
@@ -82,41 +115,8 @@ async def test_hides_consumer_groups_with_a_denied_topic() -> None:
         ]
         for acl in everything:
             authorizer.add(acl)
-        joins = ConsumerGroupHeartbeatRequest(
-            group_id="g",
-            member_id="m",
-            rebalance_timeout_ms=1_000,
-            subscribed_topic_names=["t"],
-            topic_partitions=[],
-        )
-        assert (await connection.call(joins, 1)).error_code == ErrorCode.NONE
+        await join(connection)
         for expected in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-            describes = ConsumerGroupDescribeRequest(group_ids=["g"])
-            [found] = (await connection.call(describes, 1)).groups
-            assert (found.error_code, len(found.members)) == (expected, not expected)
-            authorizer.remove(everything[:1])
-        await connection.close()
-
-
-async def test_hides_share_groups_with_a_denied_topic() -> None:
-    authorizer = AclAuthorizer()
-    async with InMemory(authorizer=authorizer) as memory:
-        await memory.cluster.create_topic("t", 1)
-        connection = await RawConnection.open(memory.cluster, memory.network)
-        everything = [
-            Acl(kind, "*", PatternType.LITERAL, ANONYMOUS, "*", Operation.ALL, Permission.ALLOW)
-            for kind in (ResourceType.TOPIC, ResourceType.GROUP)
-        ]
-        for acl in everything:
-            authorizer.add(acl)
-        joins = ShareGroupHeartbeatRequest(
-            group_id="g", member_id="m", subscribed_topic_names=["t"]
-        )
-        assert (await connection.call(joins, 1)).error_code == ErrorCode.NONE
-        stays = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2)
-        assert (await connection.call(stays, 1)).assignment is not None
-        for expected in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-            describes = ShareGroupDescribeRequest(group_ids=["g"])
             [found] = (await connection.call(describes, 1)).groups
             assert (found.error_code, len(found.members)) == (expected, not expected)
             authorizer.remove(everything[:1])
