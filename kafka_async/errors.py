@@ -984,12 +984,13 @@ def error_for(
     """Return an exception for a broker's error code, which must not be 0.
 
     An AuthorizationError names the operation that the request `needs`, such as "WRITE", and the
-    `name` of the group or transactional id; the broker's message does not.
+    `name` of the group or transactional id, if it is about that; the broker's message does not.
     """
     if code not in _BY_CODE:
         message = f"error code {code}" if message is None else f"error code {code}: {message}"
     elif needs is not None and (resource := _PROTECTED.get(code)) is not None:
-        resource += f" {name}" if name else ""
+        if name and code in _NAMED_BY_REQUEST:
+            resource = f"{resource} {name}"
         message = f"the principal lacks {needs} on the {resource}: add an ACL that allows it"
     return for_code(code)(message, topic=topic, partition=partition, offset=offset)
 
@@ -1008,6 +1009,8 @@ _PROTECTED: Final = {
     DelegationTokenAuthorizationError.code: "user",
 }
 """Types of resources in ACLs, by the error code for a missing permission."""
+_NAMED_BY_REQUEST: Final = (GroupAuthorizationError.code, TransactionalIdAuthorizationError.code)
+"""Errors about the group or transactional id of a request."""
 
 
 def find_by_class(table: Mapping[type[E], T], error: E, *otherwise: T) -> T:

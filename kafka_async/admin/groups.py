@@ -251,7 +251,13 @@ async def alter_group_offsets(
             request, to=FoundBroker(node_id), timeout=call.left, max_version=_TOPIC_NAME_MAX_VERSION
         )
         errors = (
-            error_for(row.error_code, topic=topic.name, partition=row.partition_index, needs="READ")
+            error_for(
+                row.error_code,
+                topic=topic.name,
+                partition=row.partition_index,
+                needs="READ",
+                name=group_id,
+            )
             for topic in response.topics
             for row in topic.partitions
             if row.error_code

@@ -158,7 +158,12 @@ CASES = {
     "commit_described_group": Case(
         commit, [READ_T, DESCRIBE_G], GroupError, "lacks READ on the group g"
     ),
-    "commit_topic": Case(commit, [READ_G, DESCRIBE_T], TopicError, "t-0: the principal lacks READ"),
+    "commit_topic": Case(
+        commit,
+        [READ_G, DESCRIBE_T],
+        TopicError,
+        "t-0: the principal lacks READ on the topic: add an ACL",
+    ),
     "committed_group": Case(committed, [READ_T], GroupError, "lacks DESCRIBE on the group g"),
     "create_topics": Case(
         admin(lambda it: it.create_topics([NewTopic("t2", 1)])),
@@ -225,6 +230,18 @@ CASES = {
         [DESCRIBE_G],
         TopicError,
         "t-0: the principal lacks DESCRIBE on the topic",
+    ),
+    "alter_group_offsets": Case(
+        admin(lambda it: it.alter_group_offsets("g", {TP: 1})),
+        [READ_T, DESCRIBE_G],
+        GroupError,
+        "t-0: the principal lacks READ on the group g: add an ACL",
+    ),
+    "alter_group_offsets_topic": Case(
+        admin(lambda it: it.alter_group_offsets("g", {TP: 1})),
+        [READ_G, DESCRIBE_T],
+        TopicError,
+        "t-0: the principal lacks READ on the topic: add an ACL",
     ),
     "describe_acls": Case(
         admin(lambda it: it.describe_acls()), [], ClusterError, "lacks DESCRIBE on the cluster"

@@ -12,12 +12,23 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 
 def say(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def start_query(spark: Any, given: Mapping[str, Any]) -> Any:
+    """Start the query of an object as described above, and return it."""
+    rows = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(given["input"])
+    writer = rows.repartition(2).writeStream.format(given["format"]).options(**given["options"])
+    trigger: dict[str, Any] = (
+        {"processingTime": "100 milliseconds"} if given["idle"] else {"availableNow": True}
+    )
+    return writer.trigger(**trigger).start()
 
 
 def main() -> None:
@@ -38,12 +49,7 @@ def main() -> None:
     )
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(FaultySource)
-    rows = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(given["input"])
-    writer = rows.repartition(2).writeStream.format(given["format"]).options(**given["options"])
-    trigger: dict[str, Any] = (
-        {"processingTime": "100 milliseconds"} if given["idle"] else {"availableNow": True}
-    )
-    query = writer.trigger(**trigger).start()
+    query = start_query(spark, given)
     say("started")
     try:
         query.awaitTermination()

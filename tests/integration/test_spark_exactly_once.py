@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -18,7 +19,8 @@ import pytest
 from kafka_async import Consumer, TopicPartition, blocking
 from kafka_async.testing.spark_cluster import spark_cluster
 from tests.integration.helpers import create_topic_blocking, read_values
-from tests.programs import ROOT, python_path
+from tests.integration.spark_sink_program import start_query
+from tests.programs import ROOT, output_of, python_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -80,9 +82,29 @@ class Sink:
         hidden.write_text("\n".join(lines))
         hidden.rename(path)
 
+    def repair(self, action: str) -> None:
+        """Run the command that repairs the sink's torn epoch."""
+        output_of(
+            *("-m", "kafka_async", "spark-sink", "repair", self.id),
+            *(action, "--ledger-topic", self.options["ledgerTopic"]),
+            *("--bootstrap", self.cluster.bootstrap_servers),
+        )
+
     def count_all(self) -> int:
         """Return the number of records of the output, those of aborted transactions included."""
         return len(asyncio.run(read_uncommitted(self.cluster.bootstrap_servers, self.topic)))
+
+    def query(
+        self, *, fault: str = "", idle: bool = False, checkpoint: Path | None = None
+    ) -> dict[str, Any]:
+        """Return the description of a streaming query for `start_query`."""
+        options = {**self.options, "checkpointLocation": str(checkpoint or self.checkpoint)}
+        return {
+            "input": str(self.input),
+            "options": {**options, "fault": fault} if fault else options,
+            "format": "kafka_async_faulty" if fault else "kafka_async",
+            "idle": idle,
+        }
 
     def start(
         self,
@@ -94,12 +116,8 @@ class Sink:
         configuration: dict[str, str] | None = None,
     ) -> subprocess.Popen[str]:
         """Start a driver with a streaming query in another process."""
-        options = {**self.options, "checkpointLocation": str(checkpoint or self.checkpoint)}
         given = {
-            "input": str(self.input),
-            "options": {**options, "fault": fault} if fault else options,
-            "format": "kafka_async_faulty" if fault else "kafka_async",
-            "idle": idle,
+            **self.query(fault=fault, idle=idle, checkpoint=checkpoint),
             "master": master,
             "configuration": configuration or {},
         }
@@ -226,6 +244,7 @@ def test_a_task_killed_after_its_flush_leaves_no_transaction_open(
     sink.write(numbers(spark, 100), "kafka_async_faulty", fault="kill-task")
     sink.check_nothing_is_open()
     assert sink.values() == expected(100)
+    assert sink.count_all() > 100  # The killed attempts had written.
 
 
 def test_error_names_the_row(spark: SparkSession, sink: Sink) -> None:
@@ -300,6 +319,35 @@ def test_a_commit_that_fails_after_its_decision_is_completed(sink: Sink) -> None
     assert "failed" in sink.run(fault="fail-commit")
     assert "done" in sink.run()
     assert sink.values() == Counter(["a", "b"])
+    sink.check_nothing_is_open()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_torn_epoch_stops_each_start_of_the_query_until_it_is_repaired(
+    spark: SparkSession, sink: Sink
+) -> None:
+    sink.add_input("a", "b")
+    with sink.running(fault="kill-driver") as program:
+        program.communicate(timeout=PROGRAM_TIMEOUT)
+    (pending,) = sink.open_transactions()  # The other partition is committed.
+    with blocking.Admin(sink.cluster.bootstrap_servers) as admin:
+        admin.fence_producers([pending])  # As if it had timed out before the next start.
+    (visible,) = sink.values()
+    for _ in range(2):
+        with pytest.raises(Exception, match="TornEpochError") as raised:  # Spark wraps it.
+            start_query(spark, sink.query()).awaitTermination()
+        message = str(raised.value)
+        assert "only some partitions of epoch 0 of query" in message
+        for outcome in ("committed", "aborted"):
+            places = rf"partition [01] is {outcome} \({sink.topic}-[01] offsets \d+ to \d+\)"
+            assert re.search(places, message), message
+        assert f"kafka-async spark-sink repair {sink.id} --resume" in message
+    assert sink.values() == Counter([visible])
+    sink.repair("--resume")
+    start_query(spark, sink.query()).awaitTermination()
+    assert sink.values() == Counter(["a", "b"])
+    assert sink.count_all() == 3  # The committed partition was not written again.
     sink.check_nothing_is_open()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from kafka_async.errors import DeliveryError, TopicAuthorizationError
 from kafka_async.types import TopicPartition
 from tests.integration.helpers import create_topic_blocking
 from tests.integration.secure_cluster import ALICE, USERS
+from tests.integration.stream_readers import closed_at_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +40,14 @@ def options_of(cluster: SecureCluster) -> dict[str, str]:
     }
 
 
-def allow(cluster: SecureCluster, topic: str, operation: AclOperation) -> None:
+def allow(
+    cluster: SecureCluster,
+    name: str,
+    operation: AclOperation,
+    kind: AclResourceType = AclResourceType.TOPIC,
+) -> None:
     with blocking.Admin(cluster.handle.bootstrap_servers) as admin:
-        admin.create_acls([AclBinding(AclResourceType.TOPIC, topic, f"User:{ALICE}", operation)])
+        admin.create_acls([AclBinding(kind, name, f"User:{ALICE}", operation)])
 
 
 def once_allowed(call: Callable[[], Any]) -> Any:
@@ -100,3 +108,38 @@ def test_writer_without_permission_names_the_topic(secure_cluster: SecureCluster
     with blocking.Admin(secure_cluster.handle.bootstrap_servers) as admin:
         tp = TopicPartition(topic, 0)
         assert admin.list_offsets({tp: -1})[tp].offset == 0
+
+
+def test_progress_without_permission_is_a_warning_that_names_the_group(
+    secure_cluster: SecureCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    from kafka_async.spark.source_options import source_options
+    from kafka_async.spark.stream_reader import StreamReaderWithoutLimits
+
+    topic, group = create_topic_blocking(secure_cluster.handle), secure_cluster.handle.group()
+    given = {**options_of(secure_cluster), "subscribe": topic, "commitGroupId": group}
+    offsets = itertools.count()
+
+    def warning_of_commit() -> str:
+        """Commit the end of another batch, as Spark does."""
+        caplog.clear()
+        reader.commit({topic: {"0": next(offsets)}})
+        return "\n".join(caplog.messages)
+
+    def wait_for(expected: str) -> None:
+        end = time.monotonic() + TIMEOUT
+        while not re.fullmatch(expected, found := warning_of_commit()):
+            assert time.monotonic() < end, found
+            threading.Event().wait(0.05)
+
+    with closed_at_end(StreamReaderWithoutLimits(source_options(given, streaming=True))) as reader:
+        lacks = f"the offsets of .* to group {group}: .* lacks {{}} on the group {group}: add .*"
+        assert re.fullmatch(lacks.format("DESCRIBE"), warning_of_commit())
+        allow(secure_cluster, group, AclOperation.DESCRIBE, AclResourceType.GROUP)
+        wait_for(lacks.format("READ"))
+        allow(secure_cluster, topic, AclOperation.READ)
+        allow(secure_cluster, group, AclOperation.READ, AclResourceType.GROUP)
+        wait_for("")
+    with blocking.Admin(secure_cluster.handle.bootstrap_servers) as admin:
+        committed = admin.list_group_offsets(group)[TopicPartition(topic, 0)].offset
+    assert committed == next(offsets) - 1

@@ -38,14 +38,20 @@ def read_values(cluster: ClusterHandle, topic: str) -> list[bytes | None]:
 
 
 def run_query(
-    spark: SparkSession, cluster: ClusterHandle, topic: str, folder: Path, checkpoint: Path
+    spark: SparkSession,
+    cluster: ClusterHandle,
+    folder: Path,
+    checkpoint: Path,
+    columns: str = "value",
+    **options: str,
 ) -> None:
     query = (
         spark.readStream.format("text")
         .load(str(folder))
+        .selectExpr(*columns.split(";"))
         .writeStream.format("kafka_async")
         .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
-        .option("topic", topic)
+        .options(**options)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
@@ -62,11 +68,38 @@ def test_streaming_query_writes_each_row_and_continues_after_restart(
     for run in range(2):
         lines = [f"{run}-{number}" for number in range(100)]
         (folder / f"{run}.txt").write_text("\n".join(lines))
-        run_query(spark, kafka_cluster, topic, folder, checkpoint)
+        run_query(spark, kafka_cluster, folder, checkpoint, topic=topic)
         expected = [f"{done}-{number}".encode() for done in range(run + 1) for number in range(100)]
         assert sorted(value or b"" for value in read_values(kafka_cluster, topic)) == sorted(
             expected
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_error_of_a_query_names_the_row(
+    kafka_cluster: ClusterHandle, spark: SparkSession, tmp_path: Path, exactly_once: bool
+) -> None:
+    topic = create_topic_blocking(kafka_cluster, partitions=1)
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    (folder / "0.txt").write_text("good\nbad\n")
+    options = {
+        "exactlyOnce": "true",
+        "sinkId": kafka_cluster.topic("sink"),
+        "ledgerTopic": kafka_cluster.topic("ledger"),
+    }
+    columns = f"value;if(value = 'bad', null, '{topic}') as topic"
+    with pytest.raises(Exception, match=r"rows\[1\]: topic is null"):  # Spark wraps it.
+        run_query(
+            spark,
+            kafka_cluster,
+            folder,
+            tmp_path / "checkpoint",
+            columns,
+            **(options if exactly_once else {}),
+        )
+    assert read_values(kafka_cluster, topic) == []
 
 
 # -- output modes ---------------------------------------------------------------------------------

@@ -197,6 +197,21 @@ def test_stream_accepts_all_options_of_sparks_connector() -> None:
     assert options.config().group_id is None
 
 
+@pytest.mark.parametrize("option", ["groupIdPrefix", "kafka.group.id", "kafka.group.instance.id"])
+@pytest.mark.parametrize("streaming", [False, True])
+def test_names_of_groups_are_accepted_with_a_warning(
+    caplog: pytest.LogCaptureFixture, option: str, streaming: bool
+) -> None:
+    source_options({**SERVERS, "subscribe": "a", "failOnDataLoss": "true"}, streaming=streaming)
+    assert caplog.messages == []
+    options = source_options({**SERVERS, "subscribe": "a", option: "g"}, streaming=streaming)
+    assert caplog.messages == [
+        "kafka.group.id and groupIdPrefix have no effect: the source joins no group"
+    ]
+    config = options.config()
+    assert (config.group_id, config.group_instance_id) == (None, None)
+
+
 def test_timestamps_come_before_offsets() -> None:
     given = {
         "startingOffsets": "earliest",
