@@ -36,7 +36,7 @@ BAD: dict[str, tuple[tuple[str | None, str, int], str]] = {
 
 
 class Context:
-    """What a task of the first epoch of a query learns from Spark."""
+    """Tells a task of the first epoch of a query about itself, as Spark does."""
 
     def partitionId(self) -> int:
         return 0
