@@ -119,7 +119,7 @@ test-matrix: $(VENV)/.installed-dev ## integration tests on older brokers
 	@$(BIN)/python tools/run_tests.py matrix
 
 # Spark 4.0, 4.1 and 4.2 are installed beside .venv, which has the newest: tools/sparks.py.
-test-spark-matrix: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) ## tests of the data source on Spark 4.0, 4.1 and 4.2
+test-spark-matrix: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) ## tests with Spark on 4.0, 4.1 and 4.2
 	@$(BIN)/python tools/run_tests.py spark-matrix
 
 docs: $(VENV)/.installed-dev ## the documentation site, with links checked

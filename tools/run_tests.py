@@ -3,7 +3,7 @@
     python tools/run_tests.py           unit tests and integration tests
     python tools/run_tests.py slow      unit tests on other Python versions, and tests marked slow
     python tools/run_tests.py matrix    tests marked any_broker, on older brokers
-    python tools/run_tests.py spark-matrix    tests of the Spark data source, on older Sparks
+    python tools/run_tests.py spark-matrix    tests with Spark, on older versions of it
 
 Unit tests run with the compiled kernel on uvloop and, where the kernel matters, with the kernel in
 plain Python on asyncio. Integration tests run at the same time, because they mostly wait for
@@ -168,8 +168,12 @@ STEPS: Mapping[str, Sequence[Step]] = {
 """Steps that run one after the other, by kind of run."""
 MAX_PARALLEL_PYTHONS, PYTHON_MINUTES = 2, 8
 SPARK_MINUTES = 20
-DATA_SOURCE = ["tests/spark", *map(str, sorted(Path("tests/integration").glob("test_spark*.py")))]
-"""Tests of reads, writes, streams, filters and exactly-once; all but those of secrets and TLS."""
+SPARK_FILES = ("test_spark*.py", "test_pipeline.py", "test_orchestrator_spark.py")
+ON_SPARK = [
+    "tests/spark",
+    *(str(path) for name in SPARK_FILES for path in sorted(Path("tests/integration").glob(name))),
+]
+"""Tests of the data source, pipelines and the orchestrator; all but those of secrets and TLS."""
 SOCKETS_OF_SPARK = ["-W", "ignore:unclosed <socket:ResourceWarning"]
 """Option that accepts unclosed sockets, on versions of Spark that leave some."""
 IGNORE_DEVELOPMENT = [f"--ignore=tests/{name}" for name in ("benchmarks", "conformance", "tools")]
@@ -241,7 +245,7 @@ def other_pythons(summary: Summary) -> list[Step]:
 
 
 def other_sparks(summary: Summary) -> list[Step]:
-    """Install older versions of Spark; return the steps of the data source's tests on them."""
+    """Install older versions of Spark; return the steps of the tests on them."""
     steps: list[Step] = []
     for version in sparks.VERSIONS:
         try:
@@ -257,7 +261,7 @@ def other_sparks(summary: Summary) -> list[Step]:
             "not security",
             backends=BOTH_BACKENDS,
             spark=version,
-            arguments=[*DATA_SOURCE, *warnings],
+            arguments=[*ON_SPARK, *warnings],
         )
         steps.append(Step(SPARK_MINUTES, [stage]))
     return steps
