@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,10 @@ def test_path_of_an_assertion_is_an_option_of_its_name() -> None:
         ({"sasl_password": PASSWORD, "sasl_password_env": VARIABLE}, "are the same: give one"),
         ({"sasl_password_file": "f", "sasl_password_env": VARIABLE}, "are the same: give one"),
         ({"sasl_password_env": "AWS_SECRET_ACCESS_KEY"}, "begins with KAFKA_"),
-        ({"sasl_password_env": VARIABLE, "kafka.request.timeout.ms": "0"}, "request_timeout_ms"),
+        (
+            {"sasl_password_env": VARIABLE, "kafka.request.timeout.ms": "0"},
+            "kafka.request.timeout.ms=0",
+        ),
         ({"ssl_keyfile": KEY_PEM}, "Spark shows the option ssl_keyfile"),
         ({"kafka.ssl.keystore.key": KEY_PEM}, "give ssl_keystore_key_env"),
         (
@@ -106,9 +110,9 @@ def test_path_of_an_assertion_is_an_option_of_its_name() -> None:
         ({"kafka.sasl.login.callback.handler.class": "a.B"}, "sasl.login.callback.handler.class"),
         ({"kafka.sasl.client.callback.handler.class": "a.B"}, "sasl.client.callback.handler.class"),
         ({"kafka.ssl.engine.factory.class": "a.B"}, "ssl.engine.factory.class"),
-        ({"kafka.security.providers": "a.B"}, "security_providers"),
-        ({"kafka.config.providers": "file"}, "config_providers"),
-        ({"kafka.interceptor.classes": "a.B"}, "interceptor_classes"),
+        ({"kafka.security.providers": "a.B"}, "kafka.security.providers"),
+        ({"kafka.config.providers": "file"}, "kafka.config.providers"),
+        ({"kafka.interceptor.classes": "a.B"}, "kafka.interceptor.classes"),
         (
             {"kafka.sasl.jaas.config": f'a.b.JndiLoginModule required password="{PASSWORD}";'},
             "sasl",
@@ -117,6 +121,6 @@ def test_path_of_an_assertion_is_an_option_of_its_name() -> None:
 )
 def test_error_names_the_option_and_shows_no_secret(options: dict[str, str], message: str) -> None:
     base: dict[str, Any] = dict(ALICE)
-    with pytest.raises(InvalidConfigurationError, match=message) as caught:
+    with pytest.raises(InvalidConfigurationError, match=re.escape(message)) as caught:
         sink_options({**base, **options})
     assert secrets_in(text_of(caught.value)) == set()
