@@ -526,7 +526,8 @@ class ClientConfig:
         Raises:
             InvalidConfigurationError: A property is unknown or not supported, has a wrong type or
                 value, or contradicts another. The message names it as it is written in
-                `properties`.
+                `properties`; one that sets another option (docs/configuration.md) may have that
+                option's name.
         """
         if not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidConfigurationError(

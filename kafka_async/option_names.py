@@ -12,7 +12,7 @@ from kafka_async.errors import InvalidConfigurationError
 __all__ = ["names_as_written", "with_underscores"]
 
 _VALUE: Final = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-"""A quoted value; an apostrophe stands behind a letter."""
+"""A quoted value. A quote after a letter is an apostrophe and begins none."""
 
 
 def with_underscores(written: str) -> str:

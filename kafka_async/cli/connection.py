@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from kafka_async.option_names import names_as_written
 from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ class Connection:
     Attributes:
         properties: Options by name with underscores; secrets are wrapped.
         timeout: Maximum time in seconds to wait for the cluster.
-        written: By option: its name in the file of --command-config, for errors.
+        written: By option from the file of --command-config: its name in the file, for errors.
     """
 
     properties: Mapping[str, object]
@@ -59,9 +58,11 @@ class Connection:
 
     def config(self, role: type[ConfigT], **options: object) -> ConfigT:
         """Return a configuration of these properties and of options that override them."""
-        defaults = {"bootstrap_servers": DEFAULT_BOOTSTRAP}
-        with names_as_written(self.written):
-            return role.from_properties({**defaults, **self.properties, **options})
+        written = {**self.written, **{name: name for name in options}}
+        given = {"bootstrap_servers": DEFAULT_BOOTSTRAP, **self.properties, **options}
+        return role.from_properties(
+            {written.get(name, name): value for name, value in given.items()}
+        )
 
     def limited_config(self, role: type[ConfigT], **options: object) -> ConfigT:
         """Return a configuration with which a client gives up after `timeout` seconds."""

@@ -167,9 +167,11 @@ def _connection(  # noqa: PLR0913  # the options of the command line
         terminal.fail("give --sasl-password-file or --sasl-password-keyring, not both")
     if sasl_password_file is not None:
         properties["sasl_password"] = password_from_file(sasl_password_file)
+        written.pop("sasl_password", None)
     if sasl_password_keyring is not None:
         username = properties.get("sasl_username")
         properties["sasl_password"] = password_from_keyring(sasl_password_keyring, username)
+        written.pop("sasl_password", None)
     return Connection({**secrets_from_environment(properties), **properties}, timeout, written)
 
 

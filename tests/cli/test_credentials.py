@@ -105,6 +105,40 @@ def test_file_of_properties_is_overridden_by_options(write: Callable[..., str]) 
         connection.config(ConsumerConfig)
 
 
+def test_error_of_an_option_does_not_name_the_property_that_it_overrides(
+    write: Callable[..., str],
+) -> None:
+    file = write("compression.type=lz4\nlinger.ms=5\n")
+    produce = ("produce", "t", "--command-config", file)
+    error = call(*produce, "--compression", "zip").error
+    assert error.startswith("error: --compression 'zip' is not one of 'none', 'gzip', ")
+    write("compression.type=zap\nlinger.ms=x\n")
+    error = call(*produce, "--compression", "lz4").error
+    assert error.startswith("error: linger.ms='x' must be a number")
+    write("compression.type=zap\n")
+    assert call(*produce).error.startswith("error: compression.type='zap' is not one of ")
+
+
+def test_error_of_a_password_file_does_not_name_the_property_that_it_overrides(
+    write: Callable[..., str], tmp_path: Path
+) -> None:
+    password = tmp_path / "password"
+    password.touch(0o600)
+    password.write_text(PASSWORD)
+    file = write("security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\nsasl.password=other\n")
+    arguments = ("--command-config", file, "--sasl-password-file", str(password))
+    error = call("topics", "list", *arguments).error
+    assert error.startswith(f"error: the password ({SASL_PASSWORD}, --sasl-password-file or ")
+    assert "is given but sasl.mechanism" in error
+
+
+def test_error_of_an_unknown_property_suggests_a_name_like_those_of_the_file(
+    write: Callable[..., str],
+) -> None:
+    error = call("produce", "t", "--command-config", write("linger.mss=5\n")).error
+    assert error == "error: there is no option linger.mss: did you mean linger.ms?"
+
+
 def test_secrets_in_a_file_of_properties_are_wrapped(write: Callable[..., str]) -> None:
     file = write(
         f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=alice\n"
