@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
@@ -23,8 +24,8 @@ def is_async(value: object) -> bool:
         value = value.func
     if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
         return True
-    if inspect.isroutine(value):  # Saves the rest: a delivery's callback is checked per record.
-        return False
+    if isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType):
+        return False  # Skips the check of `__call__`, since each delivery's callback is checked.
     call = getattr(value, "__call__", None)  # noqa: B004  # the method of a callable object
     return inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
 

@@ -441,11 +441,21 @@ class _Async:
     async def __call__(self, *_: Any) -> Any: ...
 
 
+class _AsyncDescriptor(_Async):
+    """Such as an object of a decorator, which binds methods."""
+
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
+        return self
+
+
 async def _yields(*_: Any) -> AsyncIterator[Any]:
     yield
 
 
-ASYNC: list[Any] = [_async, functools.partial(_async, 1), _Async(), _Async().__call__, _yields]
+ASYNC: list[Any] = [
+    *(_async, functools.partial(_async, 1), _yields),
+    *(_Async(), _Async().__call__, _AsyncDescriptor()),
+]
 """Their result would never be awaited."""
 
 
