@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 VERSIONS: Final = ("4.0.5", "4.1.4", "4.2.1")
 """Newest release of each minor version that the tests of `make test-spark-matrix` run on."""
@@ -30,7 +32,7 @@ LEAK_SOCKETS: Final = ("4.0.5", "4.1.4")
 CONNECTOR_VERSION: Final = "4.2.0"
 """Newest version of Spark's own Kafka connector; it runs on the same version of Spark."""
 
-STARTED_TOO_LATE: Final = "Python worker failed to connect back"
+_STARTED_TOO_LATE: Final = "Python worker failed to connect back"
 """In the error of a query if the process of its source took more than 10 s to start, as on a busy
 machine; the query has read nothing then."""
 
@@ -134,3 +136,27 @@ def open_session_with_connector(**options: str) -> SparkSession:
     session: SparkSession = builder.master("local[2]").getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+def run_to_end(writer: DataStreamWriter, attempts: int = 5) -> StreamingQuery:
+    """Run a query to its end; start it again if a process of Spark has started too late.
+
+    Args:
+        writer: The query, which ends itself, as with the trigger availableNow.
+        attempts: Maximum number of starts.
+
+    Raises:
+        TimeoutError: A process of Spark has started too late in each attempt.
+    """
+    reason: Exception | None = None
+    for _ in range(attempts):
+        try:
+            query = writer.start()
+            query.awaitTermination()
+        except Exception as error:
+            if _STARTED_TOO_LATE not in str(error):
+                raise
+            reason = error
+        else:
+            return query
+    raise TimeoutError(f"a process of Spark started too late in {attempts} attempts") from reason

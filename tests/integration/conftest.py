@@ -112,7 +112,8 @@ def spark(spark_installation: None) -> Iterator[SparkSession]:
         builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.scheduler.mode", "FAIR")  # so that pools have an effect
+        # So that pools have an effect; other tests do not depend on it.
+        .config("spark.scheduler.mode", "FAIR")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.extraJavaOptions", " ".join(JAVA_OPTIONS))

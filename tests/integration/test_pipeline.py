@@ -78,7 +78,9 @@ class World:
             if record.key is not None and record.value is not None
         }
 
-    def pipeline(self, step: str = "", sinks: str = "", pipeline: str = "") -> Pipeline:
+    def pipeline(
+        self, step: str = "", sinks: str = "", pipeline: str = "", mode: str = "update"
+    ) -> Pipeline:
         self.directory.joinpath("shouting.py").write_text(FUNCTIONS, "utf-8")
         file = self.directory / "counts.toml"
         file.write_text(
@@ -108,7 +110,7 @@ class World:
                 [[sink]]
                 kind = "topic"
                 topic = "{self.counts}"
-                mode = "update"
+                mode = "{mode}"
                 {sinks}
             """),
             "utf-8",
@@ -143,12 +145,9 @@ def test_counts_words_over_two_runs(world: World, spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_mode_complete_writes_all_counts_in_each_batch(world: World, spark: SparkSession) -> None:
-    world.pipeline()
-    file = world.directory / "counts.toml"
-    file.write_text(file.read_text("utf-8").replace('mode = "update"', 'mode = "complete"'))
     for lines in (["a b", "a"], ["b c"]):
         world.write(lines)
-        assert Pipeline.from_toml(file).run(spark).state == "stopped"
+        assert world.pipeline(mode="complete").run(spark).state == "stopped"
     records = asyncio.run(world.cluster.read(world.counts))
     written = Counter(b"%s=%s" % (record.key or b"", record.value or b"") for record in records)
     assert written == Counter([b"a=2", b"b=1", b"a=2", b"b=2", b"c=1"])
@@ -172,10 +171,10 @@ def test_query_has_the_interval_of_its_trigger_and_the_limit_of_its_source(
             triggers.extend(str(query._jsq.streamingQuery().trigger()) for query in queries)
             pipeline.stop()
 
-    limited = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "200"}
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "200"}
     pipeline = Pipeline(
         f"limited-{world.counts}",
-        sources=[Source([world.lines], "rows", limited)],
+        sources=[Source([world.lines], "rows", options)],
         steps=[Step(python=same)],
         sinks=[Sink("parquet", path=f"{world.directory}/rows")],
         checkpoint=f"{world.directory}/checkpoint",

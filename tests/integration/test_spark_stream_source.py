@@ -12,7 +12,7 @@ from kafka_async.types import TopicPartition
 from tests.integration.helpers import create_topic_blocking
 from tests.integration.stream_readers import READ_LIMITS
 from tests.spark_versions import spark_version
-from tools.sparks import STARTED_TOO_LATE
+from tools.sparks import run_to_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,25 +35,15 @@ def read_available(
     def collect(rows: DataFrame, batch: int) -> None:
         read.extend((row["partition"], row["offset"]) for row in rows.collect())
 
-    while True:
-        query = (
-            spark.readStream.format("kafka_async")
-            .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
-            .options(**options)
-            .load()
-            .writeStream.foreachBatch(collect)
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            query.awaitTermination()
-        except Exception as error:
-            if STARTED_TOO_LATE not in str(error):
-                raise
-            assert read == []
-        else:
-            break
+    query = run_to_end(
+        spark.readStream.format("kafka_async")
+        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        .options(**options)
+        .load()
+        .writeStream.foreachBatch(collect)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+    )
     return read, [json.loads(progress.json)["sources"][0] for progress in query.recentProgress]
 
 

@@ -12,7 +12,7 @@ import pytest
 from kafka_async import blocking
 from kafka_async.types import TopicPartition
 from tests.integration.helpers import create_topic_blocking
-from tools.sparks import STARTED_TOO_LATE
+from tools.sparks import run_to_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def run_query(
     columns: str = "value",
     **options: str,
 ) -> None:
-    query = (
+    run_to_end(
         spark.readStream.format("text")
         .load(str(folder))
         .selectExpr(*columns.split(";"))
@@ -54,9 +54,7 @@ def run_query(
         .options(**options)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
 
 
 def test_streaming_query_writes_each_row_and_continues_after_restart(
@@ -134,18 +132,6 @@ class Words:
         writer = rows.writeStream.outputMode(mode).trigger(availableNow=True)
         return writer.option("checkpointLocation", str(self.checkpoint))
 
-    def run(self, writer: DataStreamWriter) -> None:
-        """Run a query to its end, again if a process of Spark was slow to start."""
-        while True:
-            query = writer.start()
-            try:
-                query.awaitTermination()
-            except Exception as error:
-                if STARTED_TOO_LATE not in str(error):
-                    raise
-            else:
-                return
-
     def forget_last_batch(self) -> None:
         """Make Spark repeat the last batch, as if its driver was killed after the sink's commit."""
         for file in (self.checkpoint / "commits").glob("*1*"):
@@ -173,11 +159,11 @@ def test_mode_complete_writes_the_whole_result_of_each_batch_once(words: Words) 
     writer = words.counted("complete").format("kafka_async").options(**words.sink)
     expected = Counter([*FIRST_BATCH, "a=2", "b=2", "c=1"])
     for _ in range(2):
-        words.run(writer)
+        run_to_end(writer)
         assert words.written() == expected
         words.forget_last_batch()
     at_least_once = {name: words.sink[name] for name in ("kafka.bootstrap.servers", "topic")}
-    words.run(words.counted("complete").format("kafka_async").options(**at_least_once))
+    run_to_end(words.counted("complete").format("kafka_async").options(**at_least_once))
     assert words.written() == expected + Counter(["a=2", "b=2", "c=1"])
 
 
@@ -185,7 +171,7 @@ def test_mode_complete_writes_the_whole_result_of_each_batch_once(words: Words) 
 def test_mode_update_is_refused_by_spark_and_written_by_foreach_batch(words: Words) -> None:
     """The recipe of docs/spark.md."""
     with pytest.raises(Exception, match="kafka_async does not support Update mode"):
-        words.run(words.counted("update").format("kafka_async").options(**words.sink))
+        run_to_end(words.counted("update").format("kafka_async").options(**words.sink))
 
     def write_batch(rows: DataFrame, batch_id: int) -> None:
         writer = rows.write.format("kafka_async").options(**words.sink)
@@ -194,6 +180,6 @@ def test_mode_update_is_refused_by_spark_and_written_by_foreach_batch(words: Wor
     writer = words.counted("update").foreachBatch(write_batch)
     expected = Counter([*FIRST_BATCH, "b=2", "c=1"])
     for _ in range(2):
-        words.run(writer)
+        run_to_end(writer)
         assert words.written() == expected
         words.forget_last_batch()

@@ -6,6 +6,7 @@ import os
 import subprocess
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,3 +79,40 @@ def test_runs_a_module_again_unless_it_has_the_version(
     installed["pyspark"] = "4.3.0"
     assert sparks.run_again_with("4.1.4", "some.module", ["--all"]) == 3
     assert [command[1:] for command in commands] == [["-m", "some.module", "--all"]]
+
+
+class Query:
+    """Stands for a query and its writer: each start raises the next error, or succeeds."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.starts = 0
+        self._errors = list(errors)
+
+    def start(self) -> Query:
+        self.starts += 1
+        return self
+
+    def awaitTermination(self) -> None:
+        if self._errors:
+            raise self._errors.pop(0)
+
+
+def too_late() -> Exception:
+    return RuntimeError("java.io.IOException: Python worker failed to connect back.")
+
+
+def test_query_is_started_again_after_a_late_process_up_to_a_limit() -> None:
+    query: Any = Query(too_late(), too_late())
+    assert sparks.run_to_end(query, attempts=3) is query
+    assert query.starts == 3
+    late: Any = Query(*(too_late() for _ in range(9)))
+    with pytest.raises(TimeoutError, match="started too late in 5 attempts"):
+        sparks.run_to_end(late)
+    assert late.starts == 5
+
+
+def test_another_error_of_a_query_is_raised_at_once() -> None:
+    query: Any = Query(ValueError("no such column"))
+    with pytest.raises(ValueError, match="no such column"):
+        sparks.run_to_end(query)
+    assert query.starts == 1

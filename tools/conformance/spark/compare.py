@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async import NewTopic, blocking
-from tools.sparks import STARTED_TOO_LATE
+from tools.sparks import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +27,6 @@ OURS_ERROR: Final = "kafka_async.errors."
 SHOWN: Final = 300
 """Characters of a value in a description."""
 TARGET_PARTITIONS: Final = 3
-STARTS: Final = 5
-"""Attempts to start a query whose source does not start in Spark's 10 s."""
 
 
 @dataclass
@@ -151,15 +149,7 @@ class Runner:
         """Run a query until it has read all that is there; return the offsets of its batches."""
         checkpoint = place / "checkpoint"
         writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-        for _ in range(STARTS):
-            try:
-                writer.start().awaitTermination()
-                break
-            except Exception as error:
-                if STARTED_TOO_LATE not in str(error):
-                    raise
-        else:
-            raise TimeoutError(f"the source of the query did not start in {STARTS} attempts")
+        run_to_end(writer)
         files = sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
         return [_offsets(path.read_text("utf-8").splitlines()[-1]) for path in files]
 
