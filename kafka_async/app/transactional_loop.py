@@ -266,8 +266,9 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
             await txn.commit_offsets(self._consumer)
         except TransactionStateError as error:
             raise TransactionStateError(
-                "fn has ended the transaction, by commit(), abort() or prepare(): remove that "
-                "call, since transactional() commits when fn returns, and aborts when it raises"
+                "the transaction was ended before fn returned, by commit(), abort() or prepare(): "
+                "remove that call, since transactional() commits when fn returns, and aborts when "
+                "it raises"
             ) from error
 
     async def _commit_start(self, producer: Producer[P, Q], records: list[Record[K, V]]) -> None:

@@ -267,7 +267,7 @@ async def test_function_that_ends_the_transaction_itself_is_refused(end: str) ->
         async with memory.producer() as producer:
             await producer.send_many("lines", LINES, partition=0)
         async with memory.consumer("lines", **CONSUMER_OPTIONS) as consumer:
-            with pytest.raises(TransactionStateError, match="fn has ended the transaction"):
+            with pytest.raises(TransactionStateError, match="was ended before fn returned"):
                 await transactional(
                     copy_and_end,
                     consumer=consumer,
