@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -171,7 +172,8 @@ def cells_of(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("width", [80, 200])
 def test_screen_shows_all_figures_of_each_query(width: int) -> None:
     title, *headings, _, topic, parquet = cells(pipeline.screen(status_of(TOPIC, PARQUET)), width)
-    assert title[0].startswith("copy: starting, process 42, 1:01:01 since 1970-01-01 ")
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1.0))
+    assert title == [f"copy: starting, process 42, 1:01:01 since {since}"]
     assert headings == HEADINGS
     assert topic == TOPIC_CELLS
     assert parquet == PARQUET_CELLS
