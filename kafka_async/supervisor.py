@@ -172,7 +172,7 @@ class SupervisedTask:
 
 
 class StartGuard:
-    """Lets a client start once, even if the first start has failed.
+    """Refuses a second start, also after one that failed.
 
     Args:
         name: Appears in the error, such as "Producer client-1".

@@ -196,9 +196,10 @@ def read_consumer_lines(lines: Sequence[Line], options: Mapping[str, Any]) -> Fi
     if head is None or end is None:
         raise ToolError(f"kafka-consumer-perf-test printed no table: {_last(lines)}")
     columns, cells = head.text.split(", "), end.text.split(", ")
-    if len(columns) != len(cells):
-        raise ToolError(f"kafka-consumer-perf-test printed another table: {end.text}")
-    row = dict(zip(columns, cells, strict=True))
+    try:
+        row = dict(zip(columns, cells, strict=True))
+    except ValueError:
+        raise ToolError(f"kafka-consumer-perf-test printed another table: {end.text}") from None
     return Figures(
         int(row["fetch.time.ms"]) / 1000,
         end.cpu_seconds - head.cpu_seconds,
