@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import itertools
 import logging
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -117,8 +118,11 @@ class BrokerConnection:
 
     Attributes:
         node_id: Id of the broker; negative for a bootstrap server.
+        number: Number of the last connection that was opened, of all in the process; 0 before.
         throttle_wait: Seconds for which requests of `send` waited for throttle times, summed up.
     """
+
+    _numbers = itertools.count(1)
 
     def __init__(
         self,
@@ -135,6 +139,7 @@ class BrokerConnection:
     ) -> None:
         self.node_id = node_id
         self.kind = kind
+        self.number = 0
         self.throttle_wait = 0.0
         self._window = ThrottleWindow()  # replaced by that of the address, once it is known
         self._own_window = ThrottleWindow()
@@ -470,6 +475,7 @@ class BrokerConnection:
                 self._on_connect_failed(error)
                 return
             break
+        self.number = next(self._numbers)
         self._attempt = None
         self._failure = None
         self._backoff.reset()

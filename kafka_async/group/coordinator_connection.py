@@ -75,9 +75,9 @@ class CoordinatorConnection:
         self._heartbeat_sent_at: float | None = None  # of the heartbeat in flight
 
     @property
-    def node_id(self) -> int | None:
-        """Id of the broker that got the last request; None before the first."""
-        return None if self._connection is None else self._connection.node_id
+    def connection_number(self) -> int:
+        """Number of the connection of the last request; 0 before the first."""
+        return 0 if self._connection is None else self._connection.number
 
     @property
     def in_flight(self) -> int:

@@ -17,7 +17,12 @@ from anyio import CancelScope, move_on_after
 
 from kafka_async import hooks
 from kafka_async.backoff import Backoff
-from kafka_async.errors import AuthenticationError, KafkaError, RetriableError
+from kafka_async.errors import (
+    AuthenticationError,
+    CoordinatorLoadInProgressError,
+    KafkaError,
+    RetriableError,
+)
 from kafka_async.group import classic_protocol
 from kafka_async.group.coordinator_connection import CoordinatorConnection
 from kafka_async.group.loop_watchdog import watch_loop
@@ -125,7 +130,7 @@ class GroupMembership:
         self._rebalance_reason = ""
         self._rebalance_started_at = 0.0
         self._joined: classic_protocol.Joined | None = None
-        self._joined_at: int | None = None  # id of the coordinator
+        self._joined_over = 0  # number of the connection; 0: the coordinator may have changed since
         self._assignment = b""
         self._assignor_failures = 0
         self._close_deadline: float | None = None
@@ -358,7 +363,7 @@ class GroupMembership:
         self._joined = joined = await self._coordinator.exchange_held(
             classic_protocol.join(self._member, protocol_type, protocols, self._rebalance_reason)
         )
-        self._joined_at = self._coordinator.node_id
+        self._joined_over = self._coordinator.connection_number
         self._member.member_id = joined.member_id
         self._member.generation = joined.generation
         self._member.protocol_name = joined.protocol_name
@@ -573,6 +578,8 @@ class GroupMembership:
         action = membership_error_action(table, error)
         if action.find_coordinator:
             self._coordinator.forget()
+        if action.find_coordinator or isinstance(error, CoordinatorLoadInProgressError):
+            self._joined_over = 0
         return action
 
     async def _leave_group(self, reason: str, *, static: bool = False) -> None:
@@ -607,18 +614,19 @@ class GroupMembership:
                     delay = min(delay, backoff.next())
 
     def _rejoin_mixed_group(self) -> None:
-        """Join again at the next coordinator of a group with members of both protocols.
+        """Join again, in a group with members of both protocols, if its coordinator may be new.
 
         Once the last member of the consumer protocol has left, Kafka stores a stable classic group,
-        and then starts a rebalance, which the next coordinator does not know of: the partitions of
-        that member would have no owner.
+        and then starts a rebalance. A coordinator that loads the group does not know of that
+        rebalance: the partitions of that member would have no owner. The broker of a new connection
+        may have been restarted.
         """
-        joined, coordinator = self._joined, self._coordinator.node_id
-        if joined is None or joined.has_leader or coordinator == self._joined_at:
+        joined, connection = self._joined, self._coordinator.connection_number
+        if joined is None or joined.has_leader or connection == self._joined_over:
             return
         if self._state is MemberState.STABLE:
-            self._joined_at = coordinator
-            self.rejoin("the coordinator has changed while the group moves to another protocol")
+            self._joined_over = connection
+            self.rejoin("the coordinator may be new while the group moves to another protocol")
 
     def _on_heartbeat_error(self, error: KafkaError) -> None:
         action = self._action_for(self._heartbeat_errors, error)

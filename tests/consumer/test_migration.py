@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
+from kafka_async.protocol.messages.join_group import JoinGroupRequest
 from tests.consumer.conftest import poll_until
+from tests.embedded_client import now, settle
 from tests.recording_listener import RecordingListener
 from tests.rolling_group import RollingGroup
 
 if TYPE_CHECKING:
     from kafka_async.consumer.consumer import Consumer
-    from tests.consumer.conftest import StartStage
+    from tests.consumer.conftest import Stage, StartStage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -26,6 +29,14 @@ def classic(*assignors: str) -> dict[str, Any]:
         "session_timeout_ms": 10_000,
         "heartbeat_interval_ms": 500,
     }
+
+
+def is_mixed(*members: Consumer) -> bool:
+    """Return whether members of both protocols have a partition each in the same generation."""
+    return (
+        all(len(it.assignment()) == 1 for it in members)
+        and len({it.group_metadata().generation_id for it in members}) == 1
+    )
 
 
 KINDS = [
@@ -97,16 +108,57 @@ async def test_partitions_of_last_new_member_have_an_owner_if_the_coordinator_fa
     async with stage.consumer("t", **classic("range")) as stays:
         async with stage.consumer("t", **CONSUMER) as leaves:
             members = (stays, leaves)
-            await poll_until(
-                lambda: (
-                    all(len(it.assignment()) == 1 for it in members)
-                    and len({it.group_metadata().generation_id for it in members}) == 1
-                ),
-                *members,
-            )
+            await poll_until(lambda: is_mixed(*members), *members)
             heartbeat = stage.hang("Heartbeat")
             await heartbeat.wait()
         assert stage.cluster.groups.consumer("g") is None
         await stage.cluster.stop_broker(stage.coordinator("g"))
         heartbeat.remove()
         await poll_until(lambda: len(stays.assignment()) == 2, stays)
+
+
+@pytest.mark.parametrize("in_flight", [False, True], ids=["no-heartbeat", "heartbeat-in-flight"])
+async def test_partitions_of_last_new_member_have_an_owner_if_its_one_broker_restarts(
+    stage: Stage, in_flight: bool
+) -> None:
+    """The restarted broker has loaded the stable group, and the connection's loss is the only sign.
+
+    Between two heartbeats, even that raises no error.
+    """
+    await stage.topic("t", 2)
+    async with stage.consumer("t", **classic("range")) as stays:
+        async with stage.consumer("t", **CONSUMER) as leaves:
+            members = (stays, leaves)
+            await poll_until(lambda: is_mixed(*members), *members)
+            if in_flight:
+                heartbeat = stage.hang("Heartbeat")
+                await heartbeat.wait()
+                heartbeat.remove()
+            else:
+                before = len(stage.requests(HeartbeatRequest))
+                await poll_until(lambda: len(stage.requests(HeartbeatRequest)) > before, *members)
+                await settle()
+            before = len(stage.requests(HeartbeatRequest))
+        assert stage.cluster.groups.consumer("g") is None
+        await stage.cluster.stop_broker(1)
+        await stage.cluster.start_broker(1)
+        assert len(stage.requests(HeartbeatRequest)) == before
+        await poll_until(lambda: len(stays.assignment()) == 2, stays)
+
+
+@pytest.mark.parametrize("error", ["NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"])
+async def test_member_joins_once_more_if_the_broker_was_not_the_coordinator_for_a_time(
+    stage: Stage, error: str
+) -> None:
+    await stage.topic("t", 2)
+    async with (
+        stage.consumer("t", **classic("range")) as consumer,
+        stage.consumer("t", **CONSUMER) as other,
+    ):
+        members = (consumer, other)
+        await poll_until(lambda: is_mixed(*members), *members)
+        joins = len(stage.requests(JoinGroupRequest))
+        stage.cluster.faults.add(api="Heartbeat", error=error)
+        end = now() + 30
+        await poll_until(lambda: now() >= end, *members)
+        assert len(stage.requests(JoinGroupRequest)) == joins + 1
