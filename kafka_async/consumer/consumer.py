@@ -796,7 +796,7 @@ class Consumer(Generic[K, V]):
         try:
             async with asyncio.timeout(self._limit(timeout)):
                 while state.position == UNKNOWN:
-                    failure = state.error or state.denial
+                    failure = state.error or self._subscription.denial_error(state.partition.topic)
                     if failure is not None:
                         raise failure
                     self._subscription.state(partition)

@@ -89,11 +89,16 @@ class PendingFetch(NamedTuple):
     """A partition in a fetch request.
 
     Its response is dropped if the partition's version or fetch offset has changed.
+
+    Attributes:
+        denied: Whether the partition was denied when the request was sent: its success shows that
+            the topic can be read again.
     """
 
     state: PartitionState
     version: int
     offset: int
+    denied: bool
 
     @property
     def is_current(self) -> bool:
@@ -180,6 +185,11 @@ class Fetcher:
         del self._broker_fetchers[broker_fetcher.node_id]
         return True
 
+    def pending_fetch(self, state: PartitionState) -> PendingFetch:
+        """Return the entry of a partition in a fetch request that is sent now."""
+        denied = self._subscription.is_denied_partition(state.partition)
+        return PendingFetch(state, state.version, state.fetch_offset, denied)
+
     def has_room(self, state: PartitionState) -> bool:
         """Return whether to fetch more of a partition, in time for its next poll."""
         return state.buffer.unread_bytes < self._config.max_partition_fetch_bytes
@@ -251,6 +261,8 @@ class Fetcher:
             if row.error_code:
                 self._on_partition_error(pending_fetch.state, row, node_id, endpoints)
             else:
+                if pending_fetch.denied:
+                    self._subscription.end_denial(partition.topic)
                 size += self._on_partition_data(pending_fetch.state, row, found)
         self.fetches += 1
         self.bytes += size
@@ -291,9 +303,6 @@ class Fetcher:
     def _on_partition_data(
         self, state: PartitionState, row: PartitionData, found: CompletedFetch | None
     ) -> int:
-        if state.denial is not None:
-            for each in self._subscription.states_of(state.partition.topic):
-                each.end_denial()
         state.on_fetch_response(row.high_watermark, row.last_stable_offset)
         replica = row.preferred_read_replica
         if replica in self._services.metadata.snapshot.brokers:
@@ -375,10 +384,10 @@ class Fetcher:
 
     def fail_partition(self, state: PartitionState, error: KafkaError) -> None:
         """Raise an error when a poll reaches the partition; a missing permission once per topic."""
-        if isinstance(error, TopicAuthorizationError) and self._subscription.is_denied(
-            state.partition.topic
-        ):
-            state.deny(error)
+        state.end_lookup()
+        topic = state.partition.topic
+        if isinstance(error, TopicAuthorizationError) and self._subscription.is_denied(topic):
+            self._subscription.deny(topic, error, [state.partition])
             self.retry_later(state)
             return
         state.fail(error)
@@ -423,15 +432,17 @@ class Fetcher:
 
     def on_denial_raised(self, topic: str, error: KafkaError) -> None:
         """Retry the partitions of a topic, and do not raise again that it may not be read."""
-        for each in self._subscription.states_of(topic):
-            each.deny(error)
-            if each.error is not error and isinstance(each.error, TopicAuthorizationError):
-                self._retry_failed(each)
+        states = self._subscription.states_of(topic)
+        failed = [it for it in states if isinstance(it.error, TopicAuthorizationError)]
+        self._subscription.deny(topic, error, [it.partition for it in failed or states])
+        for state in failed:
+            if state.error is not error:
+                self._retry_failed(state)
 
     def retry_outdated(self) -> None:
         """Retry the partitions that failed because of credentials that were replaced."""
+        self._subscription.end_denials()
         for each in self._subscription:
-            each.end_denial()
             if self._services.is_outdated(each.error):
                 self._retry_failed(each)
 
@@ -501,7 +512,7 @@ class BrokerFetcher:
             await self.wakeup.wait()
 
     async def _fetch(self, states: Sequence[PartitionState], left: int, *, wait: bool) -> None:
-        pending = {s.partition: PendingFetch(s, s.version, s.fetch_offset) for s in states}
+        pending = {s.partition: self._fetcher.pending_fetch(s) for s in states}
         timeout = seconds(self._config.request_timeout_ms)
         try:
             await self._connection.connect(timeout)

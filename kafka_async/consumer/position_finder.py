@@ -132,7 +132,8 @@ class PositionFinder:
             self._services.metadata.request_update()
         except KafkaError as error:
             for state, version in versions.items():
-                if state.version == version:
+                concerned = error.topic in (None, state.partition.topic)
+                if state.version == version and concerned:
                     self._fetcher.fail_partition(state, error)
         for state, version in versions.items():
             if state.version == version and state.lookup_pending:

@@ -323,7 +323,8 @@ class ConsumerRuntime:
         errors: list[BaseException | None] = [
             self._supervisor.failure,
             None if member is None else member.error,
-            *(state.error or state.denial for state in self.subscription),
+            *(state.error for state in self.subscription),
+            *self.subscription.denial_errors,
             self._missing_topics.current_error,
         ]
         error = next((each for each in errors if each is not None), None)

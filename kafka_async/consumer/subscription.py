@@ -23,6 +23,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_async.consumer.fetch_buffer import FetchBuffer
@@ -32,7 +33,7 @@ from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
     from uuid import UUID
 
     from kafka_async.cluster.metadata import ClusterMetadata
@@ -75,6 +76,18 @@ class OffsetsInProgress:
         del self._offsets[offset]
 
 
+@dataclass(slots=True)
+class Denial:
+    """A topic's missing permission that a poll has raised.
+
+    It ends once one of the partitions that have failed with it can be read. Those of other brokers
+    may be read still: a broker applies changes of ACLs later than another.
+    """
+
+    error: KafkaError
+    partitions: set[TopicPartition] = field(default_factory=set[TopicPartition])
+
+
 class PartitionState:
     """State of one partition of a consumer."""
 
@@ -86,7 +99,6 @@ class PartitionState:
         "commit_base",
         "committed",
         "consecutive_failures",
-        "denial",
         "error",
         "fetch_epoch",
         "fetch_offset",
@@ -121,7 +133,6 @@ class PartitionState:
         self.retry_at = 0.0
         self.consecutive_failures = 0
         self.error: KafkaError | None = None
-        self.denial: KafkaError | None = None  # was raised, and lasts until a fetch succeeds
         self.reset_timestamp: int = EARLIEST
         self.out_of_range: int | None = None  # offset that caused the pending reset
         self.committed = self.commit_base = self._processed = self._committing = UNKNOWN
@@ -322,14 +333,6 @@ class PartitionState:
             FetchState.FETCHING if self.fetch_offset >= 0 else FetchState.INITIALIZING
         )
 
-    def deny(self, error: KafkaError) -> None:
-        """Record that a poll has raised this error of a missing permission."""
-        self.denial = error
-
-    def end_denial(self) -> None:
-        """Record that the topic can be read, or that other credentials are used."""
-        self.denial = None
-
     def pause(self) -> None:
         """Return no records until `resume`."""
         self.paused = True
@@ -422,6 +425,7 @@ class Subscription:
         self.manual: frozenset[TopicPartition] = frozenset()
         self.lost_uncommitted: set[TopicPartition] = set()
         self._partition_counts: dict[str, tuple[UUID, int]] = {}
+        self._denials: dict[str, Denial] = {}
 
     def __iter__(self) -> Iterator[PartitionState]:
         return iter(self.states.values())
@@ -457,9 +461,39 @@ class Subscription:
         """Return the states of a topic's partitions."""
         return [state for state in self if state.partition.topic == topic]
 
+    @property
+    def denial_errors(self) -> list[KafkaError]:
+        """The error of each topic that is denied."""
+        return [denial.error for denial in self._denials.values()]
+
+    def denial_error(self, topic: str) -> KafkaError | None:
+        """Return the last error of a topic that is denied; None if it is not."""
+        denial = self._denials.get(topic)
+        return None if denial is None else denial.error
+
     def is_denied(self, topic: str) -> bool:
-        """Return whether a poll has raised that the topic may not be read, and that still holds."""
-        return any(state.denial is not None for state in self.states_of(topic))
+        """Return True if a poll has raised a missing permission that is still missing."""
+        return topic in self._denials
+
+    def is_denied_partition(self, partition: TopicPartition) -> bool:
+        """Return True if the topic is denied and reading this partition has failed with that."""
+        denial = self._denials.get(partition.topic)
+        return denial is not None and partition in denial.partitions
+
+    def deny(self, topic: str, error: KafkaError, partitions: Collection[TopicPartition]) -> None:
+        """Record a missing permission that a poll has raised; these partitions failed with it."""
+        if partitions:
+            denial = self._denials.setdefault(topic, Denial(error))
+            denial.error = error
+            denial.partitions.update(partitions)
+
+    def end_denial(self, topic: str) -> None:
+        """Record that a topic can be read."""
+        self._denials.pop(topic, None)
+
+    def end_denials(self) -> None:
+        """Record that other credentials are used."""
+        self._denials.clear()
 
     def subscribe(
         self,
@@ -575,6 +609,10 @@ class Subscription:
     def _remove(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             state = self.states.pop(partition, None)
+            if (denial := self._denials.get(partition.topic)) is not None:
+                denial.partitions.discard(partition)
+                if not denial.partitions:
+                    self.end_denial(partition.topic)
             if state is not None:
                 if state.has_uncommitted and self.commits(partition):
                     self.lost_uncommitted.add(partition)
