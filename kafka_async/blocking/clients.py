@@ -1305,8 +1305,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             offset: Offset of the next record to return.
 
         Raises:
-            IllegalStateError: The partition is not assigned: wait until `assignment()` contains it,
-                or seek in a callback of `on_assigned`.
+            IllegalStateError: The partition is not assigned: seek in a callback of `on_assigned`,
+                or once `assignment()` contains it. Another member of the group may have it.
         """
         call(self._client.seek, partition, offset, **unknown)
 
@@ -1454,7 +1454,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            TypeError: `what` is something else, as a record.
+            TypeError: `what` is something else, such as a record.
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
             IllegalStateError: `what` names a partition that is left out otherwise, or a topic that

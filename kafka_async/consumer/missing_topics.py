@@ -85,7 +85,8 @@ class MissingTopics:
     Args:
         creates: Whether the consumer may create topics; then there are only warnings.
         limit: Seconds until missing topics are an error, unless `creates`.
-        is_denied: Whether a poll has raised an error of a fetch that a topic may not be read.
+        is_denied: Returns True if a poll has raised the topic's missing permission and it is still
+            missing.
     """
 
     def __init__(self, *, creates: bool, limit: float, is_denied: Callable[[str], bool]) -> None:

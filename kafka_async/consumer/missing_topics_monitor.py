@@ -29,7 +29,8 @@ class MissingTopicsMonitor:
         config: Options of the consumer.
         creates: Whether the consumer may create topics.
         wanted: Returns the topics and partitions that the consumer reads.
-        is_denied: Whether a poll has raised an error of a fetch that a topic may not be read.
+        is_denied: Returns True if a poll has raised the topic's missing permission and it is still
+            missing.
         on_error: Called when `take_error` has an error.
     """
 
@@ -41,7 +42,7 @@ class MissingTopicsMonitor:
         *,
         creates: bool,
         wanted: Callable[[], tuple[Collection[str], Collection[TopicPartition]]],
-        is_denied: Callable[[str], bool] = lambda _: False,
+        is_denied: Callable[[str], bool],
         on_error: Callable[[], None],
     ) -> None:
         self._metadata = services.metadata

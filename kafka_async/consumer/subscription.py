@@ -530,13 +530,14 @@ class Subscription:
         """Return a partition's state. Raises IllegalStateError if it is not assigned."""
         state = self.states.get(partition)
         if state is None:
-            cure = (
-                "the group assigns partitions after start(), and some to each member: wait until "
-                "assignment() contains it, or make this call in a callback of on_assigned"
+            advice = (
+                "the group assigns each partition to one member, some time after start(): make "
+                "this call in a callback of on_assigned, or once assignment() contains it; another "
+                "member may have it"
                 if self._subscribes_to(partition.topic)
                 else "call assign() with it, or subscribe() to its topic"
             )
-            raise IllegalStateError(f"{partition} is not assigned to this consumer: {cure}")
+            raise IllegalStateError(f"{partition} is not assigned to this consumer: {advice}")
         return state
 
     def select(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:

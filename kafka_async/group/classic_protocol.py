@@ -43,18 +43,18 @@ class Joined(NamedTuple):
     """Content of a successful JoinGroup response.
 
     Attributes:
-        members: Empty unless this member is the leader.
         has_leader: False if the coordinator assigns: some members use the consumer protocol.
         skip_assignment: Whether the leader keeps the assignment as it is (KIP-814).
+        members: Empty unless this member is the leader.
     """
 
     generation: int
     protocol_name: str
     member_id: str
     leads: bool
+    has_leader: bool
     skip_assignment: bool
     members: Sequence[Member]
-    has_leader: bool
 
 
 def join(
@@ -84,8 +84,9 @@ def join(
             names = ", ".join(name for name, _ in protocols)
             raise InconsistentGroupProtocolError(
                 f"group {settings.group_id} has another protocol type than {protocol_type!r}, or "
-                f"its members do not all support one of {names}: use another group_id, or a "
-                "protocol that all members support"
+                f"its members do not all support one of {names}: use another group_id, a protocol "
+                'that all members support, or, if it has members of group_protocol="consumer", '
+                'group.consumer.migration.policy="bidirectional"'
             )
         raise error
     leads = response.leader == response.member_id
@@ -94,9 +95,9 @@ def join(
         response.protocol_name or "",
         response.member_id,
         leads,
+        bool(response.leader),
         response.skip_assignment,
         [Member(row.member_id, row.group_instance_id, row.metadata) for row in response.members],
-        bool(response.leader),
     )
 
 

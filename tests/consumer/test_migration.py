@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_async.errors import InconsistentGroupProtocolError
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
 from kafka_async.protocol.messages.join_group import JoinGroupRequest
 from tests.consumer.conftest import poll_until
@@ -162,3 +163,20 @@ async def test_member_joins_once_more_if_the_broker_was_not_the_coordinator_for_
         end = now() + 30
         await poll_until(lambda: now() >= end, *members)
         assert len(stage.requests(JoinGroupRequest)) == joins + 1
+
+
+async def test_error_of_a_refused_member_names_the_policy_of_migrations(
+    start_stage: StartStage,
+) -> None:
+    stage = await start_stage(group_consumer_migration_policy="disabled")
+    await stage.topic("t", 1)
+    advice = (
+        r'members of group_protocol="consumer", group\.consumer\.migration\.policy="bidirectional"'
+    )
+    async with (
+        stage.consumer("t", **CONSUMER) as member,
+        stage.consumer("t", **classic("range")) as refused,
+    ):
+        await poll_until(member.assignment, member)
+        with pytest.raises(InconsistentGroupProtocolError, match=advice):
+            await poll_until(refused.assignment, refused)

@@ -195,6 +195,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             self.config,
             creates=False,
             wanted=lambda: (self._topics, ()),
+            is_denied=lambda _: False,
             on_error=fetcher.notify,
         )
 
