@@ -73,7 +73,11 @@ def validate_batch(batch: BatchView) -> None:
     if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
         raise InvalidRecordError("a batch with a producer id needs a sequence")
     try:
-        batch.reader().read(MAX_VALIDATED_RECORDS, batch.raw.nbytes)
+        reader = batch.reader()
+    except CorruptRecordError as error:  # Kafka has no error code for it
+        raise UnknownServerError(f"the records of a batch cannot be read: {error}") from error
+    try:
+        reader.read(MAX_VALIDATED_RECORDS, batch.raw.nbytes)
     except CorruptRecordError as error:
         raise InvalidRecordError(f"the records of a batch cannot be read: {error}") from error
 

@@ -218,7 +218,19 @@ def _check_size(data: memoryview, limit: int) -> bytes:
 
 # -- gzip -----------------------------------------------------------------------------------------
 
+# Java's GZIPInputStream decides what is read: it ignores what follows a member and is no header.
 _GZIP_WINDOW: Final = 31  # zlib's wbits for the largest window and gzip's header
+_GZIP_RAW: Final = -15  # and for the largest window without a header
+_GZIP_HEADER: Final = struct.Struct("<HBB6x")
+_GZIP_TRAILER: Final = struct.Struct("<II")
+_GZIP_MAGIC: Final = 0x8B1F
+_GZIP_DEFLATED: Final = 8
+_GZIP_HAS_HEADER_CHECKSUM: Final = 0x02
+_GZIP_HAS_EXTRA: Final = 0x04
+_GZIP_HAS_NAME: Final = 0x08
+_GZIP_HAS_COMMENT: Final = 0x10
+_GZIP_MAX_IGNORED: Final = 18
+"""Bytes after a member that are not read: no member is as short."""
 
 
 def _gzip_compress(data: Buffer, level: int | None) -> bytes:
@@ -228,36 +240,84 @@ def _gzip_compress(data: Buffer, level: int | None) -> bytes:
 
 
 def _gzip_decompress(data: memoryview, limit: int) -> Decompressed:
-    zlib = _module("zlib")
     output = _Output(Codec.gzip, limit, 4 * data.nbytes)
-    at = 0
-    chunk_size = _MAX_SLICE
-    more = True
-    while more:
-        stream = zlib.decompressobj(_GZIP_WINDOW)
-        while not stream.eof:
-            chunk = data[at : at + chunk_size]
-            chunk_size = min(2 * chunk_size, _MAX_SLICE)
-            try:
-                part = stream.decompress(chunk, output.room())
-            except zlib.error as error:
-                raise _corrupt(Codec.gzip, f"is no gzip stream ({error})") from None
-            left = stream.unused_data if stream.eof else stream.unconsumed_tail
-            consumed = chunk.nbytes - len(left)
-            at += consumed
-            if part:
-                output.add(part)
-            elif not (consumed or stream.eof):
-                raise _corrupt(Codec.gzip, "ends before its end mark")
-        chunk_size = _FIRST_SLICE
-        more = at < data.nbytes
+    at = _gzip_member(data, _gzip_header(data, 0), output, _MAX_SLICE)
+    while data.nbytes - at > _GZIP_MAX_IGNORED:
+        try:
+            start = _gzip_header(data, at)
+        except CorruptRecordError:
+            break
+        at = _gzip_member(data, start, output, _FIRST_SLICE)
     return output.join()
+
+
+def _gzip_header(data: memoryview, at: int) -> int:
+    """Return the end of the header at `at`; its reserved flags are ignored."""
+    start = at
+    if data.nbytes - at < _GZIP_HEADER.size:
+        raise _corrupt(Codec.gzip, "ends inside a header")
+    magic, method, flags = _GZIP_HEADER.unpack_from(data, at)
+    if magic != _GZIP_MAGIC or method != _GZIP_DEFLATED:
+        raise _corrupt(Codec.gzip, "is no gzip stream")
+    at += _GZIP_HEADER.size
+    if flags & _GZIP_HAS_EXTRA:
+        at += 2 + int.from_bytes(data[at : at + 2], "little")
+    for flag in (_GZIP_HAS_NAME, _GZIP_HAS_COMMENT):
+        if flags & flag:
+            at = _gzip_text_end(data, at)
+    if flags & _GZIP_HAS_HEADER_CHECKSUM:
+        declared = int.from_bytes(data[at : at + 2], "little")
+        if declared != _module("zlib").crc32(data[start:at]) & 0xFFFF:
+            raise _corrupt(Codec.gzip, "has a damaged header")
+        at += 2
+    if at > data.nbytes:
+        raise _corrupt(Codec.gzip, "ends inside a header")
+    return at
+
+
+def _gzip_text_end(data: memoryview, at: int) -> int:
+    """Return the position behind the zero byte that ends a text."""
+    while at < data.nbytes:
+        found = bytes(data[at : at + _FIRST_SLICE]).find(0)
+        if found >= 0:
+            return at + found + 1
+        at += _FIRST_SLICE
+    raise _corrupt(Codec.gzip, "ends inside a header")
+
+
+def _gzip_member(data: memoryview, at: int, output: _Output, chunk_size: int) -> int:
+    """Add the contents of the member whose header ends at `at`; return its end."""
+    zlib = _module("zlib")
+    stream = zlib.decompressobj(_GZIP_RAW)
+    size = checksum = 0
+    while not stream.eof:
+        chunk = data[at : at + chunk_size]
+        chunk_size = min(2 * chunk_size, _MAX_SLICE)
+        try:
+            part = stream.decompress(chunk, output.room())
+        except zlib.error as error:
+            raise _corrupt(Codec.gzip, f"is no gzip stream ({error})") from None
+        left = stream.unused_data if stream.eof else stream.unconsumed_tail
+        consumed = chunk.nbytes - len(left)
+        at += consumed
+        if part:
+            output.add(part)
+            size += len(part)
+            checksum = zlib.crc32(part, checksum)
+        elif not (consumed or stream.eof):
+            raise _corrupt(Codec.gzip, "ends before its end mark")
+    if data.nbytes - at < _GZIP_TRAILER.size:
+        raise _corrupt(Codec.gzip, "ends before its checksum")
+    if _GZIP_TRAILER.unpack_from(data, at) != (checksum, size & 0xFFFF_FFFF):
+        raise _corrupt(Codec.gzip, "has a wrong checksum or size")
+    return at + _GZIP_TRAILER.size
 
 
 # -- snappy ---------------------------------------------------------------------------------------
 
 # Kafka's Java clients read and write the framing of xerial's snappy-java: a header, then blocks,
-# each a big-endian length and raw snappy. librdkafka writes one raw block without the framing.
+# each a big-endian length and raw snappy. librdkafka writes one raw block without the framing, and
+# Redpanda before 2025 wrote little-endian versions: Java reads any version in the first header.
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = struct.Struct(">8sii")
 _XERIAL_VERSION: Final = 1
@@ -300,19 +360,22 @@ def _snappy_decompress(data: memoryview, limit: int) -> Decompressed:
 
 
 def _snappy_blocks(data: memoryview, max_blocks: int = sys.maxsize) -> list[memoryview]:
-    """Return the blocks of raw snappy; raise CorruptRecordError beyond `max_blocks`."""
-    if data[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
+    """Return the blocks of raw snappy; raise CorruptRecordError beyond `max_blocks`.
+
+    Another header may stand where a block's length is expected (streams that were joined). A length
+    that is cut off is ignored, as in Java.
+    """
+    if data.nbytes < _XERIAL_HEADER.size or not _is_xerial_header(data, 0):
         return [data]
-    if data.nbytes < _XERIAL_HEADER.size:
-        raise _corrupt(Codec.snappy, "ends inside its header")
-    _, _, compatible = _XERIAL_HEADER.unpack_from(data)
-    if compatible > _XERIAL_VERSION:
-        raise _corrupt(Codec.snappy, f"needs a reader of version {compatible}")
     blocks: list[memoryview] = []
     at = _XERIAL_HEADER.size
-    while at < data.nbytes:
-        if data.nbytes - at < _BLOCK_LENGTH.size:
-            raise _corrupt(Codec.snappy, "ends inside a block's length")
+    while data.nbytes - at >= _BLOCK_LENGTH.size:
+        if data.nbytes - at >= _XERIAL_HEADER.size and _is_xerial_header(data, at):
+            _, version, _ = _XERIAL_HEADER.unpack_from(data, at)
+            if version < _XERIAL_VERSION:
+                raise _corrupt(Codec.snappy, f"has version {version}, which does not exist")
+            at += _XERIAL_HEADER.size
+            continue
         (length,) = _BLOCK_LENGTH.unpack_from(data, at)
         at += _BLOCK_LENGTH.size
         if not 0 < length <= data.nbytes - at:
@@ -322,6 +385,10 @@ def _snappy_blocks(data: memoryview, max_blocks: int = sys.maxsize) -> list[memo
         if len(blocks) > max_blocks:
             raise _corrupt(Codec.snappy, "has too many blocks")
     return blocks
+
+
+def _is_xerial_header(data: memoryview, at: int) -> bool:
+    return data[at : at + len(_XERIAL_MAGIC)].tobytes() == _XERIAL_MAGIC
 
 
 def _snappy_size(cramjam: Any, block: memoryview) -> int:
@@ -351,42 +418,76 @@ def _lz4_compress(data: Buffer, level: int | None) -> bytes:
     )
 
 
+# Java's Lz4BlockInputStream decides what is read: one frame of independent blocks. It ignores the
+# declared size, the checksum of the contents, and what follows the frame.
 _LZ4_FLAGS_AT: Final = 4  # after the frame's magic number
 _LZ4_HAS_DICTIONARY: Final = 0x01
+_LZ4_RESERVED: Final = 0x03
 _LZ4_HAS_CHECKSUM: Final = 0x04
 _LZ4_HAS_SIZE: Final = 0x08
 _LZ4_HAS_BLOCK_CHECKSUMS: Final = 0x10
+_LZ4_INDEPENDENT: Final = 0x20
 _LZ4_START: Final = struct.Struct("<4xBB")
 _LZ4_BLOCK: Final = struct.Struct("<I")
+_LZ4_LENGTH: Final = 0x7FFF_FFFF
+"""The bits of a block's length; the highest bit tells that the block is not compressed."""
+_LZ4_END: Final = bytes(_LZ4_BLOCK.size)
 
 
 def _lz4_decompress(data: memoryview, limit: int) -> Decompressed:
-    frame = _module("lz4.frame")
     output = _Output(Codec.lz4, limit, 4 * data.nbytes)
-    at = 0
-    chunk_size = _MAX_SLICE
-    more = True
-    while more:
-        # The library skips the dictionary's id and decodes without the dictionary.
-        if at + _LZ4_FLAGS_AT < data.nbytes and data[at + _LZ4_FLAGS_AT] & _LZ4_HAS_DICTIONARY:
-            raise _corrupt(Codec.lz4, "needs a dictionary")
-        stream = frame.LZ4FrameDecompressor()
-        while not stream.eof:
-            chunk = data[at : at + chunk_size] if stream.needs_input else data[:0]
-            chunk_size = min(2 * chunk_size, _MAX_SLICE)
-            try:
-                part = stream.decompress(chunk, max_length=output.room())
-            except RuntimeError as error:
-                raise _corrupt(Codec.lz4, f"is no lz4 frame ({error})") from None
+    header, at = _lz4_header(data)
+    end = _lz4_blocks_end(data, at)
+    stream = _module("lz4.frame").LZ4FrameDecompressor()
+    chunk = memoryview(header)
+    while not stream.eof:
+        try:
+            part = stream.decompress(chunk, max_length=output.room())
+        except RuntimeError as error:
+            raise _corrupt(Codec.lz4, f"is no lz4 frame ({error})") from None
+        if part:
+            output.add(part)
+        if not stream.needs_input:
+            chunk = data[:0]
+        elif at < end:
+            chunk = data[at : min(at + _MAX_SLICE, end)]
             at += chunk.nbytes
-            if part:
-                output.add(part)
-            elif at == data.nbytes and stream.needs_input and not stream.eof:
-                raise _corrupt(Codec.lz4, "ends before its end mark")
-        at -= len(stream.unused_data or b"")
-        chunk_size = _FIRST_SLICE
-        more = at < data.nbytes
+        else:
+            chunk = memoryview(_LZ4_END)
     return output.join()
+
+
+def _lz4_header(data: memoryview) -> tuple[bytes, int]:
+    """Return the frame's header without declared size and checksum of the contents, and its end."""
+    if data.nbytes < _LZ4_START.size:
+        raise _corrupt(Codec.lz4, "ends inside its header")
+    flags, kind = _LZ4_START.unpack_from(data)
+    if flags & _LZ4_RESERVED:
+        raise _corrupt(Codec.lz4, "needs a dictionary, or has an unknown flag")
+    if not flags & _LZ4_INDEPENDENT:
+        raise _corrupt(Codec.lz4, "has blocks that depend on each other")
+    end = _LZ4_START.size + (8 if flags & _LZ4_HAS_SIZE else 0)
+    if data.nbytes <= end:
+        raise _corrupt(Codec.lz4, "ends inside its header")
+    if data[end] != _lz4_header_checksum(bytes(data[_LZ4_FLAGS_AT:end])):
+        raise _corrupt(Codec.lz4, "has a damaged header")
+    kept = bytes([flags & ~(_LZ4_HAS_SIZE | _LZ4_HAS_CHECKSUM), kind])
+    checksum = _lz4_header_checksum(kept)
+    return b"".join((data[:_LZ4_FLAGS_AT], kept, bytes([checksum]))), end + 1
+
+
+def _lz4_blocks_end(data: memoryview, at: int) -> int:
+    """Return the position of the end mark, which is a block without bytes."""
+    (flags, _) = _LZ4_START.unpack_from(data)
+    trailer = 4 if flags & _LZ4_HAS_BLOCK_CHECKSUMS else 0
+    try:
+        while length := _LZ4_BLOCK.unpack_from(data, at)[0] & _LZ4_LENGTH:
+            at += _LZ4_BLOCK.size + length + trailer
+    except struct.error:
+        raise _corrupt(Codec.lz4, "ends before its end mark") from None
+    if data.nbytes - at - _LZ4_BLOCK.size < (4 if flags & _LZ4_HAS_CHECKSUM else 0):
+        raise _corrupt(Codec.lz4, "ends before its checksum")
+    return at
 
 
 def _lz4_min_size(data: memoryview) -> int:
@@ -405,7 +506,7 @@ def _lz4_min_size(data: memoryview) -> int:
                 if at + (4 if flags & _LZ4_HAS_CHECKSUM else 0) != data.nbytes:
                     break
                 return max(0, before - 1) * (1 << 8 + 2 * (kind >> 4 & 7))
-            at += (length & 0x7FFF_FFFF) + trailer
+            at += (length & _LZ4_LENGTH) + trailer
     except struct.error:  # the data is truncated
         pass
     raise _corrupt(Codec.lz4, "is not one frame of few blocks")
@@ -422,8 +523,12 @@ def with_correct_lz4_checksum(frame: Buffer) -> bytes:
     at = _LZ4_START.size
     at += (8 if flags & _LZ4_HAS_SIZE else 0) + (4 if flags & _LZ4_HAS_DICTIONARY else 0)
     if at < len(fixed):
-        fixed[at] = xxh32(fixed[_LZ4_FLAGS_AT:at]) >> 8 & 0xFF
+        fixed[at] = _lz4_header_checksum(fixed[_LZ4_FLAGS_AT:at])
     return bytes(fixed)
+
+
+def _lz4_header_checksum(descriptor: bytes | bytearray) -> int:
+    return xxh32(descriptor) >> 8 & 0xFF
 
 
 def xxh32(data: bytes | bytearray) -> int:
@@ -446,6 +551,8 @@ def xxh32(data: bytes | bytearray) -> int:
 _ZSTD_DEFAULT_LEVEL: Final = 3
 _ZSTD_MAX_BLOCK: Final = 128 * 1024
 _ZSTD_WINDOW: Final = 8 * _MIB  # of level 19; higher levels have up to 128 MiB
+_ZSTD_SKIPPABLE: Final = struct.Struct("<II")
+_ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A50  # and the next 15 numbers
 _ZSTD_RLE_BLOCK: Final = 1
 _ZSTD_COMPRESSED_BLOCK: Final = 2
 _ZSTD_RESERVED_BLOCK: Final = 3
@@ -462,8 +569,10 @@ def _zstd_decompress(data: memoryview, limit: int) -> Decompressed:
     decompressor = zstandard.ZstdDecompressor()
     output = _Output(Codec.zstd, limit)
     at = 0
-    more = True
-    while more:
+    while at < data.nbytes:
+        if (end := _zstd_skippable_end(data, at)) is not None:
+            at = end
+            continue
         over = ""
         try:
             frame = _zstd_frame(data, at)
@@ -477,12 +586,31 @@ def _zstd_decompress(data: memoryview, limit: int) -> Decompressed:
                 over = f", or decompresses to more than {max_size} bytes"
             # At least 1: for zstandard 0 means the size that the frame declares.
             room = max(1, min(frame.bound, max_size))
-            output.add(decompressor.decompress(data[at : frame.end], max_output_size=room))
+            whole = data[at : frame.end]
+            if frame.declared == 0:  # `decompress` would not look at the rest of the frame
+                output.add(decompressor.decompressobj().decompress(whole))
+            else:
+                output.add(decompressor.decompress(whole, max_output_size=room))
         except zstandard.ZstdError as error:
             raise _corrupt(Codec.zstd, f"is no zstd frame ({error}){over}") from None
         at = frame.end
-        more = at < data.nbytes
     return output.join()
+
+
+def _zstd_skippable_end(data: memoryview, at: int) -> int | None:
+    """Return the end of a skippable frame (RFC 8878, 3.1.2); None if another frame is there.
+
+    Behind other frames it may be cut off, as in Java: nothing of it is read.
+    """
+    if data.nbytes - at < _ZSTD_SKIPPABLE.size:
+        return None
+    magic, size = _ZSTD_SKIPPABLE.unpack_from(data, at)
+    if magic & ~0xF != _ZSTD_SKIPPABLE_MAGIC:
+        return None
+    end = at + _ZSTD_SKIPPABLE.size + size
+    if end > data.nbytes and not at:
+        raise _corrupt(Codec.zstd, "ends inside a skippable frame")
+    return end
 
 
 class _ZstdFrame(NamedTuple):

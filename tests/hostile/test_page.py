@@ -26,7 +26,7 @@ TESTED = {
     "Primitives": [primitives.CASES, primitives.HEADERS, primitives.ALLOWED],
     "Authentication": [sasl.CASES, sasl.LIFETIMES],
     "Record batches": [batches.CASES],
-    "Compression": [compression.BOMBS, compression.CASES],
+    "Compression": [compression.BOMBS, compression.CASES, compression.UNUSUAL],
     "Markers and transactions": [control_records.CASES, control_records.MALFORMED_MARKERS],
 }
 

@@ -24,9 +24,13 @@ from kafka_async.protocol.messages.metadata import (
 from kafka_async.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord
+from tests.hostile.malformed_batches import SECRET, batch
+from tests.hostile.test_compression import MALFORMED, UNUSUAL
 from tests.integration.raw_cluster import RawCluster, when_ready
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = pytest.mark.asyncio
@@ -40,7 +44,14 @@ async def produced(
     cluster: RawCluster, topic: str, version: int, *records: ProducerRecord
 ) -> PartitionProduceResponse:
     """Return the response of the partition's leader to one batch."""
-    data = {"index": 0, "records": RecordBatch.build(records, "none").frame()}
+    return await produced_batch(cluster, topic, version, RecordBatch.build(records, "none").frame())
+
+
+async def produced_batch(
+    cluster: RawCluster, topic: str, version: int, frame: Buffer
+) -> PartitionProduceResponse:
+    """Return the response of the partition's leader to the bytes of a batch."""
+    data = {"index": 0, "records": frame}
     request = ProduceRequest.from_dict(
         {
             "acks": -1,
@@ -128,6 +139,40 @@ async def test_refuses_records_with_a_time_in_the_future(
     assert (
         await produced(raw_cluster, topic, 12, record(None, later_ms=HOUR_MS // 2))
     ).base_offset == 0
+
+
+async def test_accepts_the_compressed_streams_that_clients_read(
+    raw_cluster: RawCluster, kafka_cluster: ClusterHandle
+) -> None:
+    topic = kafka_cluster.topic("unusual")
+    await raw_cluster.create_topic(topic)
+    refused = {
+        name: response.error_code
+        for name, (codec, stream) in UNUSUAL.items()
+        if (
+            response := await produced_batch(
+                raw_cluster, topic, 12, batch(codec=codec, payload=stream, base=0)
+            )
+        ).error_code
+    }
+    assert refused == {}
+    values = [record.value for record in await kafka_cluster.read(topic)]
+    assert values == [SECRET[100 * n : 100 * n + 100] for n in range(5)] * len(UNUSUAL)
+
+
+async def test_refuses_the_compressed_streams_that_clients_refuse(
+    raw_cluster: RawCluster, kafka_cluster: ClusterHandle
+) -> None:
+    topic = kafka_cluster.topic("malformed")
+    await raw_cluster.create_topic(topic)
+    codes = {
+        f"{codec.name} {name}": (
+            await produced_batch(raw_cluster, topic, 12, batch(codec=codec, payload=data, base=0))
+        ).error_code
+        for codec, cases in MALFORMED.items()
+        for name, (data, _) in cases.items()
+    }
+    assert set(codes.values()) == {ErrorCode.UNKNOWN_SERVER_ERROR}, codes
 
 
 # -- topics and their configurations --------------------------------------------------------------

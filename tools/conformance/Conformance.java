@@ -34,6 +34,7 @@ public final class Conformance {
         Map.entry("control", Records::control),
         Map.entry("empty", Records::empty),
         Map.entry("compact", Records::compact),
+        Map.entry("decompress", Compressed::decompress),
         Map.entry("principal", Principals::principal),
         Map.entry("assign_group", Assignors::assignGroup),
         Map.entry("user_data", Assignors::userData));

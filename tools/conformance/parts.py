@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PARTS: Final = ("apis", "messages", "refusals", "records", "principals", "assignors")
+PARTS: Final = ("apis", "messages", "refusals", "records", "compression", "principals", "assignors")
 """Modules of this package with a function `run`; each is imported when it runs."""
 
 MAX_SHOWN: Final = 20
