@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -173,9 +174,14 @@ def _json_line(record: Record) -> bytes:
         "value": _text(record.value),
         "headers": [[name, _text(value)] for name, value in record.headers],
     }
-    return json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    return json.dumps(row, ensure_ascii=False).encode()
 
 
-def _text(data: bytes | None) -> str | None:
-    """Decode UTF-8; other bytes become escapes, since JSON cannot hold bytes."""
-    return None if data is None else data.decode("utf-8", "backslashreplace")
+def _text(data: bytes | None) -> str | dict[str, str] | None:
+    """Decode UTF-8; other bytes become an object with base64, which no text can equal."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

@@ -214,8 +214,8 @@ def _zstd(chosen: random.Random) -> bytes:
             size = chosen.choice((0, 0, 3, 100))
             parts.append(start + struct.pack("<I", size) + bytes(size))
             continue
-        from_level: Any = zstandard.ZstdCompressionParameters.from_level
-        parameters = from_level(
+        parameters_class: Any = zstandard.ZstdCompressionParameters
+        parameters = parameters_class.from_level(
             chosen.choice((-5, 1, 3, 9)),
             window_log=chosen.choice((10, 17, 20, 23)),
             write_content_size=chosen.random() < 0.7,
