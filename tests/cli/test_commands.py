@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from base64 import b64encode
 import os
 import re
 import signal
 import subprocess
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
