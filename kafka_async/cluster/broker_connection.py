@@ -30,6 +30,7 @@ from kafka_async.cluster.connection import (
     ConnectionSetupError,
     has_response,
 )
+from kafka_async.cluster.hedging import MIN_OVERDUE, REPEAT_AFTER, OverdueTimer
 from kafka_async.cluster.throttle import HEARTBEAT_APIS, ThrottleWindow, throttle_seconds
 from kafka_async.config import seconds
 from kafka_async.errors import (
@@ -83,6 +84,8 @@ MAX_FRAME_SIZES: Final[dict[ConnectionKind, int]] = {
     ConnectionKind.FETCH: 100 * MIB,
     ConnectionKind.COORDINATOR: 16 * MIB,
 }
+HEDGED_KINDS: Final = frozenset({ConnectionKind.PRODUCE, ConnectionKind.FETCH})
+"""Kinds whose requests another broker may take over, once it has become the leader."""
 """Bytes of the largest response, by kind of connection; consumers set a lower limit for fetches."""
 MAX_FRAME_SIZE: Final = max(MAX_FRAME_SIZES.values())
 
@@ -104,6 +107,10 @@ class ConnectionObserver(Protocol):
 
     def lost(self, error: KafkaError) -> None:
         """Handle the end of a connection by an error."""
+        ...
+
+    def overdue(self, connection: BrokerConnection) -> None:
+        """Handle a request or an attempt to connect that takes longer than usual."""
         ...
 
     def closed(self, connection: BrokerConnection) -> None:
@@ -188,6 +195,11 @@ class BrokerConnection:
         wait for it; callers of `submit` and `submit_with_callback` have to check it.
         """
         return self._window.ends_at
+
+    @property
+    def suspected(self) -> bool:
+        """True while the broker is slower than usual and has not responded since."""
+        return self._activity.suspected
 
     @property
     def in_flight(self) -> int:
@@ -491,9 +503,19 @@ class BrokerConnection:
         self._find_window()
         self._own_window = ThrottleWindow()
         connection = self._connection = self._create_connection(self._address())
-        # Not longer than a request: a frozen broker must not delay its callers further.
-        await connection.start(min(self._setup_timeout.next(), self._request_timeout))
+        overdue = self._loop.call_later(MIN_OVERDUE, self._on_connecting_overdue, connection)
+        try:
+            # Not longer than a request: a frozen broker must not delay its callers further.
+            await connection.start(min(self._setup_timeout.next(), self._request_timeout))
+        finally:
+            overdue.cancel()
         return connection
+
+    def _on_connecting_overdue(self, connection: Connection) -> None:
+        """Report an attempt to connect that takes long, repeatedly until it has ended."""
+        if self.kind in HEDGED_KINDS and connection is self._connection and not connection.open:
+            self._on_overdue()
+            self._loop.call_later(REPEAT_AFTER, self._on_connecting_overdue, connection)
 
     def _find_window(self) -> None:
         """Use the throttle window of the broker's address, if that is known."""
@@ -513,7 +535,14 @@ class BrokerConnection:
             on_closed=self._on_closed,
             on_throttle=self._on_throttle,
             throttled_until=lambda: self._window.ends_at,
+            overdue_timer=(
+                OverdueTimer(self._fetch_max_wait) if self.kind in HEDGED_KINDS else None
+            ),
+            on_overdue=self._on_overdue,
         )
+
+    def _on_overdue(self) -> None:
+        self._observer.overdue(self)
 
     def _on_connect_failed(self, error: KafkaError) -> None:
         self._attempt = None

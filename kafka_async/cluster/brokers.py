@@ -92,6 +92,7 @@ class Brokers:
     Args:
         nodes: Returns the brokers that metadata names; none if only bootstrap servers are known.
         on_disconnected: Called when the last connection was lost or could not be opened.
+        on_overdue: Called when a broker takes longer than usual and others can be asked instead.
         on_wrong_broker: Called with the reason when another broker or cluster responds (KIP-1242).
 
     Attributes:
@@ -104,6 +105,7 @@ class Brokers:
         nodes: Callable[[], Mapping[int, Node]],
         *,
         on_disconnected: Callable[[], None],
+        on_overdue: Callable[[], None],
         on_wrong_broker: Callable[[str], None],
     ) -> None:
         self._features: Mapping[str, int] = {}
@@ -117,6 +119,7 @@ class Brokers:
         self._context = context
         self._nodes = nodes
         self._on_disconnected = on_disconnected
+        self._on_overdue = on_overdue
         self._on_wrong_broker = on_wrong_broker
         self._brokers: dict[int, KnownBroker] = {}
         self._servers: dict[int, Address] = {}
@@ -162,13 +165,13 @@ class Brokers:
         """Return the general connection for a request to any broker; None if backoff forbids all.
 
         An open connection with the fewest requests in flight is preferred, then the one whose last
-        failure is the longest ago. Brokers with an overdue response come last, as do connections
-        that wait for the end of a throttle time.
+        failure is the longest ago. Brokers that are slower than usual come last, before those with
+        an overdue response, as do connections that wait for the end of a throttle time.
         """
         candidates = [self._broker(node_id) for node_id in self._candidates()]
         random.shuffle(candidates)
-        for overdue in (False, True):
-            connections = [one.general for one in candidates if one.activity.overdue is overdue]
+        for rank in range(3):
+            connections = [one.general for one in candidates if one.activity.rank == rank]
             connections = [each for each in connections if each is not exclude]
             connected = [each for each in connections if each.connected]
             if connected:
@@ -343,6 +346,12 @@ class Brokers:
         self._failing = True
         if not any(broker.connected for broker in self._brokers.values()):
             self._on_disconnected()
+
+    def overdue(self, connection: BrokerConnection) -> None:
+        """Prefer other brokers, and ask them for the leaders: the broker may be frozen."""
+        if len(self._candidates()) > 1:
+            self._broker(connection.node_id).activity.suspect()
+            self._on_overdue()
 
     def closed(self, connection: BrokerConnection) -> None:
         """Drop a connection that was closed for good."""

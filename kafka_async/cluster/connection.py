@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.connection_context import ConnectionContext
     from kafka_async.cluster.framing import Frame
     from kafka_async.cluster.handshake import Step
+    from kafka_async.cluster.hedging import OverdueTimer
     from kafka_async.protocol.message import Request, Response
     from kafka_async.protocol.messages.produce import ProduceRequest
     from kafka_async.supervisor import SupervisedTask
@@ -130,18 +131,30 @@ class BrokerActivity:
         responded_at: Time of the last response, in seconds of the loop's clock; None before.
         overdue: A request timed out after request_timeout_ms or after UNANSWERED_AFTER, whichever
             is shorter, and the broker has not responded since.
+        suspected: A request is overdue by the history of its connection, and the broker has not
+            responded since: other brokers are preferred for requests that any can handle.
         hang_ups: Connections in a row that the broker closed before its first response, or at the
             first request after the handshake; counted until a connection ends in another way.
     """
 
     responded_at: float | None = None
     overdue: bool = False
+    suspected: bool = False
     hang_ups: int = 0
 
     def record_response(self, now: float) -> None:
         """Record a response."""
         self.responded_at = now
-        self.overdue = False
+        self.overdue = self.suspected = False
+
+    @property
+    def rank(self) -> int:
+        """Order of preference for requests that any broker can handle: 0 is best."""
+        return 2 if self.overdue else 1 if self.suspected else 0
+
+    def suspect(self) -> None:
+        """Record that the broker takes longer than usual."""
+        self.suspected = True
 
     def record_timeout(self) -> None:
         """Record a timeout of a request that was in flight long enough to suspect the broker."""
@@ -166,6 +179,8 @@ class Connection:
         on_throttle: Called when a response has arrived, with its API key, version and throttle time
             in milliseconds, unless the time is 0.
         throttled_until: Returns the end of the throttle time, in seconds of the loop's clock.
+        overdue_timer: Decides when `on_overdue` is called; None for never.
+        on_overdue: Called when a request is overdue, and repeatedly until a response arrives.
     """
 
     def __init__(
@@ -179,6 +194,8 @@ class Connection:
         on_closed: Callable[[KafkaError | None], None],
         on_throttle: OnThrottle,
         throttled_until: Callable[[], float],
+        overdue_timer: OverdueTimer | None = None,
+        on_overdue: Callable[[], None],
     ) -> None:
         self.address = address
         self.stage = ConnectionStage.IDLE
@@ -192,6 +209,8 @@ class Connection:
         self._on_closed = on_closed
         self._on_throttle = on_throttle
         self._throttled_until = throttled_until
+        self._overdue_timer = overdue_timer
+        self._on_overdue = on_overdue
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(MAX_HANDSHAKE_FRAME_SIZE, context.budget, self._pause_reading)
         self._requests: InFlightRequests[Waiter] = InFlightRequests(
@@ -367,9 +386,12 @@ class Connection:
         self._end(None)
 
     def _handle_frame(self, request: InFlightRequest[Waiter], frame: Frame) -> None:
-        self._activity.record_response(self._loop.time())
+        now = self._loop.time()
+        self._activity.record_response(now)
+        if self._overdue_timer is not None:
+            self._overdue_timer.on_response(now - request.sent_at)
         if request.api_key in FETCH_APIS:
-            now, node_id = self._loop.time(), self.address.node_id
+            node_id = self.address.node_id
             self._context.quota_usage.record(node_id, FETCH, len(frame), now)
         request.waiter.set_frame(frame, request.version)
         if self._hooks.active:
@@ -460,8 +482,11 @@ class Connection:
                 connection_deadline,
             )
         )
-        if deadline < self._timer_at:
-            self._set_timer(deadline)
+        check_at = deadline
+        if self._overdue_timer is not None:
+            check_at = min(check_at, now + self._overdue_timer.delay)
+        if check_at < self._timer_at:
+            self._set_timer(check_at)
 
     def _emit_request_sent(
         self, api_key: int, version: int, correlation_id: int, size: int
@@ -620,7 +645,16 @@ class Connection:
             held.waiter.fail(self._timeout_error(held.request.API_KEY, now - held.submitted_at))
         next_at = min([next_at, *[each.deadline for each in self._authentication.held]])
         if self._close_reason is None:
-            self._set_timer(next_at)
+            self._set_timer(min(next_at, self._check_overdue(now)))
+
+    def _check_overdue(self, now: float) -> float:
+        """Report an overdue request; return the time of the next check."""
+        timer, oldest = self._overdue_timer, self.oldest_request
+        if timer is None or oldest is None:
+            return inf
+        if timer.is_due(oldest.sent_at, now):
+            self._on_overdue()
+        return timer.due_at(oldest.sent_at)
 
     def _unread_until(self) -> float:
         """Return the time until which the broker has to read requests that have no response."""

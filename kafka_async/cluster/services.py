@@ -59,6 +59,7 @@ class ClientServices:
             context,
             lambda: self.metadata.snapshot.brokers,
             on_disconnected=self.metadata.request_update,
+            on_overdue=self.metadata.request_update,
             on_wrong_broker=self.metadata.request_rebootstrap,
         )
         self.coordinators = CoordinatorLookup(context, self.brokers, self.metadata)

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kafka_async.cluster.broker_connection import ConnectionKind
+from kafka_async.cluster.connection import UNANSWERED_AFTER
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
 from kafka_async.cluster.request_router import REROUTE_ERRORS, Broker, CoordinatorOfGroup
 from kafka_async.errors import (
@@ -40,6 +41,8 @@ logger = logging.getLogger("kafka_async.group")
 _JOIN_GRACE: Final = 5.0
 """Seconds added to the rebalance timeout for the timeouts of JoinGroup and SyncGroup."""
 _LEAVE_TIMEOUT: Final = 5.0
+MAX_MISSED_HEARTBEATS: Final = 3
+"""Heartbeat intervals without a response after which the coordinator is looked up again."""
 _CLOSE_TIMEOUT: Final = 2.0
 """Maximum seconds to wait for the response to LeaveGroup while the consumer is closed."""
 
@@ -128,11 +131,16 @@ class CoordinatorConnection:
         return result
 
     def _heartbeat_timeout(self) -> float:
-        """Return the seconds to wait for a heartbeat's response: at most until the session ends."""
+        """Return the seconds to wait for a heartbeat's response.
+
+        A coordinator that has missed MAX_MISSED_HEARTBEATS of them is looked up again, in any case
+        before the session ends.
+        """
         settings = self._settings
         left = self._last_response_at + settings.session_timeout - self._now()
         timeout = left if left > 0 else settings.session_timeout
-        return min(settings.request_timeout, max(timeout, settings.heartbeat_interval / 2))
+        missed = max(MAX_MISSED_HEARTBEATS * settings.heartbeat_interval, UNANSWERED_AFTER)
+        return min(settings.request_timeout, missed, max(timeout, settings.heartbeat_interval / 2))
 
     async def probe(self) -> None:
         """Check that the broker responds while it holds back JoinGroup or SyncGroup.

@@ -45,7 +45,7 @@ from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable, Iterator, Set
+    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
     from kafka_async.config import ProducerConfig
     from kafka_async.errors import DeliveryError, KafkaError
@@ -90,7 +90,15 @@ class Accumulator:
         *("_compression_enabled", "_compression_queue", "_connection_errors", "_flushes"),
         "_throttles",
         *("_delivery_timeout", "_incomplete", "_max_request_size", "_new_future", "_outage"),
-        *("_metadata_updates", "_now", "_partitioner", "_rng", "_stale_topics", "_wakeup"),
+        *(
+            "_metadata_updates",
+            "_moved",
+            "_now",
+            "_partitioner",
+            "_rng",
+            "_stale_topics",
+            "_wakeup",
+        ),
         *("_adaptive", "_availability_timeout", "_waiting_since"),
         *("_written_offsets", "closed_count", "topics"),
     )
@@ -114,6 +122,7 @@ class Accumulator:
         # In the order of adding: parts of a split batch come last.
         self._incomplete: dict[BatchOutcome, ProducerBatch | TopicQueue] = {}
         self._stale_topics: dict[TopicQueue, None] = {}
+        self._moved: dict[PartitionQueue, None] = {}
         self._connection_errors: dict[int, KafkaError] = {}
         self._throttles: dict[int, float] = {}
         self._outage: Callable[[], KafkaError | None] = _do_nothing
@@ -981,8 +990,21 @@ class Accumulator:
             queue.leader = leader
             # The back-off was for the old leader (KIP-951).
             queue.not_before = 0.0
+            if queue.in_flight:
+                self._moved[queue] = None
             self._buffer_pool.set_stranded(queue, leader is None)
         self._ready.add_if_ready(queue, now)
+
+    def in_flight_at_former_leaders(self) -> Sequence[PartitionQueue]:
+        """Return the partitions with batches in flight to a broker that is not the leader."""
+        if not self._moved:
+            return ()
+        self._moved = {
+            queue: None
+            for queue in self._moved
+            if queue.in_flight and queue.leader not in (None, queue.in_flight_node)
+        }
+        return [*self._moved]
 
     def _assign_partition(self, topic: TopicQueue, now: float) -> None:
         """Move the topic's oldest unpartitioned record into a batch."""

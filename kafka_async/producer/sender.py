@@ -19,8 +19,14 @@ from kafka_async.backoff import Backoff
 from kafka_async.clock import time_function
 from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.cluster.connection import PRODUCE_API
+from kafka_async.cluster.hedging import REPEAT_AFTER
 from kafka_async.config import seconds
-from kafka_async.errors import AuthenticationError, KafkaError, UnknownServerError
+from kafka_async.errors import (
+    AuthenticationError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownServerError,
+)
 from kafka_async.fairness import MAX_BYTES_PER_ITERATION
 from kafka_async.producer.accumulator import MAX_BATCHES_PER_REQUEST
 from kafka_async.producer.batch_compressor import BatchCompressor
@@ -209,6 +215,7 @@ class Sender:
         """Apply metadata, compress batches, and send to each broker with ready partitions."""
         accumulator = self._accumulator
         self._topic_metadata.update(now)
+        self._move_batches(now)
         if accumulator.tick(now):
             self.wakeup()  # more is due
         self._compressor.run()
@@ -222,6 +229,27 @@ class Sender:
                 break
         if accumulator.has_batches_to_compress:
             self.wakeup()  # draining has closed open batches
+
+    def _move_batches(self, now: float) -> None:
+        """Take batches back from a broker that does not respond and no longer leads the partition.
+
+        The new leader recognises what it has by the sequence numbers. Without them a batch could be
+        written twice, so it waits for request_timeout_ms.
+        """
+        if not self._config.enable_idempotence:
+            return
+        moved = self._accumulator.in_flight_at_former_leaders()
+        for queue in moved:
+            broker = self._brokers[queue.in_flight_node]
+            if broker.connection.suspected:
+                error = KafkaTimeoutError(
+                    f"broker {queue.in_flight_node} has not responded, and broker {queue.leader} "
+                    "leads the partition now"
+                )
+                for batch in list(queue.in_flight):
+                    self._accumulator.retry(batch, error, now, now)
+        if moved:
+            self._next_run_at = min(self._next_run_at, now + REPEAT_AFTER)
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -330,7 +358,7 @@ class Sender:
             )
             broker.connection.submit_with_callback(
                 call.request,
-                partial(self._on_response, broker, batches, call),
+                partial(self._on_response, broker, batches, [b.attempts for b in batches], call),
                 timeout=self._request_timeout,
                 version=call.version,
             )
@@ -345,14 +373,22 @@ class Sender:
         self,
         broker: BrokerState,
         batches: Sequence[ProducerBatch],
+        attempts: Sequence[int],
         call: ProduceCall,
         response: ProduceResponse | KafkaError,
     ) -> None:
-        """Complete, retry, split or fail each batch of a request."""
+        """Complete, retry, split or fail each batch of a request.
+
+        A batch that was moved to a new leader meanwhile is left to the response of that broker.
+        """
         broker.in_flight -= 1
         self.in_flight -= 1
         now = self.now()
-        batches = [batch for batch in batches if batch.state is BatchState.IN_FLIGHT]
+        batches = [
+            batch
+            for batch, attempt in zip(batches, attempts, strict=True)
+            if batch.state is BatchState.IN_FLIGHT and batch.attempts == attempt
+        ]
         try:
             if isinstance(response, KafkaError):
                 self._on_no_response(batches, response, now)

@@ -154,6 +154,116 @@ async def change_leader_after(memory: InMemory, seconds: float) -> None:
     await memory.cluster.move_leader(P0, 2)
 
 
+AFTER_ELECTION = 2.0
+"""Seconds after the election in which clients with default options continue."""
+
+
+async def frozen_leader(memory: InMemory) -> asyncio.Task[None]:
+    """Freeze the leader; return a task that ends when another broker leads the partition."""
+    memory.hang(broker=1)
+    changing = asyncio.create_task(change_leader_after(memory, NEW_LEADER_AFTER))
+    await asyncio.sleep(0)
+    return changing
+
+
+@pytest.mark.parametrize("transactional_id", [None, "x"])
+async def test_producer_continues_within_two_seconds_of_election(
+    memory: InMemory, transactional_id: str | None
+) -> None:
+    """Batches in flight move with their sequence numbers, so that no record is written twice."""
+    async with memory.producer(
+        **({} if transactional_id is None else {"transactional_id": transactional_id}),
+        batch_size=2_000,
+    ) as producer:
+        txn = await producer.begin() if transactional_id else None
+        send = producer.enqueue if txn is None else txn.enqueue
+        await (await send("t", b"before", partition=0))
+        changing = await frozen_leader(memory)
+        sent = [await send("t", b"%01000d" % n, partition=0) for n in range(20)]
+        await changing
+        elected_at = now()
+        receipts = await asyncio.gather(*sent)
+        assert now() - elected_at <= AFTER_ELECTION
+        memory.cluster.faults.clear()  # the former leader handles the requests that it has
+        last = await (await send("t", b"last", partition=0))
+        assert [receipt.offset for receipt in [*receipts, last]] == [*range(1, 22)]
+        if txn is not None:
+            await txn.commit()
+
+
+async def test_producer_continues_when_former_leader_froze_after_the_election(
+    memory: InMemory,
+) -> None:
+    async with memory.producer() as producer:
+        await producer.send("t", b"before", partition=0)
+        memory.hang(broker=1)
+        await memory.cluster.move_leader(P0, 2)
+        start = now()
+        assert (await producer.send("t", b"after", partition=0)).offset == 1
+        assert now() - start <= AFTER_ELECTION
+
+
+async def test_producer_without_sequences_waits_for_the_former_leader(memory: InMemory) -> None:
+    """The former leader may have written the batch, and the new one could not know."""
+    async with memory.producer(
+        enable_idempotence=False, request_timeout_ms=REQUEST_TIMEOUT * 1000
+    ) as producer:
+        await producer.send("t", b"before", partition=0)
+        changing = await frozen_leader(memory)
+        start = now()
+        await producer.send("t", b"after", partition=0)
+        assert REQUEST_TIMEOUT <= now() - start <= REQUEST_TIMEOUT + 2
+        await changing
+
+
+async def test_consumer_continues_within_two_seconds_of_election(memory: InMemory) -> None:
+    async with (
+        memory.producer() as producer,
+        memory.consumer(partitions=[P0], auto_offset_reset="earliest") as consumer,
+    ):
+        await producer.send("t", b"before", partition=0)
+        assert [record.value for record in await consumer.poll(timeout=5.0)] == [b"before"]
+        polling = asyncio.create_task(consumer.poll(timeout=60.0))
+        changing = await frozen_leader(memory)
+        sending = asyncio.create_task(producer.send("t", b"after", partition=0))
+        await changing
+        elected_at = now()
+        assert [record.value for record in await polling] == [b"after"]
+        assert now() - elected_at <= AFTER_ELECTION
+        await sending
+        memory.cluster.faults.clear()
+
+
+async def test_nothing_more_is_sent_while_brokers_respond(memory: InMemory) -> None:
+    """A slow broker is not asked about either, once its latency is usual."""
+    async with (
+        memory.producer() as producer,
+        memory.consumer(partitions=[P0], auto_offset_reset="earliest") as consumer,
+    ):
+        await producer.send("t", b"first", partition=0)
+        await consumer.poll(timeout=5.0)
+        before = sum(metadata_requests(memory))
+        for number in range(30):
+            if number == 10:  # the delay stays below four times the usual latency
+                memory.cluster.faults.add(api="Produce", delay=0.9, count=None)
+            await producer.send("t", b"v", partition=0)
+            await consumer.poll(timeout=1.0)
+        assert sum(metadata_requests(memory)) == before
+        memory.cluster.faults.clear()
+
+
+async def test_only_broker_is_not_asked_about_itself() -> None:
+    async with InMemory() as memory, memory.producer() as producer:
+        await producer.send("t", b"first", partition=0)
+        before = metadata_requests(memory)
+        fault = memory.hang("Produce")
+        sending = asyncio.create_task(producer.send("t", b"v", partition=0))
+        await asyncio.sleep(10)
+        assert metadata_requests(memory) == before
+        fault.remove()
+        await sending
+
+
 @pytest.mark.parametrize("acks", ["all", 1])
 async def test_producer_recovers_within_request_timeout(memory: InMemory, acks: str | int) -> None:
     async with memory.producer(request_timeout_ms=REQUEST_TIMEOUT * 1000, acks=acks) as producer:

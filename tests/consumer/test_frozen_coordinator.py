@@ -34,9 +34,11 @@ class CoordinatorLookups:
             self._seen.set()
 
 
-async def member(stage: Stage, session_timeout_ms: int, **options: Any) -> Consumer:
+async def member(stage: Stage, session_timeout_ms: int | None, **options: Any) -> Consumer:
     await stage.topic("t", 1, records=3)
-    consumer = stage.consumer("t", session_timeout_ms=session_timeout_ms, **options)
+    if session_timeout_ms is not None:
+        options["session_timeout_ms"] = session_timeout_ms
+    consumer = stage.consumer("t", **options)
     await consumer.start()
     await consumer.poll(max_records=2, timeout=10)
     return consumer
@@ -49,13 +51,21 @@ def freeze(stage: Stage) -> int:
     return broker
 
 
-@pytest.mark.parametrize(("session", "limit"), [(6_000, 6.5), (10_000, 10.5), (45_000, 34.0)])
-async def test_heartbeat_looks_up_coordinator_at_session_timeout(
-    start_stage: StartStage, session: int, limit: float
+@pytest.mark.parametrize(
+    ("protocol", "session", "limit"),
+    [
+        ("classic", 6_000, 6.5),
+        ("classic", 10_000, 10.5),
+        ("classic", 45_000, 12.5),
+        ("consumer", None, 14.5),
+    ],
+)
+async def test_coordinator_is_looked_up_after_three_missed_heartbeats(
+    start_stage: StartStage, protocol: str, session: int | None, limit: float
 ) -> None:
-    """With a longer session, at request_timeout_ms after the heartbeat, 30 s."""
+    """With a shorter session, at its end."""
     stage, lookups = await start_stage(3), CoordinatorLookups()
-    consumer = await member(stage, session, hooks=lookups.hooks)
+    consumer = await member(stage, session, hooks=lookups.hooks, group_protocol=protocol)
     freeze(stage)
     async with asyncio.timeout(limit):
         await lookups.wait()
