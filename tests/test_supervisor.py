@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
 from kafka_async.hooks import Hooks, TaskDied
-from kafka_async.supervisor import Supervisor, wait_shielded
+from kafka_async.supervisor import SupervisedTask, Supervisor, wait_shielded
 
 pytestmark = pytest.mark.asyncio
 
@@ -181,15 +181,37 @@ async def test_cannot_be_started_twice(supervisor: Supervisor) -> None:
     await supervisor.stop()
 
 
-async def test_cancelled_start_ends_the_host_task() -> None:
+async def test_runs_no_task_but_those_spawned() -> None:
     supervisor = Supervisor("test")
-    starting = asyncio.create_task(supervisor.start())
-    await asyncio.sleep(0)
-    starting.cancel()
-    await asyncio.wait({starting})
-    assert starting.cancelled()
-    await supervisor.stop()
+    await supervisor.start()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert supervisor.hosting
+    await supervisor.stop()
+    assert not supervisor.hosting
+
+
+async def test_callback_of_the_event_loop_can_spawn_and_cancel(supervisor: Supervisor) -> None:
+    """Protocols do so; there anyio knows no current task, which the suite requires of it."""
+    loop = asyncio.get_running_loop()
+    spawned: asyncio.Future[SupervisedTask] = loop.create_future()
+    loop.call_soon(lambda: spawned.set_result(supervisor.spawn(forever, name="from a callback")))
+    task = await spawned
+    await asyncio.sleep(0)  # The task begins.
+    loop.call_soon(task.cancel)
+    await task.wait()
+    supervisor.check()
+
+
+async def test_task_cancelled_by_asyncio_before_its_first_step_ends(
+    supervisor: Supervisor,
+) -> None:
+    """As asyncio.run does with all tasks at its end."""
+    before = asyncio.all_tasks()
+    spawned = supervisor.spawn(forever, name="never begins")
+    (task,) = asyncio.all_tasks() - before
+    task.cancel()
+    await spawned.wait()
+    assert spawned.ended
 
 
 async def test_wait_shielded_continues_after_cancellations() -> None:
