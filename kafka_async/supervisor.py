@@ -301,6 +301,17 @@ class Supervisor:
         if self._loop is not None:
             check_event_loop(self.name, self._loop, closing, self._pid)
 
+    def check_loop_of_call(self, call: str) -> None:
+        """Raise if the client cannot be used here; name the method's place if no loop runs."""
+        if self._loop is not None and current_loop() is None:
+            check_process(self.name, self._pid)
+            raise IllegalStateError(
+                f"{self.name}: {call} was called in a thread without an event loop, as frameworks "
+                "call what is no coroutine function: pass them `send`, or an `async def` function "
+                f"that calls {call}; in threads of your own use kafka_async.blocking"
+            )
+        self.check()
+
     def warn_never_stopped(self, client: object) -> None:
         """Warn of a client that is deleted while it runs."""
         warnings.warn(
