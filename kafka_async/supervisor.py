@@ -16,6 +16,7 @@ import asyncio
 import contextvars
 import logging
 import os
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -85,6 +86,32 @@ def check_process(name: str, pid: int) -> None:
             f"{name} was started in process {pid} and cannot be used in its fork "
             f"{os.getpid()}: make a new one here"
         )
+
+
+def check_standard_library() -> None:
+    """Raise if gevent or eventlet has replaced sockets and threads of the standard library.
+
+    An event loop in a patched thread waits in C and stops all green threads, without an error.
+
+    Raises:
+        IllegalStateError: It names the library that has replaced them.
+    """
+    for library, module, is_patched in _PATCHING_LIBRARIES:
+        patcher = sys.modules.get(module)
+        if patcher is not None and any(map(getattr(patcher, is_patched), _PATCHED_MODULES)):
+            raise IllegalStateError(
+                f"{library} has replaced modules of the standard library (monkey patching), with "
+                "which asyncio's event loop hangs: run kafka_async in a process without it, or "
+                "patch neither socket, select nor threads"
+            )
+
+
+_PATCHING_LIBRARIES: Final = (
+    ("gevent", "gevent.monkey", "is_module_patched"),
+    ("eventlet", "eventlet.patcher", "is_monkey_patched"),
+)
+"""Name, module and function of each library that patches the standard library."""
+_PATCHED_MODULES: Final = ("socket", "select", "threading", "thread")
 
 
 def not_started_error(name: str) -> ClientClosedError:
@@ -245,6 +272,7 @@ class Supervisor:
         """Permit tasks to be spawned in this event loop."""
         if self._loop is not None:
             raise _started_before_error(self.name)
+        check_standard_library()
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         self.running = True

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import sys
 import threading
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -153,6 +156,29 @@ async def test_check_raises_in_forked_process(
         patch.setattr(os, "getpid", lambda: 1)
         with pytest.raises(IllegalStateError, match="its fork 1"):
             supervisor.check()
+
+
+@pytest.mark.parametrize(
+    ("library", "module", "function"),
+    [
+        ("gevent", "gevent.monkey", "is_module_patched"),
+        ("eventlet", "eventlet.patcher", "is_monkey_patched"),
+    ],
+)
+@pytest.mark.parametrize("patched", ["socket", "thread", "time"])
+async def test_start_names_the_library_that_patched_sockets_or_threads(
+    monkeypatch: pytest.MonkeyPatch, library: str, module: str, function: str, patched: str
+) -> None:
+    """The stage of the environments tests this with the libraries themselves."""
+    stand_in = SimpleNamespace(**{function: patched.__eq__})
+    monkeypatch.setitem(sys.modules, module, cast("Any", stand_in))
+    supervisor = Supervisor("test")
+    if patched == "time":
+        await supervisor.start()
+        await supervisor.stop()
+    else:
+        with pytest.raises(IllegalStateError, match=f"^{library} has replaced"):
+            await supervisor.start()
 
 
 async def test_offload_runs_in_threads_of_the_client(supervisor: Supervisor) -> None:
