@@ -1,9 +1,10 @@
-"""Runs all tasks of one client in a task group inside one host task.
+"""Runs all tasks of one client, and ends them together.
 
 A client is started in one task and often stopped in another (web lifespans, test fixtures), which
-an anyio task group does not allow; therefore the group lives inside a separate task. That task and
-the tasks it spawns start with an empty `contextvars.Context`, so that no context of a web request
-leaks into them.
+an anyio task group does not allow; therefore the supervisor keeps a set of tasks. They start with
+an empty `contextvars.Context`, so that no context of a web request leaks into them. Callbacks of
+the event loop spawn tasks too, and anyio's objects cannot be made there: with sniffio installed,
+anyio finds the event loop by the current task. So each task makes its own cancel scope.
 
 A spawned task that raises stops the client: `failure` is set, every listener is called at once, and
 the other tasks are cancelled. No caller waits for a task that has died.
@@ -15,6 +16,7 @@ import asyncio
 import contextvars
 import logging
 import os
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from anyio import CancelScope
-    from anyio.abc import TaskGroup
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
@@ -85,6 +86,32 @@ def check_process(name: str, pid: int) -> None:
             f"{name} was started in process {pid} and cannot be used in its fork "
             f"{os.getpid()}: make a new one here"
         )
+
+
+def check_standard_library() -> None:
+    """Raise if gevent or eventlet has replaced sockets and threads of the standard library.
+
+    An event loop in a patched thread waits in C and stops all green threads, without an error.
+
+    Raises:
+        IllegalStateError: It names the library that has replaced them.
+    """
+    for library, module, is_patched in _PATCHING_LIBRARIES:
+        patcher = sys.modules.get(module)
+        if patcher is not None and any(map(getattr(patcher, is_patched), _PATCHED_MODULES)):
+            raise IllegalStateError(
+                f"{library} has replaced modules of the standard library (monkey patching), with "
+                "which asyncio's event loop hangs: run kafka_async in a process without it, or "
+                "patch neither socket, select nor threads"
+            )
+
+
+_PATCHING_LIBRARIES: Final = (
+    ("gevent", "gevent.monkey", "is_module_patched"),
+    ("eventlet", "eventlet.patcher", "is_monkey_patched"),
+)
+"""Name, module and function of each library that patches the standard library."""
+_PATCHED_MODULES: Final = ("socket", "select", "threading", "thread")
 
 
 def not_started_error(name: str) -> ClientClosedError:
@@ -144,9 +171,10 @@ def _call_inline(loop: asyncio.AbstractEventLoop, function: Callable[[], R]) -> 
 class SupervisedTask:
     """A task of a supervisor that can be cancelled and waited for."""
 
-    def __init__(self, name: str, scope: CancelScope) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._scope = scope
+        self._cancelled = False
+        self._scope: CancelScope | None = None
         self._ended = asyncio.Event()
 
     @property
@@ -155,8 +183,10 @@ class SupervisedTask:
         return self._ended.is_set()
 
     def cancel(self) -> None:
-        """Cancel the task, even before its first step."""
-        self._scope.cancel()
+        """Cancel the task; one that has not begun is cancelled where it first waits."""
+        self._cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
 
     async def wait(self) -> None:
         """Wait until the task has ended; its exception is not raised."""
@@ -164,11 +194,16 @@ class SupervisedTask:
 
     async def run(self, body: Callable[[], Awaitable[object]]) -> None:
         """Run `body` inside the task's own cancel scope."""
-        try:
-            with self._scope:
-                await body()
-        finally:
-            self._ended.set()
+        from anyio import CancelScope
+
+        with CancelScope() as self._scope:
+            if self._cancelled:
+                self._scope.cancel()
+            await body()
+
+    def end(self, task: asyncio.Task[None]) -> None:
+        """Note that the task has ended; one that is cancelled at once does not even begin."""
+        self._ended.set()
 
 
 class StartGuard:
@@ -209,10 +244,8 @@ class Supervisor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self._start_guard = StartGuard(name)
-        self._host_task: asyncio.Task[None] | None = None
-        self._group: TaskGroup | None = None
+        self._tasks: dict[asyncio.Task[None], SupervisedTask] = {}
         self.running = False
-        self._stopping = asyncio.Event()
         self._pool: ThreadPoolExecutor | None = None
         self._credentials_pool: ThreadPoolExecutor | None = None
 
@@ -225,8 +258,8 @@ class Supervisor:
 
     @property
     def hosting(self) -> bool:
-        """True while the host task runs: from `start` until all tasks have ended."""
-        return self._host_task is not None and not self._host_task.done()
+        """True from `start` until the client has stopped or failed, and all tasks have ended."""
+        return bool(self._tasks) or (self.running and self.failure is None)
 
     def begin_start(self) -> None:
         """Raise unless this is the first start of the client, even if the first one has failed.
@@ -236,33 +269,31 @@ class Supervisor:
         self._start_guard.begin()
 
     async def start(self) -> None:
-        """Start the host task and wait until tasks can be spawned."""
+        """Permit tasks to be spawned in this event loop."""
         if self._loop is not None:
             raise _started_before_error(self.name)
+        check_standard_library()
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
-        ready = asyncio.Event()
-        self._host_task = self._loop.create_task(
-            self._host(ready), name=f"{self.name} supervisor", context=contextvars.Context()
-        )
-        try:
-            await ready.wait()
-        except BaseException:
-            self._end()  # the host task ends without being awaited
-            raise
+        self.running = True
 
     def spawn(
         self, body: Callable[[*Args], Awaitable[object]], *args: *Args, name: str
     ) -> SupervisedTask:
         """Run `body(*args)` as a task of the client; the client fails if it raises."""
-        from anyio import CancelScope
-
         self.check()
-        assert self._group is not None
-        task = SupervisedTask(f"{self.name} {name}", CancelScope())
-        group, run = self._group, partial(self._guard, task, partial(body, *args))
-        contextvars.Context().run(lambda: group.start_soon(run, name=task.name))
-        return task
+        supervised = SupervisedTask(f"{self.name} {name}")
+        # Not with the event loop's task factory: an eager one would run the body in this call.
+        task = asyncio.Task(
+            self._guard(supervised, partial(body, *args)),
+            loop=self.loop,
+            name=supervised.name,
+            context=contextvars.Context(),
+        )
+        self._tasks[task] = supervised
+        task.add_done_callback(self._tasks.pop)
+        task.add_done_callback(supervised.end)
+        return supervised
 
     def on_failure(self, listener: Callable[[KafkaError], None]) -> Callable[[], None]:
         """Call `listener(error)` when a task raises; return a function that removes it."""
@@ -297,6 +328,17 @@ class Supervisor:
         """
         if self._loop is not None:
             check_event_loop(self.name, self._loop, closing, self._pid)
+
+    def check_loop_of_call(self, call: str) -> None:
+        """Raise if the client cannot be used here; name the method's place if no loop runs."""
+        if self._loop is not None and current_loop() is None:
+            check_process(self.name, self._pid)
+            raise IllegalStateError(
+                f"{self.name}: {call} was called in a thread without an event loop, as frameworks "
+                "call what is no coroutine function: pass them `send`, or an `async def` function "
+                f"that calls {call}; in threads of your own use kafka_async.blocking"
+            )
+        self.check()
 
     def warn_never_stopped(self, client: object) -> None:
         """Warn of a client that is deleted while it runs."""
@@ -338,28 +380,17 @@ class Supervisor:
         """Cancel all tasks and wait for them; may be called again."""
         if self.hosting:
             self.check_event_loop()
-        self._end()
-        if self._host_task is not None and not self._host_task.done():
-            if self._group is not None:
-                self._group.cancel_scope.cancel()
-            await asyncio.wait({self._host_task})
+        self.running = False
+        if self._tasks:
+            self._cancel_all()
+            await asyncio.wait(self._tasks)
         for pool in (self._pool, self._credentials_pool):
             if pool is not None:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    def _end(self) -> None:
-        self.running = False
-        self._stopping.set()
-
-    async def _host(self, ready: asyncio.Event) -> None:
-        from anyio import create_task_group
-
-        async with create_task_group() as group:
-            self._group = group
-            self.running = not self._stopping.is_set()
-            ready.set()
-            await self._stopping.wait()
-            group.cancel_scope.cancel()
+    def _cancel_all(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
 
     async def _guard(self, task: SupervisedTask, body: Callable[[], Awaitable[object]]) -> None:
         try:
@@ -382,5 +413,4 @@ class Supervisor:
             self._hooks.emit(TaskDied(self.name, task_name, error))
         for listener in list(self._listeners):
             listener(failure)
-        if self._group is not None:
-            self._group.cancel_scope.cancel()
+        self._cancel_all()

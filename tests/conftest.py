@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -61,9 +62,17 @@ def new_uvloop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+def new_eager_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop whose tasks begin when they are created; Python 3.12 and newer."""
+    loop = asyncio.SelectorEventLoop()
+    loop.set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009
+    return loop
+
+
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.SelectorEventLoop,
     "uvloop": new_uvloop,
+    "eager": new_eager_loop,
 }
 LOOP = os.environ.get("KAFKA_ASYNC_TEST_LOOP") or "asyncio"
 
@@ -121,6 +130,31 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+class StrictSniffio:
+    """Stands in for sniffio, without which anyio permits more: it finds a running event loop too.
+
+    So anyio refuses to make objects in callbacks of the event loop in every test, as it does where
+    sniffio is installed.
+    """
+
+    AsyncLibraryNotFoundError = LookupError
+    current_async_library_cvar: ContextVar[str | None] = ContextVar("library", default=None)
+
+    @classmethod
+    def current_async_library(cls) -> str:
+        """Return the library that anyio has set, or asyncio in a task."""
+        name = cls.current_async_library_cvar.get()
+        if name is not None:
+            return name
+        try:
+            task = asyncio.current_task()
+        except RuntimeError as error:
+            raise cls.AsyncLibraryNotFoundError from error
+        if task is None:
+            raise cls.AsyncLibraryNotFoundError
+        return "asyncio"
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Give Hypothesis the run's seed, unless the command line has one, and no time limits.
@@ -128,6 +162,7 @@ def pytest_configure(config: pytest.Config) -> None:
     A shell makes its background processes and their children ignore Ctrl-C. The commands that tests
     interrupt must not inherit that.
     """
+    pytest.MonkeyPatch().setattr("anyio._core._eventloop.sniffio", StrictSniffio)
     settings.register_profile(
         "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )

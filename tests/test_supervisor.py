@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import sys
 import threading
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
 from kafka_async.hooks import Hooks, TaskDied
-from kafka_async.supervisor import Supervisor, wait_shielded
+from kafka_async.supervisor import SupervisedTask, Supervisor, wait_shielded
 
 pytestmark = pytest.mark.asyncio
 
@@ -155,6 +158,29 @@ async def test_check_raises_in_forked_process(
             supervisor.check()
 
 
+@pytest.mark.parametrize(
+    ("library", "module", "function"),
+    [
+        ("gevent", "gevent.monkey", "is_module_patched"),
+        ("eventlet", "eventlet.patcher", "is_monkey_patched"),
+    ],
+)
+@pytest.mark.parametrize("patched", ["socket", "thread", "time"])
+async def test_start_names_the_library_that_patched_sockets_or_threads(
+    monkeypatch: pytest.MonkeyPatch, library: str, module: str, function: str, patched: str
+) -> None:
+    """The stage of the environments tests this with the libraries themselves."""
+    stand_in = SimpleNamespace(**{function: patched.__eq__})
+    monkeypatch.setitem(sys.modules, module, cast("Any", stand_in))
+    supervisor = Supervisor("test")
+    if patched == "time":
+        await supervisor.start()
+        await supervisor.stop()
+    else:
+        with pytest.raises(IllegalStateError, match=f"^{library} has replaced"):
+            await supervisor.start()
+
+
 async def test_offload_runs_in_threads_of_the_client(supervisor: Supervisor) -> None:
     thread = await supervisor.offload(threading.current_thread)
     assert thread.name.startswith("test pool")
@@ -181,15 +207,37 @@ async def test_cannot_be_started_twice(supervisor: Supervisor) -> None:
     await supervisor.stop()
 
 
-async def test_cancelled_start_ends_the_host_task() -> None:
+async def test_runs_no_task_but_those_spawned() -> None:
     supervisor = Supervisor("test")
-    starting = asyncio.create_task(supervisor.start())
-    await asyncio.sleep(0)
-    starting.cancel()
-    await asyncio.wait({starting})
-    assert starting.cancelled()
-    await supervisor.stop()
+    await supervisor.start()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert supervisor.hosting
+    await supervisor.stop()
+    assert not supervisor.hosting
+
+
+async def test_callback_of_the_event_loop_can_spawn_and_cancel(supervisor: Supervisor) -> None:
+    """Protocols do so; there anyio knows no current task, which the suite requires of it."""
+    loop = asyncio.get_running_loop()
+    spawned: asyncio.Future[SupervisedTask] = loop.create_future()
+    loop.call_soon(lambda: spawned.set_result(supervisor.spawn(forever, name="from a callback")))
+    task = await spawned
+    await asyncio.sleep(0)  # The task begins.
+    loop.call_soon(task.cancel)
+    await task.wait()
+    supervisor.check()
+
+
+async def test_task_cancelled_by_asyncio_before_its_first_step_ends(
+    supervisor: Supervisor,
+) -> None:
+    """As asyncio.run does with all tasks at its end."""
+    before = asyncio.all_tasks()
+    spawned = supervisor.spawn(forever, name="never begins")
+    (task,) = asyncio.all_tasks() - before
+    task.cancel()
+    await spawned.wait()
+    assert spawned.ended
 
 
 async def test_wait_shielded_continues_after_cancellations() -> None:

@@ -10,7 +10,8 @@ plain Python on asyncio. Integration tests run at the same time, because they mo
 processes. The slow tests run in steps, most of them in two halves at the same time. If a
 requirement (Java, Maven, a C compiler) is missing, the other tests run, and the last line names the
 tests that did not run and what to install; with CI=true that is a failure. Only with CI=true is
-there a time limit, so that a test that hangs does not block the run.
+there a time limit, so that a test that hangs does not block the run, and only then are failed
+integration tests repeated: tools/flaky_tests.py.
 """
 
 from __future__ import annotations
@@ -31,6 +32,15 @@ from typing import IO
 
 from kafka_async.testing.environment import in_ci
 from tools import sparks
+from tools.flaky_tests import (
+    FLAKY,
+    REPEAT_MINUTES,
+    REPEATS,
+    describe,
+    failed_tests,
+    keep_output,
+    select_repeats,
+)
 from tools.pythons import find_pythons, make_environment
 from tools.test_results import RESULTS, Summary, print_slowest
 
@@ -190,16 +200,18 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     seed = os.environ.get("KAFKA_ASYNC_TEST_SEED") or str(random.SystemRandom().randrange(2**32))
     shutil.rmtree(RESULTS / kind, ignore_errors=True)
-    summary = Summary(kind)
+    summary, repeats_end = Summary(kind), RepeatTime()
     others = {"slow": other_pythons, "spark-matrix": other_sparks}
     steps = [*(others[kind](summary) if kind in others else ()), *STEPS[kind]]
     for step in steps:
         stages = [stage for stage in step.stages if stage.kernel != "c" or compiled_kernel(stage)]
         if len(stages) < len(step.stages):
             summary.missing.append("compiled kernel (install a C compiler, then make clean test)")
-        for stage, failed in zip(stages, run(stages, kind, seed, limit(step)), strict=True):
+        for stage, status in zip(stages, run(stages, kind, seed, limit(step)), strict=True):
             report = report_of(stage, kind)
-            summary.add(stage.name, stage.group, stage.variant, report, failed=failed)
+            flaky = repeat_failed(stage, report, status, seed, repeats_end)
+            failed = status != 0 and not flaky
+            summary.add(stage.name, stage.group, stage.variant, report, failed=failed, flaky=flaky)
     print_slowest(summary.durations)
     summary.write()
     return conclude(summary)
@@ -267,8 +279,8 @@ def other_sparks(summary: Summary) -> list[Step]:
     return steps
 
 
-def run(stages: Sequence[Stage], kind: str, seed: str, minutes: float | None) -> list[bool]:
-    """Run stages at the same time until the time limit; return True for each that failed."""
+def run(stages: Sequence[Stage], kind: str, seed: str, minutes: float | None) -> list[int]:
+    """Run stages at the same time until the time limit; return their exit statuses."""
     running: list[Running] = []
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     try:
@@ -294,6 +306,7 @@ def start(stage: Stage, kind: str, seed: str, *, shown: bool) -> Running:
     """Start a stage; its output is `shown` directly, or else when it has ended."""
     command = [stage.python, "-m", "pytest", "-m", stage.select, *stage.arguments]
     command += ["--kafka-backend", stage.backends, "-o", "junit_duration_report=total"]
+    command += ["-o", "junit_logging=all", "-o", "junit_log_passing_tests=false"]
     command += [f"--junitxml={report_of(stage, kind)}"]
     output = None if shown else tempfile.TemporaryFile()  # noqa: SIM115  # closed by `finish`
     if shown:
@@ -308,8 +321,8 @@ def start(stage: Stage, kind: str, seed: str, *, shown: bool) -> Running:
     return Running(stage, process, output)
 
 
-def finish(running: Running, deadline: float | None) -> bool:
-    """Wait for a stage, and end it at the deadline; return True if it failed."""
+def finish(running: Running, deadline: float | None) -> int:
+    """Wait for a stage, and end it at the deadline; return its exit status, then -1."""
     stage, process = running.stage, running.process
     try:
         status = process.wait(None if deadline is None else max(1, deadline - time.monotonic()))
@@ -323,7 +336,58 @@ def finish(running: Running, deadline: float | None) -> bool:
         with running.output as output:
             shutil.copyfileobj(output, sys.stdout.buffer)
         sys.stdout.flush()
-    return status != 0
+    return status
+
+
+def repeat_failed(
+    stage: Stage, report: Path, status: int, seed: str, left: RepeatTime
+) -> dict[str, str]:
+    """Repeat the failed tests of a stage if CI=true and only integration tests have failed.
+
+    Returns:
+        The lines that name the tests, by node id, if each has passed; else nothing.
+    """
+    if not in_ci():
+        return {}
+    flaky: dict[str, str] = {}
+    tests = select_repeats(status, failed_tests(report))
+    for test in tests:
+        for repeat in range(1, REPEATS + 1):
+            print(f"\n--- repeat {repeat} of {test.id} ---", flush=True)
+            if left.run(repeat_command(stage, test.id), environment(stage, seed)):
+                flaky[test.id] = describe(test, repeat)
+                keep_output(test, FLAKY)
+                break
+        else:
+            return {}
+    return flaky
+
+
+def repeat_command(stage: Stage, test: str) -> list[str]:
+    """Return the command that runs one test alone, with the options of its stage."""
+    options = [each for each in stage.arguments if not Path(each).exists()]
+    return [stage.python, "-m", "pytest", test, *options, "--kafka-backend", stage.backends]
+
+
+class RepeatTime:
+    """Runs repeats until the time for them is used up."""
+
+    def __init__(self, minutes: float = REPEAT_MINUTES) -> None:
+        self._seconds = 60.0 * minutes
+
+    def run(self, command: Sequence[str], variables: Mapping[str, str]) -> bool:
+        """Run a test until the time is used up; return True if it passed."""
+        begun = time.monotonic()
+        process = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL)
+        try:
+            return process.wait(max(0.0, self._seconds)) == 0
+        except subprocess.TimeoutExpired:
+            print("stopped at the time limit of repeats")
+            return False
+        finally:
+            if process.poll() is None:
+                end(process)
+            self._seconds -= time.monotonic() - begun
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -354,6 +418,8 @@ def compiled_kernel(stage: Stage) -> bool:
 
 def conclude(summary: Summary) -> int:
     """Print the last line; return the exit status."""
+    for line in summary.flaky:
+        print(line)
     missing = f"not run: {', '.join(summary.missing)}" if summary.missing else ""
     if summary.failed_stages:
         failed = f"failed: {', '.join(summary.failed_stages)}"

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tools.flaky_tests import has_failed, node_id
 from tools.generated_page import ROOT
 
 RESULTS = ROOT / "artifacts" / "test-results"
@@ -29,6 +30,7 @@ class Summary:
     missing: list[str] = field(default_factory=list[str])
     failed_stages: list[str] = field(default_factory=list[str])
     durations: dict[str, float] = field(default_factory=dict[str, float])
+    flaky: list[str] = field(default_factory=list[str])
 
     @property
     def ran_on(self) -> str:
@@ -39,18 +41,30 @@ class Summary:
         ]
         return "; ".join(words)
 
-    def add(self, stage: str, group: str, variant: str, report: Path, *, failed: bool) -> None:
+    def add(
+        self,
+        stage: str,
+        group: str,
+        variant: str,
+        report: Path,
+        *,
+        failed: bool,
+        flaky: Mapping[str, str] | None = None,
+    ) -> None:
         """Add pytest's JUnit report of a stage, which is missing if pytest did not end.
 
-        Failing without a failed test is one failure.
+        Failing without a failed test is one failure. Tests in `flaky`, node ids with the lines that
+        name them, passed when they were repeated.
         """
+        passed_later = flaky or {}
+        self.flaky += passed_later.values()
         try:
             root = ET.parse(report).getroot()
         except (OSError, ET.ParseError):
             root = ET.Element("testsuites")
         passes = failures = 0
         for case in root.iter("testcase"):
-            if case.find("failure") is not None or case.find("error") is not None:
+            if has_failed(case) and node_id(case) not in passed_later:
                 failures += 1
             elif case.find("skipped") is None:
                 passes += 1
@@ -97,7 +111,8 @@ def main(failed_parts: Iterable[str]) -> int:
     failures += len(set(failed_parts) - reported)
     durations = {test: s for each in summaries.values() for test, s in each.durations.items()}
     print_slowest(durations)
-    print(f"\n{passes} passed, {failures} failed")
+    print("", *(line for summary in summaries.values() for line in summary.flaky), sep="\n")
+    print(f"{passes} passed, {failures} failed")
     return 1 if failures else 0
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self
 from typing_extensions import TypeVar
 
 from kafka_async.errors import IllegalStateError
+from kafka_async.supervisor import check_standard_library
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -34,6 +35,7 @@ class _LoopThread:
     def __init__(self) -> None:
         from anyio.from_thread import start_blocking_portal
 
+        check_standard_library()
         self.pid = os.getpid()
         self._stack = ExitStack()
         uvloop = importlib.util.find_spec("uvloop") is not None
@@ -71,7 +73,7 @@ def run(function: Callable[P, Awaitable[R]], *args: P.args, **keywords: P.kwargs
 
     Raises:
         IllegalStateError: A callback or a listener calls it, in the background event loop, which
-            would wait for itself.
+            would wait for itself. Or gevent or eventlet has patched the standard library.
     """
     global _loop_thread
     with _lock:

@@ -350,7 +350,7 @@ class StreamRunner:
             del self._streams[partition]
             if not stream.ended and self._group is not None:
                 stream.end()
-                self._group.start_soon(self._handlers.drain, {partition}, self._drain_timeout)
+                self._start(self._handlers.drain, {partition}, self._drain_timeout)
         for state in self._subscription:
             known = state.partition in self._streams
             if not known and state.fetch_state is not FetchState.AWAIT_CALLBACK:
@@ -385,8 +385,21 @@ class StreamRunner:
         """Start a task of a stream."""
         if self._group is None:
             raise IllegalStateError("the block of partition_streams has ended")
-        self._group.start_soon(self._run_task, stream, function, args)
-        stream.on_task_start()
+        stream.on_task_start()  # before the task: with an eager task factory it runs at once
+        self._start(self._run_task, stream, function, args)
+
+    def _start(self, function: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
+        """Start a task of the group; in a callback of the event loop, by a task of asyncio."""
+        assert self._group is not None
+        if asyncio.current_task() is not None:
+            self._group.start_soon(function, *args)
+            return
+
+        async def start_in_task(group: TaskGroup) -> None:
+            if self._group is group:  # the block has not ended
+                group.start_soon(function, *args)  # anyio makes objects, in tasks only
+
+        asyncio.get_running_loop().create_task(start_in_task(self._group))
 
     async def _run_task(
         self,

@@ -232,11 +232,12 @@ static PyMethodDef enqueue_definition;
 static _PyCFunctionFastWithKeywords enqueue_parsed;
 
 static EnqueuePool *(*enqueue_pool)(PyObject *appender);
+static int (*in_thread)(PyObject *appender);
 
 static PyObject *enqueue_unparsed(
     PyObject *self, PyObject *const *arguments, Py_ssize_t count, PyObject *names
 ) {
-    if (count != 2 || names != NULL)
+    if (count != 2 || names != NULL || !in_thread(self))
         return enqueue_parsed(self, arguments, count, names);
     return (PyObject *)enqueue_call(enqueue_pool(self), self, arguments[0], arguments[1]);
 }

@@ -27,6 +27,8 @@ cdef extern from "record_appender.h":
     EnqueuePool* (*enqueue_pool)(PyObject*) noexcept
     PyTypeObject* enqueue_type
     PyObject* PyType_FromSpec(PyType_Spec*) except NULL
+    unsigned long PyThread_get_thread_ident() noexcept
+    bint (*in_thread)(PyObject*) noexcept
     object enqueue_call_with(
         EnqueuePool*, object, object, object, PyObject*, PyObject*, PyObject*, PyObject*
     )
@@ -52,6 +54,7 @@ cdef class RecordAppender:
     cdef double last_time  # seconds, the last reading of the clock
     cdef int64_t last_tick  # of the system's timer at that reading
     cdef int calls  # for which the last reading still serves
+    cdef unsigned long thread  # that of the event loop
     cdef dict open
     cdef object last_topic
     cdef TopicOpenBatches last_batches  # of that topic
@@ -68,8 +71,9 @@ cdef class RecordAppender:
         return types.GenericAlias(cls, parameters)
 
     def _set_clock(self, now):
-        """Set the clock: a function that returns seconds."""
+        """Set the clock, a function that returns seconds, and the thread."""
         self._now = now
+        self.thread = PyThread_get_thread_ident()
         self.monotonic = now is MONOTONIC
         self.calls = 0
 
@@ -133,6 +137,8 @@ cdef class RecordAppender:
             IllegalStateError: The producer was not started, or it is transactional and records go
                 through a transaction.
         """
+        if PyThread_get_thread_ident() != self.thread:
+            self._check_thread("enqueue")
         return enqueue_call_with(
             &self.pool, self, topic, value, or_null(key), or_null(partition), or_null(timestamp),
             NULL if headers is EMPTY else <PyObject*>headers,
@@ -153,6 +159,8 @@ cdef class RecordAppender:
             SerializationError: A serializer failed; its exception is the cause.
             TypeError, ValueError, ClientClosedError, IllegalStateError: As for `enqueue`.
         """
+        if PyThread_get_thread_ident() != self.thread:
+            self._check_thread("enqueue_nowait")
         if self.time() < self._nowait_until:
             delivery = try_append(self, topic, value, key, partition, timestamp, headers)
             if delivery is not None:
@@ -205,9 +213,14 @@ cdef EnqueuePool* get_pool(PyObject* appender) noexcept:
     return &(<RecordAppender>appender).pool
 
 
+cdef bint runs_in_thread(PyObject* appender) noexcept:
+    return PyThread_get_thread_ident() == (<RecordAppender>appender).thread
+
+
 fast_path = append_on_fast_path
 slow_path = start_slow_path
 enqueue_pool = get_pool
+in_thread = runs_in_thread
 (<object>(<PyTypeObject*>RecordAppender).tp_dict)["enqueue"] = enqueue_method(
     <PyTypeObject*>RecordAppender, RecordAppender.__dict__["enqueue"]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from typing_extensions import TypeVar
@@ -25,8 +26,9 @@ class RecordAppender(Generic[K, V]):
 
     `enqueue` takes the fast path while `_now()` is below `_fast_until`, and `enqueue_nowait` while
     it is below `_nowait_until`; a record without a timestamp gets `_default_timestamp`. The slow
-    path is the subclass's `_enqueue` and `_enqueue_nowait`. The clock is read in each call; in the
-    compiled kernel one reading of `time.monotonic` may serve 16 calls within one tick of the
+    path is the subclass's `_enqueue` and `_enqueue_nowait`. In other threads than that of
+    `_set_clock`, the subclass's `_check_thread` is called first. The clock is read in each call; in
+    the compiled kernel one reading of `time.monotonic` may serve 16 calls within one tick of the
     system's timer.
     """
 
@@ -36,8 +38,9 @@ class RecordAppender(Generic[K, V]):
     _nowait_until: float = -inf
 
     def _set_clock(self, now: Callable[[], float]) -> None:
-        """Set the clock: a function that returns seconds."""
+        """Set the clock, a function that returns seconds, and the thread."""
         self._now = now
+        self._thread = get_ident()
         self._open: dict[str, TopicOpenBatches] = {}
 
     def _disable_fast_path(self) -> None:
@@ -92,6 +95,8 @@ class RecordAppender(Generic[K, V]):
             IllegalStateError: The producer was not started, or it is transactional and records go
                 through a transaction.
         """
+        if get_ident() != self._thread:
+            self._check_thread("enqueue")
         return EnqueueCall(
             self._append_or_wait(topic, value, key, partition, timestamp, headers),
         )
@@ -116,6 +121,8 @@ class RecordAppender(Generic[K, V]):
             SerializationError: A serializer failed; its exception is the cause.
             TypeError, ValueError, ClientClosedError, IllegalStateError: As for `enqueue`.
         """
+        if get_ident() != self._thread:
+            self._check_thread("enqueue_nowait")
         if self._now() < self._nowait_until:
             delivery = self._append_now(topic, value, key, partition, timestamp, headers)
             if delivery is not None:
@@ -160,6 +167,10 @@ class RecordAppender(Generic[K, V]):
         except Exception:  # noqa: BLE001  # the slow path raises a more precise error
             pass
         return None
+
+    def _check_thread(self, call: str) -> None:
+        """Raise if a call is not allowed in this thread."""
+        raise NotImplementedError
 
     async def _enqueue(
         self,

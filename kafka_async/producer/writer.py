@@ -41,7 +41,7 @@ from kafka_async.producer.validation import (
 )
 from kafka_async.records.batch import RecordBatch
 from kafka_async.records.from_arrow import from_arrow
-from kafka_async.supervisor import not_started_error
+from kafka_async.supervisor import current_loop, not_started_error
 from kafka_async.types import ProducerRecord, check_topic
 
 if TYPE_CHECKING:
@@ -587,6 +587,12 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             raise not_started_error(type(self).__name__)
         runtime.supervisor.check()
         return runtime
+
+    def _check_thread(self, call: str) -> None:
+        if self._runtime is not None:
+            self._runtime.supervisor.check_loop_of_call(call)
+        elif current_loop() is None:
+            raise not_started_error(type(self).__name__)
 
     def _check_writable(self) -> None:
         """Raise if no records can be appended now."""

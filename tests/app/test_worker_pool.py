@@ -108,9 +108,14 @@ async def test_failover_takes_session_and_heartbeat_interval_at_most(
     loop = asyncio.get_running_loop()
     work = Work(client)
     async with memory.client(client_id="other") as other, work.pool("first"):
+        # Requests take time, so that the session ends for the member before the coordinator's.
+        way = memory.cluster.faults.add(
+            when=lambda context, _: context.client_id == "other", delay=0.01, count=None
+        )
         second = work.pool("second", other)
         await second.start()
         await work.until(lambda: work.counts() == {"first": 2, "second": 2})
+        way.remove()
         silenced_at = loop.time()
         silence(memory, "other")
         await work.until(lambda: work.counts() == {"first": 4})

@@ -111,6 +111,18 @@ async def test_streams_come_for_partitions_without_records(start_stage: StartSta
     assert found == set(partitions)
 
 
+async def test_callback_of_the_event_loop_can_start_a_task(start_stage: StartStage) -> None:
+    """There anyio makes no objects where sniffio is installed; `tests/conftest.py` sees to it."""
+    stage, tasks = await start_stage(), Tasks(hold=False)
+    await stage.topic("t", 1, 50)
+    loop = asyncio.get_running_loop()
+    async with stage.consumer("t") as consumer, consumer.partition_streams() as streams:
+        stream = await anext(streams)
+        loop.call_soon(stream.start_soon, tasks, stream)
+        async with asyncio.timeout(60):
+            await until(lambda: tasks.count == 50)
+
+
 async def test_a_waiting_task_delays_no_other_partition_and_its_partition_is_not_polled(
     start_stage: StartStage,
 ) -> None:

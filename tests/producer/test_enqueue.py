@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import sys
+import threading
 import types
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -13,7 +16,7 @@ import pytest
 
 from kafka_async import Producer
 from kafka_async.cluster.client import services_of
-from kafka_async.errors import ClientClosedError
+from kafka_async.errors import ClientClosedError, IllegalStateError
 from kafka_async.kernel import IMPLEMENTATION
 from kafka_async.producer.transactions.transaction import Transaction
 from tests.embedded_client import IterationCounter
@@ -144,3 +147,55 @@ async def test_compiled_enqueue_runs_no_python_for_an_open_batch() -> None:
             sys.setprofile(None)
     assert {name for name in seen if name.startswith(("RecordWriter", "Accumulator"))} == set()
     assert seen
+
+
+# -- other threads --------------------------------------------------------------------------------
+
+
+def in_thread(function: Callable[[], object]) -> BaseException | None:
+    """Call a function in a thread; return what it raised."""
+    raised: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            function()
+        except BaseException as error:  # noqa: BLE001  # returned
+            raised.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    return raised[0] if raised else None
+
+
+@pytest.mark.parametrize("name", ["enqueue", "enqueue_nowait"])
+@pytest.mark.parametrize("topic", ["clicks", "unknown"])
+async def test_other_thread_is_refused(bench: Bench, name: str, topic: str) -> None:
+    """As if a framework calls it, which takes it for a function that may block."""
+    await bench.producer.enqueue("clicks", b"0")  # the fast path is open
+    call: Any = functools.partial(getattr(bench.producer, name), topic)
+    errors = [in_thread(functools.partial(call, b"1")), in_thread(lambda: call(value=b"1"))]
+    for error in errors:
+        assert isinstance(error, IllegalStateError)
+        assert f"{name} was called in a thread without an event loop" in str(error)
+    await bench.producer.flush()
+    assert bench.values("clicks") == [b"0"]
+
+
+@pytest.mark.parametrize("name", ["enqueue", "send", "send_many"])
+async def test_event_loop_of_another_thread_is_refused(bench: Bench, name: str) -> None:
+    await bench.producer.enqueue("clicks", b"0")
+
+    async def call() -> None:
+        await getattr(bench.producer, name)("clicks", [b"1"] if name == "send_many" else b"1")
+
+    error = in_thread(lambda: asyncio.run(call()))
+    assert isinstance(error, IllegalStateError)
+    assert "belongs to the event loop it was started in" in str(error)
+
+
+async def test_thread_before_the_start_is_refused() -> None:
+    producer = Producer("localhost:1")
+    error = in_thread(lambda: producer.enqueue("clicks", b"1"))
+    assert isinstance(error, ClientClosedError)
+    assert "was not started" in str(error)

@@ -98,7 +98,7 @@ def test_stage_fails_at_time_limit(
     endless = tmp_path / "test_endless.py"
     endless.write_text("import threading\nthreading.Event().wait()\n")
     stages = [Stage("one", "unit", "not slow", arguments=["--noconftest", str(endless)])]
-    assert run_tests.run(stages, "normal", "1", minutes=0) == [True]
+    assert run_tests.run(stages, "normal", "1", minutes=0) == [-1]
     assert "one: stopped at the time limit of CI=true" in capfd.readouterr().out
 
 
@@ -132,7 +132,7 @@ def test_runs_stages_in_parallel_and_shows_them_in_order(
         )
         python.chmod(0o755)
         stages.append(Stage(mine, "unit", "not slow", python=str(python)))
-    assert run_tests.run(stages, "normal", "1", minutes=None) == [False, False]
+    assert run_tests.run(stages, "normal", "1", minutes=None) == [0, 0]
     assert all(run_tests.report_of(stage, "normal").exists() for stage in stages)
     out = capfd.readouterr().out
     first, second = out.index("--- one ---"), out.index("--- two ---")
