@@ -221,6 +221,13 @@ class RebalanceHandler(AssignmentHandler, Protocol):
         """
         ...
 
+    async def on_assignment_kept(self, members: Sequence[Member]) -> bool:
+        """Note that this member, a static leader that came back, must not assign (KIP-814).
+
+        Return True if the assignment that the group keeps is outdated.
+        """
+        ...
+
     async def on_join_complete(self, name: str, assignment: bytes, generation: int) -> bool:
         """Apply an assignment; True if another rebalance follows. May raise PollTimeoutError."""
         ...

@@ -379,7 +379,10 @@ class GroupMembership:
         joined = self._joined
         assert joined is not None
         assignments: Mapping[str, bytes] = {}
-        if joined.leads and not joined.skip_assignment:
+        if joined.leads and joined.skip_assignment:
+            if await self._handler.on_assignment_kept(joined.members):
+                self.rejoin("the assignment is outdated since the leader was away")
+        elif joined.leads:
             found = await self._assign(joined)
             if isinstance(found, MembershipEvent):
                 return found
