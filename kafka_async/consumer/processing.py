@@ -230,12 +230,22 @@ class RecordProcessor:
                     await asyncio.sleep(0)
                     yield_at = self._now() + MAX_LOOP_SECONDS
                     continue
-                await self._handle(self._queue.take())
+                unfinished = self._queue.take()
+                if self._is_outdated(unfinished):
+                    self._queue.done(unfinished)
+                    self._room.set()
+                else:
+                    await self._handle(unfinished)
         except Exception as error:  # noqa: BLE001  # raised by `run`
             self._fail(error)
             group.cancel_scope.cancel()
         finally:
             self._workers -= 1
+
+    def _is_outdated(self, unfinished: Unfinished) -> bool:
+        """Return True for a record from before a seek, or of a topic that was created again."""
+        state = self._subscription.states.get(unfinished.partition)
+        return state is None or state.in_progress is not unfinished.offsets
 
     async def _handle(self, unfinished: Unfinished) -> None:
         with self._handlers.running(unfinished.partition) as scope:

@@ -377,6 +377,7 @@ class ConsumerRuntime:
         self._services.metadata.track(wanted - self._tracked_topics)
         self._services.metadata.untrack(self._tracked_topics - wanted)
         self._tracked_topics = wanted
+        self._end_former_topics()
         self.gate.on_processed()
         self.position_finder.wakeup()
         self.fetcher.wakeup()
@@ -388,6 +389,37 @@ class ConsumerRuntime:
         self.queue.take_back()
         for state in self.subscription:
             state.forget_position()
+        self.on_partitions_changed()
+
+    def _end_former_topics(self) -> None:
+        """End the states of topics that were deleted and created again, with one warning each.
+
+        Their positions, buffered records, uncommitted offsets and pauses are those of the former
+        topic. The new one is read by auto_offset_reset.
+        """
+        former = self.subscription.of_former_topics(self._services.metadata.snapshot)
+        if not former:
+            return
+        self.queue.take_back()
+        begun = {state.partition.topic for state in former if state.has_begun}
+        for topic in sorted(begun):
+            positions = {
+                state.partition.partition: state.position
+                for state in former
+                if state.partition.topic == topic
+            }
+            logger.warning(
+                "topic %s was deleted and created again: the positions of the former topic (%s) "
+                "are dropped, with what was not returned or committed, and the new one is read by "
+                "auto_offset_reset=%s",
+                topic,
+                ", ".join(f"{p}: {positions[p]}" for p in sorted(positions)),
+                self._config.auto_offset_reset,
+            )
+        for state in former:
+            replaced = self.subscription.replace(state)
+            if state.has_begun:
+                self.fetcher.start_again(replaced)
         self.on_partitions_changed()
 
     def _on_rejection(self, error: AuthenticationError) -> None:
@@ -413,6 +445,7 @@ class ConsumerRuntime:
             return
         if metadata.brokers:
             self._rejection = None
+        self._end_former_topics()
         subscription = self.subscription
         subscription.record_partition_counts(metadata)
         if self.membership is None:
