@@ -194,11 +194,19 @@ class RecordProcessor:
         """True in a running handler, and in the tasks that it has created."""
         return self._handlers.run_caller
 
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Begin no handler of these partitions; the next poll waits for one that runs."""
+        self._queue.drop(partitions)
+
+    def progress_at(self) -> float:
+        """Return the current time: handlers may take long; a full queue delays the next poll."""
+        return self._now()
+
     async def drain(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> None:
         """Begin no handler of these partitions, and wait for those that run."""
-        self._queue.drop(partitions)
+        self.drop(partitions)
         self._room.set()
         limit = self._drain_timeout
         await self._handlers.drain(partitions, limit if timeout is None else min(limit, timeout))

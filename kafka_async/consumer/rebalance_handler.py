@@ -206,6 +206,7 @@ class ConsumerRebalanceHandler:
             rebalance_protocol(list(self._assignors.values())) is RebalanceProtocol.COOPERATIVE
         )
         self._generation = -1
+        self._membership_ended = False
         self._group_id = config.group_id or ""
         self._rebalance_interval = seconds(config.rebalance_min_interval_ms)
         self._rebalanced_at = 0.0
@@ -456,9 +457,24 @@ class ConsumerRebalanceHandler:
             members={key or member_id: row for key, row in self._explained.items()},
         )
 
+    def on_membership_ended(self) -> None:
+        """Return no records that other members may own, fetched or waiting for handlers."""
+        if not self._membership_ended:
+            self._membership_ended = True
+            self._delivery_gate.hold()
+            self._delivery_gate.drop(self._subscription.owned)
+
     async def on_partitions_lost(self) -> None:
         """Drop all partitions at the next poll; until then the coordinator fences commits."""
         self._track_led_topics({}, {})
+        try:
+            await self._lose_partitions()
+        finally:
+            if self._membership_ended:
+                self._membership_ended = False
+                self._delivery_gate.release()
+
+    async def _lose_partitions(self) -> None:
         if not self._subscription.owned:
             return
         async with self._no_unprocessed(self._subscription.owned, lost=True):

@@ -491,8 +491,12 @@ class ConsumerRuntime:
     # -- polls ------------------------------------------------------------------------------------
 
     def _before_poll(self) -> None:
-        if self.membership is not None:
-            self.membership.on_poll()
+        member = self.membership
+        if member is None or (
+            member.state is MemberState.POLL_TIMEOUT and self.gate.poll_timed_out
+        ):
+            return  # the task of a stream that has caused the timeout is late still
+        member.on_poll()
 
     def _check_poll(self) -> None:
         """Raise an error that a poll must raise."""
@@ -556,7 +560,9 @@ class ConsumerRuntime:
         self, drain_timeout: float, commit: Callable[[TopicPartition], Awaitable[None]]
     ) -> AsyncGenerator[PartitionStreams[Any, Any]]:
         """Run streams while the block runs, see `Consumer.partition_streams`."""
-        runner = StreamRunner(self.subscription, self._set_full, commit, drain_timeout)
+        runner = StreamRunner(
+            self.subscription, self._set_full, commit, self._on_stream_progress, drain_timeout
+        )
         self.gate.set_handlers(runner)
         self._streams = runner
         try:
@@ -567,6 +573,12 @@ class ConsumerRuntime:
             self.gate.set_handlers(None)
             if not self._stopping:
                 self._rewind_unfinished()
+
+    def _on_stream_progress(self) -> None:
+        """Join again, after a task of a stream has caused a poll timeout, if none is late now."""
+        member = self.membership
+        if member is not None and member.state is MemberState.POLL_TIMEOUT:
+            self._before_poll()
 
     def _set_full(self, state: PartitionState, full: bool) -> None:
         state.set_full(full)

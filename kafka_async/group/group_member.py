@@ -156,6 +156,9 @@ class _MemberHandler:
         self._queue.put(MemberAssignment(generation, name, self._member_id(), assignment))
         return False
 
+    def on_membership_ended(self) -> None:
+        pass  # `on_partitions_lost` follows, whether the application iterates or not.
+
     async def on_partitions_lost(self) -> None:
         self._queue.lose()
 
