@@ -132,7 +132,7 @@ class Sender:
             services,
             accumulator,
             supervisor,
-            config.max_block_ms,
+            config,
             now=self.now,
             wakeup=self.wakeup,
             delay=self._delay,
