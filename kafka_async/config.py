@@ -198,6 +198,7 @@ class ProducerOptions(ClientOptions, total=False):
     partitioner: Partitioner | None
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: float
+    metadata_max_idle_ms: float
     interceptors: Sequence[Any]
     key_serializer: Serializer | None
     value_serializer: Serializer | None
@@ -636,6 +637,12 @@ class ProducerConfig(ClientConfig):
         "without a key go to partitions of other brokers (KIP-794); 0: no limit. Without effect "
         "with a partitioner, and without partitioner_adaptive_partitioning_enable.",
         low=0,
+    )
+    metadata_max_idle_ms: float = option(
+        300_000,
+        "Time after its last record from which on the metadata of a topic is no longer refreshed "
+        "(KIP-526); its next record fetches it again.",
+        low=5_000,
     )
     interceptors: tuple[Any, ...] = option(
         (),
@@ -1626,7 +1633,6 @@ _UNSUPPORTED: Final = frozenset(
         "client_dns_lookup",
         "config_providers",
         "enable_metrics_push",
-        "metadata_max_idle_ms",
         "metric_reporters",
         "metrics_num_samples",
         "metrics_recording_level",

@@ -3,8 +3,8 @@
 A snapshot is replaced, never changed, so its users see a consistent cluster. Merging a response
 keeps two promises. A partition's leader epoch never decreases while the topic id stays the same
 (KIP-320: a broker that lags would direct the client to a former leader); a different topic id means
-a new topic of the same name, which starts afresh (KIP-516). And a response about some topics leaves
-the others unchanged.
+a new topic of the same name, which starts afresh (KIP-516), and a broker that lags cannot bring the
+former topic back. And a response about some topics leaves the others unchanged.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ NO_NODE = -1
 NO_EPOCH = -1
 
 
+MAX_FORMER_IDS: Final = 8
+"""Ids of a name's deleted topics that are remembered: brokers may lag by several topics."""
 TOPIC_OPERATION: Final = "DESCRIBE (or CREATE, if it does not exist)"
 """Operation that the metadata of a topic needs, for error messages."""
 
@@ -49,12 +51,16 @@ class LeaderAndEpoch(NamedTuple):
 
 
 class LeaderHint(NamedTuple):
-    """A partition's leader as another response names it (KIP-951), with its address if known."""
+    """A partition's leader as another response names it (KIP-951), with its address if known.
+
+    `topic_id` is the zero UUID if the request named the topic.
+    """
 
     partition: TopicPartition
     leader_id: int
     epoch: int
     endpoint: Node | None = None
+    topic_id: UUID = NO_ID
 
 
 class PartitionMetadata(NamedTuple):
@@ -98,6 +104,11 @@ class ClusterMetadata:
     errors: Mapping[str, int] = field(default_factory=dict[str, int])
     version: int = 0
     _names: Mapping[UUID, str] = field(default_factory=dict[UUID, str], repr=False, compare=False)
+    # Ids of deleted topics by name, the oldest first. Without a current topic of that name, the
+    # last id may be the topic's again: the broker that did not know it may lag.
+    _former_ids: Mapping[str, tuple[UUID, ...]] = field(
+        default_factory=dict[str, tuple["UUID", ...]], repr=False, compare=False
+    )
     # A version, and the topics that may differ between it and the version before.
     _changed: tuple[int, Collection[str]] = field(default=(-1, ()), repr=False, compare=False)
 
@@ -227,16 +238,22 @@ class ClusterMetadata:
         """
         topics, errors, names = ({}, {}, {}) if all_topics else self._copied()
         changed = {*self.topics, *self.errors} if all_topics else set[str]()
+        former = dict(self._former_ids)
         for row in response.topics:
             name = row.name if row.name is not None else self._names.get(row.topic_id)
             if name is None:
                 continue  # requested by an id that no topic has
-            changed.add(name)
             before = self.topics.get(name)
+            if self._is_former(name, row.topic_id):
+                if all_topics and before is not None:
+                    topics[name], names[before.topic_id] = before, name
+                continue  # the broker lags
+            changed.add(name)
             topic = None if row.error_code else _merged_topic(name, before, row)
             if before is not None and topic is not before:
                 topics.pop(name, None)
                 names.pop(before.topic_id, None)
+            _note_former_id(former, name, before, topic)
             if topic is None:
                 errors[name] = row.error_code
                 continue
@@ -244,6 +261,10 @@ class ClusterMetadata:
             topics[name] = topic
             if topic.topic_id.int and (all_topics or topic is not before):
                 names[topic.topic_id] = name
+        if all_topics:
+            for name in self.topics.keys() - topics.keys() - errors.keys():
+                _note_former_id(former, name, self.topics[name], None)
+            former = {n: ids for n, ids in former.items() if n in changed or n in topics}
         brokers = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         return ClusterMetadata(
             brokers=self.brokers if brokers == self.brokers else brokers,
@@ -253,8 +274,14 @@ class ClusterMetadata:
             errors=errors,
             version=self.version + 1,
             _names=names,
+            _former_ids=former,
             _changed=(self.version + 1, changed),
         )
+
+    def _is_former(self, name: str, topic_id: UUID) -> bool:
+        """Return True if the topic of this name and id was replaced by another one."""
+        ids = self._former_ids.get(name, ())
+        return topic_id in (ids if name in self.topics else ids[:-1])
 
     def _copied(self) -> tuple[dict[str, TopicMetadata], dict[str, int], dict[UUID, str]]:
         return dict(self.topics), dict(self.errors), dict(self._names)
@@ -268,19 +295,26 @@ class ClusterMetadata:
             if topic is not None:
                 names.pop(topic.topic_id, None)
         version = self.version + 1
-        changed = (version, removed)
         return replace(
-            self, topics=topics, errors=errors, _names=names, version=version, _changed=changed
+            self,
+            topics=topics,
+            errors=errors,
+            version=version,
+            _names=names,
+            _former_ids={n: ids for n, ids in self._former_ids.items() if n not in removed},
+            _changed=(version, removed),
         )
 
     def with_leaders(self, hints: Iterable[LeaderHint]) -> ClusterMetadata:
         """Return the snapshot with newer leaders (KIP-951); this one if none is newer."""
         topics, nodes, changed = dict(self.topics), list[Node](), set[str]()
-        for (name, number), leader_id, epoch, endpoint in hints:
+        for (name, number), leader_id, epoch, endpoint, topic_id in hints:
             topic = topics.get(name)
             row = None if topic is None else topic.partitions.get(number)
             if topic is None or row is None or leader_id < 0 or epoch <= row.leader_epoch:
                 continue
+            if topic_id not in (NO_ID, topic.topic_id):
+                continue  # of a former topic of this name
             row = row._replace(leader_id=leader_id, leader_epoch=epoch, error_code=0)
             topics[name] = topic._replace(partitions={**topic.partitions, number: row})
             changed.add(name)
@@ -322,6 +356,7 @@ class ClusterMetadata:
             topics=topics,
             version=self.version + 1,
             _names=self._names if keep_ids else {},
+            _former_ids=self._former_ids if keep_ids else {},
         )
 
 
@@ -348,6 +383,21 @@ def _merged_topic(
     ):
         return before
     return TopicMetadata(name, row.topic_id, partitions, row.is_internal)
+
+
+def _note_former_id(
+    former: dict[str, tuple[UUID, ...]],
+    name: str,
+    before: TopicMetadata | None,
+    topic: TopicMetadata | None,
+) -> None:
+    """Record the id of a topic that another one, or none, has replaced."""
+    ids = former.get(name, ())
+    if before is not None and before.topic_id.int:
+        if topic is None or topic.topic_id != before.topic_id:
+            former[name] = (*ids, before.topic_id)[-MAX_FORMER_IDS:]
+    elif topic is not None and ids and ids[-1] == topic.topic_id:
+        former[name] = ids[:-1]
 
 
 def _merged_partition(

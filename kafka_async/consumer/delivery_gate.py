@@ -4,7 +4,7 @@ Returned records are being processed until the application polls again or commit
 may their partition be revoked, so an application that polls, processes and commits in turn never
 loses a partition while it processes its records. A rebalance holds the gate, waits for that moment,
 invokes the listeners and releases the gate. An application that does not poll within
-max_poll_interval_ms loses its partitions.
+max_poll_interval_ms loses its partitions, and gets no more of their records.
 """
 
 from __future__ import annotations
@@ -33,10 +33,18 @@ class ConcurrentHandlers(Protocol):
         """True in a running handler, and in the tasks that it has created."""
         ...
 
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop the records of these partitions that no handler has."""
+        ...
+
     async def drain(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> None:
         """Wait for the handlers of these partitions, for `timeout` seconds at most."""
+        ...
+
+    def progress_at(self) -> float:
+        """Return the event loop time up to which no handler has kept the group waiting."""
         ...
 
 
@@ -114,11 +122,19 @@ class DeliveryGate:
     def last_poll_time(self) -> float:
         """Return the event loop time of the last poll, after updating it.
 
-        It is now while a poll waits, or if a stream has advanced since the last call.
+        It is now while a poll waits, or if a stream has advanced since the last call; earlier if
+        handlers have made no progress since.
         """
         if self._polling_task is not None or self._last_progress != self._queue.last_streamed:
             self._note_poll()
-        return self._last_poll
+        if self._handlers is None:
+            return self._last_poll
+        return min(self._last_poll, self._handlers.progress_at())
+
+    @property
+    def poll_timed_out(self) -> bool:
+        """True if the application has not polled for max_poll_interval_ms."""
+        return self.last_poll_time() + self._max_poll_interval <= self._now()
 
     def polled_at(self) -> float | None:
         """Return the event loop time of the last poll; None before the first."""
@@ -127,7 +143,9 @@ class DeliveryGate:
     def hold(self) -> None:
         """Return no records until `release`."""
         self._holds += 1
+        self.last_poll_time()
         self._queue.take_back()
+        self._last_progress = self._queue.last_streamed  # else it would count as a poll
 
     def release(self) -> None:
         """Undo `hold`."""
@@ -184,6 +202,11 @@ class DeliveryGate:
         """Wait for the handlers of these partitions, for `timeout` seconds at most."""
         if self._handlers is not None:
             await self._handlers.drain(partitions, timeout)
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop the records of these partitions that wait for handlers."""
+        if self._handlers is not None:
+            self._handlers.drop(partitions)
 
     @property
     def delays_rebalance(self) -> bool:

@@ -204,6 +204,8 @@ class Fetcher:
         """Return the broker to fetch a partition from; None if it cannot be fetched now."""
         if state.fetch_state is not FetchState.FETCHING or state.held_back or state.retry_at > now:
             return None
+        if not state.belongs_to(metadata.topic_id(state.partition.topic)):
+            return None  # `Subscription.replace` follows
         leader = metadata.leader(state.partition)
         if leader is not None and state.leader_epoch == UNKNOWN:
             state.on_leader_known(leader.epoch)
@@ -343,10 +345,14 @@ class Fetcher:
         else:
             current = row.current_leader
             if current.leader_id >= 0:
-                endpoint = endpoints.get(current.leader_id)
-                self._services.metadata.update_leaders(
-                    [LeaderHint(state.partition, current.leader_id, current.leader_epoch, endpoint)]
+                hint = LeaderHint(
+                    state.partition,
+                    current.leader_id,
+                    current.leader_epoch,
+                    endpoints.get(current.leader_id),
+                    state.topic_id,
                 )
+                self._services.metadata.update_leaders([hint])
             elif action is FetchErrorAction.REFRESH_METADATA:
                 self._services.metadata.request_update()
             self.retry_later(state)
@@ -358,20 +364,24 @@ class Fetcher:
 
     def reset_position(self, state: PartitionState, cause: KafkaError | None) -> None:
         """Reset a position that is out of range or not committed, by auto_offset_reset."""
+        out_of_range = None if cause is None else state.fetch_offset
+        if not self._request_reset(state, out_of_range):
+            reason = "the group has committed no offset"
+            self.fail_partition(state, cause or _no_offset(state, reason))
+
+    def start_again(self, state: PartitionState) -> None:
+        """Start by auto_offset_reset: the topic was deleted and created again."""
+        if not self._request_reset(state, None):
+            self.fail_partition(state, _no_offset(state, "the topic was deleted and created again"))
+
+    def _request_reset(self, state: PartitionState, out_of_range: int | None) -> bool:
+        """Reset a position by auto_offset_reset; return False if it is "none"."""
         timestamp = self._reset_timestamp()
-        if timestamp is not None:
-            state.request_reset(
-                timestamp, out_of_range=None if cause is None else state.fetch_offset
-            )
-            self.on_position_needed()
-            return
-        if cause is None:
-            cause = NoOffsetForPartitionError(
-                'the group has committed no offset and auto_offset_reset is "none": seek to begin',
-                topic=state.partition.topic,
-                partition=state.partition.partition,
-            )
-        self.fail_partition(state, cause)
+        if timestamp is None:
+            return False
+        state.request_reset(timestamp, out_of_range=out_of_range)
+        self.on_position_needed()
+        return True
 
     def _reset_timestamp(self) -> int | None:
         """Return the timestamp to look a position up by; None if positions are not reset."""
@@ -521,9 +531,7 @@ class BrokerFetcher:
                 {s.partition: self._partition_fetch(s) for s in states}
             )
             ids = {p: fetch.topic_id for p, fetch in request.to_send.items()}
-            self._topic_ids = {
-                p: self._services.metadata.snapshot.topic_id(p.topic) for p in pending
-            }
+            self._topic_ids = {s.partition: s.topic_id for s in states}
             version = None
             if by_id and ZERO_UUID in (*ids.values(), *(f.topic_id for f in request.to_forget)):
                 version = _FIRST_VERSION_WITH_TOPIC_IDS - 1
@@ -570,7 +578,7 @@ class BrokerFetcher:
 
     def _partition_fetch(self, state: PartitionState) -> PartitionFetch:
         return PartitionFetch(
-            self._services.metadata.snapshot.topic_id(state.partition.topic),
+            state.topic_id,
             state.fetch_offset,
             state.leader_epoch,
             self._config.max_partition_fetch_bytes,
@@ -608,6 +616,14 @@ def _error_to_raise(error: KafkaError) -> KafkaError | None:
     if isinstance(error, IllegalStateError) or not is_permanent(error):
         return None
     return error
+
+
+def _no_offset(state: PartitionState, reason: str) -> NoOffsetForPartitionError:
+    return NoOffsetForPartitionError(
+        f'{reason} and auto_offset_reset is "none": seek to begin',
+        topic=state.partition.topic,
+        partition=state.partition.partition,
+    )
 
 
 def _nothing() -> None:

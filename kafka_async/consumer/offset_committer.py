@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafka_async import hooks
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.cluster.metadata import NO_ID
 from kafka_async.cluster.request_router import CoordinatorOfGroup
 from kafka_async.config import seconds
 from kafka_async.consumer.commit_errors import CommitErrorAction, commit_error_action
@@ -32,6 +33,7 @@ from kafka_async.errors import (
     StaleMemberEpochError,
     UnknownMemberIdError,
     UnknownServerError,
+    UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     error_for,
@@ -56,6 +58,8 @@ from kafka_async.protocol.messages.offset_fetch import (
 from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kafka_async.cluster.services import ClientServices
     from kafka_async.config import ConsumerConfig
     from kafka_async.consumer.delivery_gate import DeliveryGate
@@ -130,12 +134,16 @@ class OffsetCommitter:
         Offsets of deleted topics are dropped with a warning, unless the application `named` them.
         """
         pending, number = dict(offsets), next(self._numbers)
+        topic_ids = self._topic_ids(offsets)
         owned = self._subscription.assignment.intersection(offsets)
         started_in, cluster_id = self._membership.state, self._cluster_id
         deadline = self._now() + timeout
         backoff = self._services.retry_backoff()
         while pending:
-            action, error = await self._commit_once(pending, number, cluster_id, deadline)
+            self._drop_former(pending, topic_ids, named=named)
+            action, error = await self._commit_once(
+                pending, number, topic_ids, cluster_id, deadline
+            )
             if action is CommitErrorAction.CHECK_TOPIC:
                 await self._drop_deleted(pending, deadline, named=named)
             if not pending or error is None:
@@ -158,6 +166,7 @@ class OffsetCommitter:
         self,
         pending: dict[TopicPartition, OffsetAndMetadata],
         number: int,
+        topic_ids: Mapping[str, UUID],
         cluster_id: str | None,
         deadline: float,
     ) -> tuple[CommitErrorAction, KafkaError | None]:
@@ -170,7 +179,9 @@ class OffsetCommitter:
         sent = {p: offset for p, offset in pending.items() if p.topic not in unknown}
         failure: tuple[CommitErrorAction, KafkaError | None] = (CommitErrorAction.RETRY, None)
         if sent:
-            failure = await self._commit_known(sent, pending, number, cluster_id, deadline)
+            failure = await self._commit_known(
+                sent, pending, number, topic_ids, cluster_id, deadline
+            )
         if unknown and failure[1] is None:
             topic = min(unknown)
             error = metadata.error(topic) or UnknownTopicOrPartitionError(topic=topic)
@@ -182,6 +193,7 @@ class OffsetCommitter:
         sent: Offsets,
         pending: dict[TopicPartition, OffsetAndMetadata],
         number: int,
+        topic_ids: Mapping[str, UUID],
         cluster_id: str | None,
         deadline: float,
     ) -> tuple[CommitErrorAction, KafkaError | None]:
@@ -199,9 +211,9 @@ class OffsetCommitter:
                     raise CommitFailedError(
                         "the client follows another cluster, which does not have these records"
                     )
-                names = self._topic_names(sent)
+                names = {id_: topic for topic, id_ in topic_ids.items()}
                 generation = self._membership.metadata.generation_id
-                response = await self._send(self._commit_request(sent), deadline)
+                response = await self._send(self._commit_request(sent, topic_ids), deadline)
             except RetriableError as error:
                 return commit_error_action(error), error
             failure: tuple[CommitErrorAction, KafkaError | None] = (CommitErrorAction.RETRY, None)
@@ -216,7 +228,8 @@ class OffsetCommitter:
         if committed:
             self.commit_count += 1
             self._warned.difference_update(partition.topic for partition in committed)
-            self.on_committed(committed)
+            former = self._former_topics(committed, topic_ids)
+            self.on_committed({p: committed[p] for p in committed if p.topic not in former})
             self._emit_committed(committed)
         missing = [partition for partition in sent if partition in pending]
         if missing and failure[1] is None:
@@ -226,26 +239,72 @@ class OffsetCommitter:
             )
         return failure
 
+    def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
+        """Return the ids of the topics that offsets belong to; zero UUIDs where unknown."""
+        metadata, states = self._services.metadata.snapshot, self._subscription.states
+        return {
+            p.topic: states[p].topic_id if p in states else metadata.topic_id(p.topic)
+            for p in partitions
+        }
+
+    def _former_topics(
+        self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, UUID]
+    ) -> frozenset[str]:
+        """Return the topics that now have another id: they were deleted and created again."""
+        metadata = self._services.metadata.snapshot
+        return frozenset(
+            topic
+            for topic in {p.topic for p in partitions}
+            if topic_ids[topic].int and metadata.topic_id(topic) not in (topic_ids[topic], NO_ID)
+        )
+
+    def _drop_former(
+        self,
+        pending: dict[TopicPartition, OffsetAndMetadata],
+        topic_ids: dict[str, UUID],
+        *,
+        named: bool,
+    ) -> None:
+        """Remove offsets of topics that were created again, with a warning, or raise if `named`."""
+        for topic, topic_id in topic_ids.items():
+            if not topic_id.int:
+                topic_ids[topic] = self._services.metadata.snapshot.topic_id(topic)
+        former = self._former_topics(pending, topic_ids)
+        if former and named:
+            raise UnknownTopicIdError(
+                "the topic was deleted and created again, and offsets of the former topic cannot "
+                "be committed",
+                topic=min(former),
+            )
+        self._drop(pending, former, "were deleted and created again")
+
+    def _drop(
+        self,
+        pending: dict[TopicPartition, OffsetAndMetadata],
+        topics: Collection[str],
+        reason: str,
+    ) -> None:
+        """Remove the offsets of some topics, with one warning per topic."""
+        dropped = {p: pending.pop(p).offset for p in list(pending) if p.topic in topics}
+        if not self._warned.issuperset(topics):
+            self._warned.update(topics)
+            logger.warning(
+                "group %s: the topics of these offsets %s, so they are not committed: %s",
+                self._group_id,
+                reason,
+                ", ".join(f"{partition}: {offset}" for partition, offset in dropped.items()),
+            )
+
     async def _drop_deleted(
         self, pending: dict[TopicPartition, OffsetAndMetadata], deadline: float, *, named: bool
     ) -> None:
         """Remove offsets of deleted topics from `pending`, with a warning, or raise if `named`."""
         deleted = await deleted_topics(self._services, {p.topic for p in pending}, deadline)
-        if not deleted:
-            return
-        if named:
+        if deleted and named:
             raise UnknownTopicOrPartitionError(
                 "offsets of a topic that does not exist cannot be committed", topic=min(deleted)
             )
-        dropped = {p: pending.pop(p).offset for p in list(pending) if p.topic in deleted}
-        if not deleted <= self._warned:
-            self._warned |= deleted
-            logger.warning(
-                "group %s: the topics of these offsets do not exist any more, so they are not "
-                "committed: %s",
-                self._group_id,
-                ", ".join(f"{partition}: {offset}" for partition, offset in dropped.items()),
-            )
+        self._drop(pending, deleted, "do not exist any more")
 
     def _commit_error(
         self, partition: TopicPartition, code: int, generation: int
@@ -316,7 +375,9 @@ class OffsetCommitter:
                 + ", ".join(map(str, lost))
             ) from error
 
-    def _commit_request(self, offsets: Offsets) -> OffsetCommitRequest:
+    def _commit_request(
+        self, offsets: Offsets, topic_ids: Mapping[str, UUID]
+    ) -> OffsetCommitRequest:
         member = self._membership.metadata
         topics: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
         for (topic, partition), offset in offsets.items():
@@ -338,7 +399,7 @@ class OffsetCommitter:
             topics=[
                 OffsetCommitRequestTopic(
                     name=topic,
-                    topic_id=self._services.metadata.snapshot.topic_id(topic),
+                    topic_id=topic_ids[topic],
                     partitions=rows,
                 )
                 for topic, rows in topics.items()

@@ -134,13 +134,15 @@ class StreamBuffer:
         self._offsets = state.in_progress
         self._waiting: deque[AnyRecord] = deque()
         self._bytes = 0
-        self._taken: dict[object, list[tuple[OffsetsInProgress, int]]] = {}  # by task
+        # By task: offsets that are not done, each with the time at which it was taken.
+        self._taken: dict[object, list[tuple[OffsetsInProgress, int, float]]] = {}
         self._children: dict[object, set[asyncio.Task[Any]]] = {}  # by the stream's task
         self._arrived = asyncio.Event()
         self._ended = False
         self._tasks = 0
         self._now = asyncio.get_running_loop().time
         self._yield_at = 0.0
+        self._unread_since = 0.0  # records wait, and no task has requested one since
 
     def request(self) -> Coroutine[Any, Any, AnyRecord]:
         """Return a coroutine that takes the next record for the current task."""
@@ -151,18 +153,23 @@ class StreamBuffer:
 
     async def _take(self, owner: asyncio.Task[Any] | None) -> AnyRecord:
         """Return the next record. Raises StopAsyncIteration at the end of the stream."""
-        if self._now() >= self._yield_at:
+        now = self._now()
+        if now >= self._yield_at:
             await asyncio.sleep(0)
-            self._yield_at = self._now() + self._runner.seconds_per_stream
+            now = self._now()
+            self._yield_at = now + self._runner.seconds_per_stream
         while not self._next_is_ready():
             if self._ended:
+                self._runner.on_progress()
                 raise StopAsyncIteration
             self._arrived.clear()
             await self._arrived.wait()
-            self._yield_at = self._now() + self._runner.seconds_per_stream
+            now = self._now()
+            self._yield_at = now + self._runner.seconds_per_stream
         record = self._waiting.popleft()
         self._bytes -= record_size(record)
-        self._taken.setdefault(owner, []).append((self._offsets, record.offset))
+        self._taken.setdefault(owner, []).append((self._offsets, record.offset, now))
+        self._unread_since = now
         stream_task = _stream_task.get()
         if stream_task is not None and owner is not None and owner is not stream_task:
             self._children.setdefault(stream_task, set()).add(owner)
@@ -178,9 +185,18 @@ class StreamBuffer:
         """Return whether this is the stream of a partition's present state."""
         return self._state is state
 
+    def progress_at(self) -> float | None:
+        """Return since when a task has a record, or none requests one; None if all progress."""
+        taken = [at for rows in self._taken.values() for _, _, at in rows]
+        if self._waiting and self._tasks:
+            taken.append(self._unread_since)
+        return min(taken, default=None)
+
     def add(self, record: AnyRecord) -> None:
         """Add a record that was polled."""
         self._drop_before_seek()
+        if not self._waiting:
+            self._unread_since = self._now()
         self._offsets.begin(record.offset)
         self._waiting.append(record)
         self._bytes += record_size(record)
@@ -204,7 +220,7 @@ class StreamBuffer:
                 self._finish(child)
 
     def _finish(self, task: object) -> None:
-        for offsets, offset in self._taken.pop(task, ()):
+        for offsets, offset, _ in self._taken.pop(task, ()):
             offsets.end(offset)
 
     def on_task_start(self) -> None:
@@ -219,6 +235,8 @@ class StreamBuffer:
         self._taken.pop(task, None)
         self._children.pop(task, None)
         self._tasks -= 1
+        if self._ended:
+            self._runner.on_progress()
         if returned and not self._tasks and not self._ended:
             logger.warning(
                 "all tasks of the stream of %s have returned before its end, so its records are "
@@ -259,6 +277,7 @@ class StreamRunner:
         subscription: The consumer's subscription.
         set_full: Called when a partition is to be polled no more (True), or again (False).
         commit: Commits a partition.
+        on_progress: Called when a task of a stream that has ended requests a record, or ends.
         drain_timeout: Seconds for which a revocation waits for tasks.
     """
 
@@ -267,10 +286,12 @@ class StreamRunner:
         subscription: Subscription,
         set_full: Callable[[PartitionState, bool], None],
         commit: Callable[[TopicPartition], Awaitable[None]],
+        on_progress: Callable[[], None],
         drain_timeout: float,
     ) -> None:
         self.set_full = set_full
         self.commit = commit
+        self.on_progress = on_progress
         self._subscription = subscription
         self._drain_timeout = drain_timeout
         self._handlers = RunningHandlers()
@@ -283,6 +304,7 @@ class StreamRunner:
         self._stopped = False
         self._failure: Exception | None = None
         self._group: TaskGroup | None = None
+        self._now = asyncio.get_running_loop().time
 
     async def next_new(self) -> StreamBuffer:
         """Return the stream of a newly assigned partition. Raises StopAsyncIteration at the end."""
@@ -361,13 +383,22 @@ class StreamRunner:
         """True in a running task of a stream, and in the tasks that it has created."""
         return self._handlers.run_caller
 
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """End the streams of these partitions; their tasks may finish the records at hand."""
+        for partition in partitions:
+            if partition in self._streams:
+                self._streams[partition].end()
+
+    def progress_at(self) -> float:
+        """Return since when a task has not requested its next record; now if none is late."""
+        times = [stream.progress_at() for stream in self._streams.values()]
+        return min((at for at in times if at is not None), default=self._now())
+
     async def drain(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> None:
         """End the streams of these partitions, and wait for their tasks."""
-        for partition in partitions:
-            if partition in self._streams:
-                self._streams[partition].end()
+        self.drop(partitions)
         limit = self._drain_timeout
         await self._handlers.drain(partitions, limit if timeout is None else min(limit, timeout))
 

@@ -194,11 +194,19 @@ class RecordProcessor:
         """True in a running handler, and in the tasks that it has created."""
         return self._handlers.run_caller
 
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Begin no handler of these partitions; the next poll waits for one that runs."""
+        self._queue.drop(partitions)
+
+    def progress_at(self) -> float:
+        """Return the current time: handlers may take long; a full queue delays the next poll."""
+        return self._now()
+
     async def drain(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> None:
         """Begin no handler of these partitions, and wait for those that run."""
-        self._queue.drop(partitions)
+        self.drop(partitions)
         self._room.set()
         limit = self._drain_timeout
         await self._handlers.drain(partitions, limit if timeout is None else min(limit, timeout))
@@ -230,12 +238,22 @@ class RecordProcessor:
                     await asyncio.sleep(0)
                     yield_at = self._now() + MAX_LOOP_SECONDS
                     continue
-                await self._handle(self._queue.take())
+                unfinished = self._queue.take()
+                if self._is_outdated(unfinished):
+                    self._queue.done(unfinished)
+                    self._room.set()
+                else:
+                    await self._handle(unfinished)
         except Exception as error:  # noqa: BLE001  # raised by `run`
             self._fail(error)
             group.cancel_scope.cancel()
         finally:
             self._workers -= 1
+
+    def _is_outdated(self, unfinished: Unfinished) -> bool:
+        """Return True for a record from before a seek, or of a topic that was created again."""
+        state = self._subscription.states.get(unfinished.partition)
+        return state is None or state.in_progress is not unfinished.offsets
 
     async def _handle(self, unfinished: Unfinished) -> None:
         with self._handlers.running(unfinished.partition) as scope:

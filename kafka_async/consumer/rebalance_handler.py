@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, TypeVarTuple
 
 from kafka_async import hooks
+from kafka_async.cluster.request_router import CoordinatorOfGroup
 from kafka_async.config import seconds
 from kafka_async.consumer.deleted_topics import deleted_topics
 from kafka_async.errors import (
@@ -27,6 +28,7 @@ from kafka_async.errors import (
     KafkaError,
     RetriableError,
     UnknownTopicOrPartitionError,
+    error_for,
 )
 from kafka_async.fairness import THREAD_ASSIGN_SIZE, THREAD_DECODE_BYTES
 from kafka_async.group.assignors import (
@@ -56,6 +58,7 @@ from kafka_async.group.explanation import (
 )
 from kafka_async.group.member import AssignorFailedError, GroupSubscription
 from kafka_async.group.rewind_messages import merge_rewinds
+from kafka_async.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -79,6 +82,7 @@ logger = logging.getLogger("kafka_async.consumer")
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
 Partitions = Collection[TopicPartition]
+Racks = Mapping[TopicPartition, frozenset[str]]
 CommitBeforeRevoke = Callable[[Partitions], Awaitable[None]]
 
 
@@ -202,6 +206,7 @@ class ConsumerRebalanceHandler:
             rebalance_protocol(list(self._assignors.values())) is RebalanceProtocol.COOPERATIVE
         )
         self._generation = -1
+        self._membership_ended = False
         self._group_id = config.group_id or ""
         self._rebalance_interval = seconds(config.rebalance_min_interval_ms)
         self._rebalanced_at = 0.0
@@ -211,7 +216,7 @@ class ConsumerRebalanceHandler:
         self._explained_by = ""
         self._remote_assignor = config.group_remote_assignor or DEFAULT_ASSIGNOR
         self._led_topics: Mapping[str, int | None] = {}
-        self._led_racks: Mapping[TopicPartition, frozenset[str]] = {}
+        self._led_racks: Racks = {}
         self._checking_deleted = False
         self._rewinds: Rewinds | None = None
         self._stored_rewinds: StoredRewinds | None = None
@@ -247,7 +252,7 @@ class ConsumerRebalanceHandler:
 
     async def on_join_prepare(self) -> None:
         """Revoke all partitions, or cooperatively those of topics no longer subscribed to."""
-        self._track_led_topics({})
+        self._track_led_topics({}, {})
         self._led = None
         owned, topics = self._subscription.owned, self._subscription.topics
         if self._cooperative:
@@ -262,12 +267,8 @@ class ConsumerRebalanceHandler:
         """
         size = sum(len(member.metadata) for member in members)
         subscriptions = await self._run(size > THREAD_DECODE_BYTES, decode_subscriptions, members)
-        topics = frozenset[str]().union(*(s.topics for s in subscriptions.values()))
-        metadata = await self._services.metadata.refresh(topics=topics, timeout=self._timeout)
-        counts = {topic: metadata.partitions(topic) for topic in topics}
+        counts, racks = await self._look_up_topics(subscriptions)
         known = {topic: count for topic, count in counts.items() if count is not None}
-        in_racks = any(member.rack_id for member in subscriptions.values())
-        racks = metadata.replica_racks(known) if in_racks else {}
         self._led = await self._run(
             sum(known.values()) + len(members) > THREAD_ASSIGN_SIZE,
             assign_partitions,
@@ -275,9 +276,53 @@ class ConsumerRebalanceHandler:
             TopicPartitions(known, racks),
             subscriptions,
         )
-        self._track_led_topics(counts)
-        self._led_racks = racks
+        self._track_led_topics(counts, racks)
         return self._led.encoded
+
+    async def _look_up_topics(
+        self, subscriptions: Mapping[str, MemberSubscription]
+    ) -> tuple[dict[str, int | None], Racks]:
+        """Return the partition counts of all members' topics, and racks if members have racks."""
+        topics = frozenset[str]().union(*(s.topics for s in subscriptions.values()))
+        metadata = await self._services.metadata.refresh(topics=topics, timeout=self._timeout)
+        in_racks = any(member.rack_id for member in subscriptions.values())
+        return (
+            {topic: metadata.partitions(topic) for topic in topics},
+            metadata.replica_racks(topics) if in_racks else {},
+        )
+
+    async def on_assignment_kept(self, members: Sequence[Member]) -> bool:
+        """Follow the topics of all members; True if partitions were added while it was away.
+
+        Java's client does not compare and misses these partitions until the next rebalance.
+        """
+        size = sum(len(member.metadata) for member in members)
+        subscriptions = await self._run(size > THREAD_DECODE_BYTES, decode_subscriptions, members)
+        counts, racks = await self._look_up_topics(subscriptions)
+        self._track_led_topics(counts, racks)
+        try:
+            assigned = await self._assigned_in_group()
+        except KafkaError as error:
+            logger.debug("comparing the group's assignment with its topics: %s", error)
+            return True
+        return any(
+            TopicPartition(topic, number) not in assigned
+            for topic, count in counts.items()
+            for number in range(count or 0)
+        )
+
+    async def _assigned_in_group(self) -> frozenset[TopicPartition]:
+        """Return the partitions that the coordinator knows as assigned to any member."""
+        response = await self._services.request(
+            DescribeGroupsRequest(groups=[self._group_id]),
+            to=CoordinatorOfGroup(self._group_id),
+            timeout=self._timeout,
+        )
+        group = response.groups[0]
+        if group.error_code:
+            raise error_for(group.error_code, needs="DESCRIBE", name=self._group_id)
+        assignments = [decode_assignment(row.member_assignment) for row in group.members]
+        return frozenset[TopicPartition]().union(*(each.partitions for each in assignments))
 
     async def _run(self, in_thread: bool, function: Callable[[*Args], R], *args: *Args) -> R:
         if in_thread:
@@ -412,9 +457,24 @@ class ConsumerRebalanceHandler:
             members={key or member_id: row for key, row in self._explained.items()},
         )
 
+    def on_membership_ended(self) -> None:
+        """Return no records that other members may own, fetched or waiting for handlers."""
+        if not self._membership_ended:
+            self._membership_ended = True
+            self._delivery_gate.hold()
+            self._delivery_gate.drop(self._subscription.owned)
+
     async def on_partitions_lost(self) -> None:
         """Drop all partitions at the next poll; until then the coordinator fences commits."""
-        self._track_led_topics({})
+        self._track_led_topics({}, {})
+        try:
+            await self._lose_partitions()
+        finally:
+            if self._membership_ended:
+                self._membership_ended = False
+                self._delivery_gate.release()
+
+    async def _lose_partitions(self) -> None:
         if not self._subscription.owned:
             return
         async with self._no_unprocessed(self._subscription.owned, lost=True):
@@ -424,7 +484,7 @@ class ConsumerRebalanceHandler:
 
     async def on_leave_prepare(self) -> None:
         """Revoke all partitions."""
-        self._track_led_topics({})
+        self._track_led_topics({}, {})
         if self._subscription.owned:
             await self._revoke(self._subscription.owned, ignore_poll_timeout=True)
         self._generation = -1
@@ -552,11 +612,11 @@ class ConsumerRebalanceHandler:
         finally:
             self._checking_deleted = False
 
-    def _track_led_topics(self, counts: Mapping[str, int | None]) -> None:
+    def _track_led_topics(self, counts: Mapping[str, int | None], racks: Racks) -> None:
         self._services.metadata.track(counts.keys() - self._led_topics.keys())
         self._services.metadata.untrack(self._led_topics.keys() - counts.keys())
         self._led_topics = counts
-        self._led_racks = {}
+        self._led_racks = racks
 
 
 def _call(assignor: Assignor, method: Callable[[*Args], R], *args: *Args) -> R:

@@ -377,6 +377,7 @@ class ConsumerRuntime:
         self._services.metadata.track(wanted - self._tracked_topics)
         self._services.metadata.untrack(self._tracked_topics - wanted)
         self._tracked_topics = wanted
+        self._end_former_topics()
         self.gate.on_processed()
         self.position_finder.wakeup()
         self.fetcher.wakeup()
@@ -388,6 +389,37 @@ class ConsumerRuntime:
         self.queue.take_back()
         for state in self.subscription:
             state.forget_position()
+        self.on_partitions_changed()
+
+    def _end_former_topics(self) -> None:
+        """End the states of topics that were deleted and created again, with one warning each.
+
+        Their positions, buffered records, uncommitted offsets and pauses are those of the former
+        topic. The new one is read by auto_offset_reset.
+        """
+        former = self.subscription.of_former_topics(self._services.metadata.snapshot)
+        if not former:
+            return
+        self.queue.take_back()
+        begun = {state.partition.topic for state in former if state.has_begun}
+        for topic in sorted(begun):
+            positions = {
+                state.partition.partition: state.position
+                for state in former
+                if state.partition.topic == topic
+            }
+            logger.warning(
+                "topic %s was deleted and created again: the positions of the former topic (%s) "
+                "are dropped, with what was not returned or committed, and the new one is read by "
+                "auto_offset_reset=%s",
+                topic,
+                ", ".join(f"{p}: {positions[p]}" for p in sorted(positions)),
+                self._config.auto_offset_reset,
+            )
+        for state in former:
+            replaced = self.subscription.replace(state)
+            if state.has_begun:
+                self.fetcher.start_again(replaced)
         self.on_partitions_changed()
 
     def _on_rejection(self, error: AuthenticationError) -> None:
@@ -413,6 +445,7 @@ class ConsumerRuntime:
             return
         if metadata.brokers:
             self._rejection = None
+        self._end_former_topics()
         subscription = self.subscription
         subscription.record_partition_counts(metadata)
         if self.membership is None:
@@ -458,8 +491,12 @@ class ConsumerRuntime:
     # -- polls ------------------------------------------------------------------------------------
 
     def _before_poll(self) -> None:
-        if self.membership is not None:
-            self.membership.on_poll()
+        member = self.membership
+        if member is None or (
+            member.state is MemberState.POLL_TIMEOUT and self.gate.poll_timed_out
+        ):
+            return  # the task of a stream that has caused the timeout is late still
+        member.on_poll()
 
     def _check_poll(self) -> None:
         """Raise an error that a poll must raise."""
@@ -523,7 +560,9 @@ class ConsumerRuntime:
         self, drain_timeout: float, commit: Callable[[TopicPartition], Awaitable[None]]
     ) -> AsyncGenerator[PartitionStreams[Any, Any]]:
         """Run streams while the block runs, see `Consumer.partition_streams`."""
-        runner = StreamRunner(self.subscription, self._set_full, commit, drain_timeout)
+        runner = StreamRunner(
+            self.subscription, self._set_full, commit, self._on_stream_progress, drain_timeout
+        )
         self.gate.set_handlers(runner)
         self._streams = runner
         try:
@@ -534,6 +573,12 @@ class ConsumerRuntime:
             self.gate.set_handlers(None)
             if not self._stopping:
                 self._rewind_unfinished()
+
+    def _on_stream_progress(self) -> None:
+        """Join again, after a task of a stream has caused a poll timeout, if none is late now."""
+        member = self.membership
+        if member is not None and member.state is MemberState.POLL_TIMEOUT:
+            self._before_poll()
 
     def _set_full(self, state: PartitionState, full: bool) -> None:
         state.set_full(full)

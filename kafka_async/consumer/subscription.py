@@ -13,6 +13,9 @@ Two more are independent of them. `committed` is the offset that this consumer c
 the group's committed offset at which it started. `commit_base` is the offset of the last commit,
 seek or reset: while `position` differs from it, returned records are not committed.
 
+A state belongs to the topic of one id. Once the topic was deleted and created again, `replace`
+gives the partition a new state, which starts by auto_offset_reset.
+
 A seek, a loss of the partition or a new leader invalidates pending lookups and fetches and gives
 the partition a new `version`; a response to a request of an older version is dropped. A seek or a
 loss drops fetched records too, and those that a stream has not returned.
@@ -26,6 +29,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kafka_async.cluster.metadata import NO_ID
 from kafka_async.consumer.fetch_buffer import FetchBuffer
 from kafka_async.consumer.offsets import EARLIEST, UNKNOWN
 from kafka_async.errors import IllegalStateError, KafkaError
@@ -116,6 +120,7 @@ class PartitionState:
         "preferred_replica",
         "reset_timestamp",
         "retry_at",
+        "topic_id",
         "unsubscribed",
         "version",
     )
@@ -126,6 +131,7 @@ class PartitionState:
         self, partition: TopicPartition, fetch_state: FetchState = FetchState.INITIALIZING
     ) -> None:
         self.partition = partition
+        self.topic_id = NO_ID  # until it is known
         self.fetch_state = fetch_state
         self.version = next(self._versions)
         self.paused = self.full = self.unsubscribed = False
@@ -171,6 +177,17 @@ class PartitionState:
     def has_uncommitted(self) -> bool:
         """True if records were returned that are not committed."""
         return self.position != self.commit_base
+
+    def belongs_to(self, topic_id: UUID) -> bool:
+        """Return False if the topic was created again; records the id if none was known."""
+        if not self.topic_id.int:
+            self.topic_id = topic_id
+        return topic_id in (self.topic_id, NO_ID)
+
+    @property
+    def has_begun(self) -> bool:
+        """True once a position was looked up in the log or by auto_offset_reset."""
+        return self.fetch_state not in (FetchState.AWAIT_CALLBACK, FetchState.INITIALIZING)
 
     def lag(self, *, committed: bool) -> int | None:
         """Return the records up to the high watermark or last stable offset; None if unknown."""
@@ -239,6 +256,7 @@ class PartitionState:
         """Look up the first position again: the client follows another cluster."""
         waits = self.fetch_state is FetchState.AWAIT_CALLBACK
         self.request_reset(EARLIEST)
+        self.topic_id = NO_ID
         self.committed = self.fetch_epoch = self.leader_epoch = UNKNOWN
         self.high_watermark = self.last_stable_offset = UNKNOWN
         self.fetch_state = FetchState.AWAIT_CALLBACK if waits else FetchState.INITIALIZING
@@ -363,9 +381,12 @@ class PartitionState:
     def maybe_validate_position(self, leader_epoch: int) -> None:
         """Request a comparison with the leader's log if the leader is new (KIP-320).
 
-        The new leader decides again which replica to fetch from (KIP-392).
+        The new leader decides again which replica to fetch from (KIP-392). A lower epoch is that of
+        a topic that was created again, if its topics have no ids.
         """
-        if leader_epoch == UNKNOWN or leader_epoch <= self.leader_epoch:
+        if leader_epoch in (UNKNOWN, self.leader_epoch):
+            return
+        if leader_epoch < self.leader_epoch and self.topic_id.int:
             return
         self.prefer_leader()
         if self.fetch_state is not FetchState.FETCHING or self.fetch_epoch == UNKNOWN:
@@ -514,6 +535,20 @@ class Subscription:
         """Remove the subscribed topics and the pattern."""
         self.subscribe(frozenset())
 
+    def of_former_topics(self, metadata: ClusterMetadata) -> list[PartitionState]:
+        """Return the states of partitions whose topic was deleted and created again."""
+        topic_id = metadata.topic_id
+        return [s for s in self if not s.belongs_to(topic_id(s.partition.topic))]
+
+    def replace(self, former: PartitionState) -> PartitionState:
+        """Return a new state for a partition whose topic was deleted and created again."""
+        partition = former.partition
+        begins = FetchState.INITIALIZING if former.has_begun else former.fetch_state
+        state = self.states[partition] = PartitionState(partition, begins)
+        state.unsubscribed = former.unsubscribed
+        self._end(former)
+        return state
+
     def match_pattern(self, metadata: ClusterMetadata) -> bool:
         """Subscribe to the topics that match the pattern; return whether they have changed."""
         pattern, before = self.pattern, self.topics
@@ -615,10 +650,13 @@ class Subscription:
                 if not denial.partitions:
                     self.end_denial(partition.topic)
             if state is not None:
-                if state.has_uncommitted and self.commits(partition):
-                    self.lost_uncommitted.add(partition)
-                state.invalidate()
-                state.buffer.clear(UNKNOWN)
+                self._end(state)
+
+    def _end(self, state: PartitionState) -> None:
+        if state.has_uncommitted and self.commits(state.partition):
+            self.lost_uncommitted.add(state.partition)
+        state.invalidate()
+        state.buffer.clear(UNKNOWN)
 
     def commit_only(self, commits: Callable[[TopicPartition], bool]) -> None:
         """Commit partitions of the group only if `commits` returns True for them."""

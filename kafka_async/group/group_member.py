@@ -149,9 +149,15 @@ class _MemberHandler:
         assignments = result if isinstance(result, Mapping) else await result
         return _checked(name, assignments, {member.member_id for member in members})
 
+    async def on_assignment_kept(self, members: Sequence[Member]) -> bool:
+        return False
+
     async def on_join_complete(self, name: str, assignment: bytes, generation: int) -> bool:
         self._queue.put(MemberAssignment(generation, name, self._member_id(), assignment))
         return False
+
+    def on_membership_ended(self) -> None:
+        pass  # `on_partitions_lost` follows, whether the application iterates or not.
 
     async def on_partitions_lost(self) -> None:
         self._queue.lose()

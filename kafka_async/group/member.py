@@ -185,6 +185,13 @@ class AssignmentHandler(Protocol):
     The membership task calls these methods one after another; heartbeats continue meanwhile.
     """
 
+    def on_membership_ended(self) -> None:
+        """Return no more records of the assignment; `on_partitions_lost` follows at the next poll.
+
+        It is called as soon as the member is removed or leaves without a revocation.
+        """
+        ...
+
     async def on_partitions_lost(self) -> None:
         """Drop all partitions at the next poll: other members may own them already."""
         ...
@@ -218,6 +225,13 @@ class RebalanceHandler(AssignmentHandler, Protocol):
         """Compute all members' assignments as the leader, by member id.
 
         May raise AssignorFailedError.
+        """
+        ...
+
+    async def on_assignment_kept(self, members: Sequence[Member]) -> bool:
+        """Note that this member, a static leader that came back, must not assign (KIP-814).
+
+        Return True if the assignment that the group keeps is outdated.
         """
         ...
 

@@ -379,7 +379,10 @@ class GroupMembership:
         joined = self._joined
         assert joined is not None
         assignments: Mapping[str, bytes] = {}
-        if joined.leads and not joined.skip_assignment:
+        if joined.leads and joined.skip_assignment:
+            if await self._handler.on_assignment_kept(joined.members):
+                self.rejoin("the assignment is outdated since the leader was away")
+        elif joined.leads:
             found = await self._assign(joined)
             if isinstance(found, MembershipEvent):
                 return found
@@ -467,11 +470,13 @@ class GroupMembership:
 
     async def _run_poll_timeout(self) -> MembershipEvent:
         logger.warning(
-            "group %s: the consumer was not polled for max_poll_interval_ms (%.0f s), so it leaves "
-            "the group; it joins again at the next poll",
+            "group %s: the consumer was not polled for max_poll_interval_ms (%.0f s), or the task "
+            "of a stream has not requested its next record for as long, so it leaves the group; it "
+            "joins again at the next poll",
             self._settings.group_id,
             self._settings.rebalance_timeout,
         )
+        self._handler.on_membership_ended()
         self._member.invalidate(Invalidation.MEMBER_ID)
         await self._leave_group("max.poll.interval.ms has passed without a poll")
         return await self._wait_for_event()
@@ -487,6 +492,7 @@ class GroupMembership:
         return event
 
     async def _run_failed(self) -> MembershipEvent:
+        self._handler.on_membership_ended()
         self._on_error()
         self._member.invalidate(Invalidation.MEMBER_ID)
         return await self._wait_for_event()
@@ -643,6 +649,8 @@ class GroupMembership:
             return
         if self._post(event):
             self._member.invalidate(action.invalidates)
+            if event is MembershipEvent.MEMBERSHIP_LOST:
+                self._handler.on_membership_ended()
             if event in _FAILURES:
                 self._set_error(error)
 

@@ -220,7 +220,7 @@ class Accumulator:
 
     def add_topic(self, name: str, leaders: tuple[int | None, ...], now: float) -> TopicOpenBatches:
         """Add a topic whose leaders are known, and return its open batches."""
-        self._topic_queue(name)
+        self._topic_queue(name).use(now)
         self.update_leaders(name, leaders, now)
         return self.open_batches(name)
 
@@ -288,6 +288,7 @@ class Accumulator:
             created=now,
             new_future=self._new_future,
         )
+        topic.use(now)
         self._unpartitioned.add(topic, record)
         self._incomplete[record] = topic
         return Delivery(record, 0, timestamp)
@@ -325,6 +326,7 @@ class Accumulator:
         timeout = self._delivery_timeout if queue.exists else self._unpartitioned.max_block
         if not queue.exists:
             self._stale_topics[queue.topic] = None
+        queue.topic.use(now)
         order = (queue.next_order,)
         queue.next_order += 1
         batch = ProducerBatch(
@@ -923,6 +925,20 @@ class Accumulator:
         self._abort_error = None
 
     # -- metadata ---------------------------------------------------------------------------------
+
+    def forget_idle_topics(self, names: Iterable[str], idle_since: float, now: float) -> list[str]:
+        """Forget the metadata of those topics that had no record since a time; return their names.
+
+        Their sequence numbers stay, and the next record finds the metadata missing.
+        """
+        idle = [
+            topic
+            for topic in map(self.topics.get, names)
+            if topic is not None and topic.used_at <= idle_since and not topic.has_records
+        ]
+        for topic in idle:
+            self.update_leaders(topic.name, (), now)
+        return [topic.name for topic in idle]
 
     def take_stale_topics(self) -> Iterable[TopicQueue]:
         """Return the topics whose metadata has been found missing or stale since the last call."""

@@ -310,6 +310,7 @@ class TopicQueue(MemoryAccount):
         open_batches: Open batches, where the fast path appends.
         unpartitioned: Records without a partition, oldest first; None if there are none.
         sticky: Partition for records without a key.
+        used_at: Event loop time at which a record or batch was last appended to a new batch.
     """
 
     name: str
@@ -320,6 +321,7 @@ class TopicQueue(MemoryAccount):
     open_batches: TopicOpenBatches = field(default_factory=TopicOpenBatches)
     unpartitioned: deque[UnpartitionedRecord] | None = None
     sticky: StickyPartition = field(init=False)
+    used_at: float = 0.0
 
     def __post_init__(self) -> None:
         self.sticky = StickyPartition(self.open_batches)
@@ -336,11 +338,16 @@ class TopicQueue(MemoryAccount):
     @property
     def awaits_metadata(self) -> bool:
         """True if records need metadata of the topic that is missing."""
-        if self.leaders:
-            return False
-        return bool(self.unpartitioned) or any(
-            queue.batch_count for queue in self.partitions.values()
-        )
+        return not self.leaders and self.has_records
+
+    @property
+    def has_records(self) -> bool:
+        """True if records are not acknowledged."""
+        return bool(self.unpartitioned) or any(q.batch_count for q in self.partitions.values())
+
+    def use(self, now: float) -> None:
+        """Note that a record is appended, or that the application asks for the topic."""
+        self.used_at = now
 
     @property
     def missing_partitions(self) -> list[PartitionQueue]:

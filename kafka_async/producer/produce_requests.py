@@ -115,17 +115,26 @@ def responses_by_partition(
     return responses
 
 
-def leader_hints(
-    response: ProduceResponse, responses: Mapping[tuple[str, int], PartitionProduceResponse]
-) -> list[LeaderHint]:
-    """Return the current leaders of refused partitions that the response names (KIP-951)."""
+def leader_hints(response: ProduceResponse, names: Mapping[int, str]) -> list[LeaderHint]:
+    """Return the current leaders of refused partitions that the response names (KIP-951).
+
+    `names` has the topic names by the ids sent.
+    """
     nodes = {
         row.node_id: Node(row.node_id, row.host, row.port, row.rack)
         for row in response.node_endpoints
     }
     return [
-        LeaderHint(TopicPartition(*where), hint.leader_id, hint.leader_epoch, nodes[hint.leader_id])
-        for where, row in responses.items()
+        LeaderHint(
+            TopicPartition(name, row.index),
+            hint.leader_id,
+            hint.leader_epoch,
+            nodes[hint.leader_id],
+            topic.topic_id,
+        )
+        for topic in response.responses
+        if (name := topic.name or names.get(topic.topic_id.int)) is not None
+        for row in topic.partition_responses
         if row.error_code and (hint := row.current_leader).leader_id in nodes
     ]
 

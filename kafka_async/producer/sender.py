@@ -138,7 +138,7 @@ class Sender:
             services,
             accumulator,
             supervisor,
-            config.max_block_ms,
+            config,
             now=self.now,
             wakeup=self.wakeup,
             delay=self._delay,
@@ -413,7 +413,7 @@ class Sender:
         self._metrics.add_response(response.throttle_time_ms)
         responses = responses_by_partition(response, call.names)
         if response.node_endpoints:
-            self._services.metadata.update_leaders(leader_hints(response, responses))
+            self._services.metadata.update_leaders(leader_hints(response, call.names))
         for batch in batches:
             row = responses.get(batch.partition)
             if row is None:

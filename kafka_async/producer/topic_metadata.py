@@ -14,9 +14,10 @@ from kafka_async.errors import KafkaError, RetriableError, UnknownTopicOrPartiti
 from kafka_async.fairness import MAX_TOPICS_PER_ITERATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafka_async.cluster.services import ClientServices
+    from kafka_async.config import ProducerConfig
     from kafka_async.producer.accumulator import Accumulator
     from kafka_async.producer.partition_queue import PartitionQueue, TopicQueue
     from kafka_async.supervisor import Supervisor
@@ -32,6 +33,8 @@ Added partitions reach the brokers at different times. Java's client waits for a
 """
 WARN_AFTER: Final = 2.0
 """Seconds that records wait for a topic's metadata before a warning is logged."""
+IDLE_CHECKS_PER_LIMIT: Final = 5
+"""Checks for idle topics in metadata_max_idle_ms, at updates of the metadata."""
 GATHER_INTERVAL: Final = 0.5
 """Seconds in which late topics are gathered into one warning; thousands may be late at once."""
 
@@ -48,7 +51,7 @@ class TopicMetadataUpdater:
         services: ClientServices,
         accumulator: Accumulator,
         supervisor: Supervisor,
-        max_block_ms: float,
+        config: ProducerConfig,
         now: Callable[[], float],
         wakeup: Callable[[], None],
         delay: Callable[[int], float],
@@ -57,7 +60,9 @@ class TopicMetadataUpdater:
         self._services = services
         self._accumulator = accumulator
         self._supervisor = supervisor
-        self._max_block = seconds(max_block_ms)
+        self._max_block = seconds(config.max_block_ms)
+        self._max_idle = seconds(config.metadata_max_idle_ms)
+        self._forget_idle_at = 0.0
         self._now = now
         self._wakeup = wakeup
         self._delay = delay
@@ -87,8 +92,7 @@ class TopicMetadataUpdater:
             KafkaError: What `MetadataUpdater.wait_for_topics` and `refresh` raise.
         """
         metadata = self._services.metadata
-        metadata.track({topic} - self._tracked)
-        self._tracked.add(topic)
+        self._track([topic])
         snapshot = await metadata.wait_for_topics(
             [topic], timeout=self._max_block, allow_auto_create=True
         )
@@ -108,8 +112,24 @@ class TopicMetadataUpdater:
             self._apply_metadata(self._services.metadata.snapshot, now)
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
-        self._apply_metadata(metadata, self._now())
+        now = self._now()
+        if now >= self._forget_idle_at:
+            self._forget_idle_at = now + self._max_idle / IDLE_CHECKS_PER_LIMIT
+            self._forget_idle_topics(now)
+        self._apply_metadata(metadata, now)
         self._wakeup()
+
+    def _forget_idle_topics(self, now: float) -> None:
+        """Stop tracking topics without records for metadata_max_idle_ms (KIP-526)."""
+        since = now - self._max_idle
+        idle = set(self._accumulator.forget_idle_topics(self._tracked, since, now))
+        self._services.metadata.untrack(idle)
+        self._tracked -= idle
+
+    def _track(self, topics: Iterable[str]) -> None:
+        new = set(topics) - self._tracked
+        self._services.metadata.track(new)
+        self._tracked |= new
 
     def _apply_metadata(self, metadata: ClusterMetadata, now: float) -> None:
         """Pass leaders that may have changed to the accumulator, and request missing metadata."""
@@ -117,13 +137,16 @@ class TopicMetadataUpdater:
         if metadata is not before:
             topics = self._accumulator.topics
             for name in metadata.changed(before, topics):
-                self._topics_to_update.setdefault(topics[name], False)
+                if name in self._tracked or topics[name].has_records:
+                    self._topics_to_update.setdefault(topics[name], False)
         new: list[TopicQueue] = []
         without_partition: list[TopicQueue] = []
         for topic in list(islice(self._topics_to_update, MAX_TOPICS_PER_ITERATION)):
             needed = self._topics_to_update.pop(topic)
             error = metadata.error(topic.name) if metadata.topic(topic.name) is None else None
             self._accumulator.update_leaders(topic.name, metadata.leaders(topic.name), now, error)
+            if topic.partition_count:
+                self._track([topic.name])
             if topic in self._requested:
                 continue
             if topic.awaits_metadata or (needed and not topic.partition_count):
@@ -147,8 +170,7 @@ class TopicMetadataUpdater:
         try:
             while topics:
                 try:
-                    self._services.metadata.track(names - self._tracked)
-                    self._tracked |= names
+                    self._track(names)
                     await self._services.metadata.wait_for_topics(
                         [topic.name for topic in topics],
                         timeout=timeout,

@@ -147,6 +147,29 @@ def test_recreated_topic_starts_with_new_epochs() -> None:
     assert cluster.topic_name(ID) is None
 
 
+@pytest.mark.parametrize("all_topics", [False, True])
+def test_lagging_broker_does_not_bring_the_former_topic_back(all_topics: bool) -> None:
+    """Without a topic, the id that it had last may be its id again; an earlier one may not."""
+    former, successor = topic(partition(1, 9)), topic(partition(2, 0), topic_id=OTHER_ID)
+    unknown = response(topic(topic_id=NO_ID, code=3))
+    cluster = known().merged(response(successor))
+    cluster = cluster.merged(response(former), all_topics=all_topics)
+    assert (cluster.topic_id("t"), cluster.leader(P0)) == (OTHER_ID, (2, 0))
+    assert cluster.topic_name(OTHER_ID) == "t"
+    cluster = cluster.merged(unknown).merged(response(former), all_topics=all_topics)
+    assert cluster.topic("t") is None
+    assert cluster.merged(response(successor)).topic_id("t") == OTHER_ID
+    assert known().merged(unknown).merged(response(former)).leader(P0) == (1, 9)
+    gone = known().merged(response(successor)).without({"t"})
+    assert gone.merged(response(former)).topic_id("t") == ID
+
+
+def test_leader_of_a_former_topic_is_not_applied() -> None:
+    cluster = known().merged(response(topic(partition(2, 0), topic_id=OTHER_ID)))
+    assert cluster.with_leaders([LeaderHint(P0, 1, 6, None, ID)]) is cluster
+    assert cluster.with_leaders([LeaderHint(P0, 1, 1, None, OTHER_ID)]).leader(P0) == (1, 1)
+
+
 @pytest.mark.parametrize("before", [ID, NO_ID])
 @pytest.mark.parametrize("after", [ID, NO_ID])
 def test_missing_topic_id_does_not_mean_a_new_topic(before: UUID, after: UUID) -> None:

@@ -366,6 +366,28 @@ async def test_returning_static_member_keeps_its_assignment(stage: Stage) -> Non
         await second.stop()
 
 
+@pytest.mark.parametrize("while_away", [False, True])
+async def test_static_leader_that_came_back_assigns_new_partitions(
+    stage: Stage, while_away: bool
+) -> None:
+    await stage.topic("t", 2)
+    await stage.topic("u", 2)
+    static: dict[str, Any] = {"group_instance_id": "one", "metadata_max_age_ms": 1000}
+    leader = stage.consumer("t", **static)
+    await leader.start()
+    await poll_until(lambda: len(leader.assignment()) == 2, leader)
+    async with stage.consumer("u", group_instance_id="two") as other:
+        await poll_until(lambda: len(other.assignment()) == 2, other, leader)
+        await leader.stop()  # a static member does not leave
+        if while_away:
+            await stage.cluster.add_partitions("u", 4)
+        async with stage.consumer("t", **static) as leader:
+            await poll_until(lambda: len(leader.assignment()) == 2, leader)
+            if not while_away:
+                await stage.cluster.add_partitions("u", 4)
+            await poll_until(lambda: len(other.assignment()) == 4, other, leader)
+
+
 async def test_older_of_two_static_members_with_one_name_is_fenced(stage: Stage) -> None:
     await stage.topic("t", 1)
     first = stage.consumer("t", group_instance_id="one")

@@ -224,6 +224,33 @@ async def test_group_assigns_new_partitions(kafka_cluster: ClusterHandle) -> Non
             await poll_until(lambda: len(consumer.assignment()) == PARTITIONS, consumer)
 
 
+@pytest.mark.parametrize("while_away", [False, True])
+async def test_static_leader_that_came_back_assigns_new_partitions(
+    kafka_cluster: ClusterHandle, while_away: bool
+) -> None:
+    topic = await create_topic(kafka_cluster, partitions=1)
+
+    def member() -> Consumer:
+        return Consumer(
+            kafka_cluster.bootstrap_servers,
+            topics=[topic],
+            group_id=kafka_cluster.group(),
+            group_instance_id="i",
+            metadata_max_age_ms=300,
+        )
+
+    async with Admin(kafka_cluster.bootstrap_servers) as admin:
+        async with member() as first:
+            await poll_until(lambda: len(first.assignment()) == 1, first)
+        if while_away:
+            await admin.create_partitions({topic: 3})
+        async with member() as again:
+            await poll_until(lambda: again.assignment(), again)
+            if not while_away:
+                await admin.create_partitions({topic: 3})
+            await poll_until(lambda: len(again.assignment()) == 3, again)
+
+
 async def test_broker_finds_the_topics_of_a_regular_expression(
     kafka_cluster: ClusterHandle,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async import Consumer
+from kafka_async import Consumer, Producer
 from kafka_async.errors import KafkaTimeoutError
 from tests.integration.helpers import create_topic, poll_until
 from tests.integration.test_groups import CLASSIC, CONSUMER, KINDS
@@ -103,3 +103,33 @@ async def test_hanging_listener_is_cancelled_and_its_member_stays(
                 lambda: len(first.assignment()) == len(second.assignment()) == 1, first, second
             )
             assert first.group_metadata().member_id == member_id
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_member_that_was_not_polled_returns_nothing_that_another_has_committed(
+    kafka_cluster: ClusterHandle, kind: dict[str, Any]
+) -> None:
+    topic, records = await create_topic(kafka_cluster), 100
+    options: dict[str, Any] = {
+        "topics": [topic],
+        "group_id": kafka_cluster.group(),
+        "auto_offset_reset": "earliest",
+        **kind,
+    }
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        await producer.send_many(topic, [b"%d" % n for n in range(records)])
+    listener = RecordingListener()
+    first = Consumer(
+        kafka_cluster.bootstrap_servers, max_poll_interval_ms=1500, listener=listener, **options
+    )
+    async with first, asyncio.timeout(40):
+        while not await first.poll(max_records=1, timeout=1):
+            pass
+        async with Consumer(kafka_cluster.bootstrap_servers, **options) as second:
+            seen = 0
+            while seen < records:
+                seen += len(await second.poll(timeout=1))
+            await second.commit()
+            for _ in range(3):
+                assert await first.poll(timeout=0.2) == []
+    assert ("lost", [0]) in listener.lines

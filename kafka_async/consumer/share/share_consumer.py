@@ -569,6 +569,9 @@ class _ShareHandler:
     async def on_assignment(self, assigned: frozenset[TopicPartition], epoch: int) -> None:
         self._fetcher.assign(assigned)
 
+    def on_membership_ended(self) -> None:
+        pass  # Brokers lock records for a shorter time than that after which a member is removed.
+
     async def on_partitions_lost(self) -> None:
         if self._fetcher.assignment:
             logger.warning(
