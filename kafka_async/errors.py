@@ -957,6 +957,9 @@ OVERRIDES: Final[Mapping[tuple[type[KafkaError], Path], Category]] = {
     (InvalidTxnTimeoutError, Path.TRANSACTION): Category.INVALID_CONFIGURATION,
 }
 
+_LOST_PRODUCER_ID: Final = (ProducerFencedError, InvalidPidMappingError)
+"""A broker's errors for a batch after which the coordinator would refuse to abort."""
+
 _CLASS_OF_CATEGORY: Final[Mapping[Category, type[KafkaError]]] = {
     Category.RETRIABLE: RetriableError,
     Category.REFRESH_RETRIABLE: RefreshRetriableError,
@@ -1042,9 +1045,10 @@ def to_transaction_error(
 ) -> KafkaError:
     """Return the error that a transactional call raises in place of `error`, its cause.
 
-    A retriable error whose deadline has passed becomes abortable. An error without a category, and
-    an exception of another library, becomes application-recoverable. An error that already is of
-    its category's class is returned unchanged.
+    A retriable error whose deadline has passed becomes abortable, and so does each other error code
+    of a batch that leaves the producer usable (KIP-360). Any other error without a category, and an
+    exception of another library, becomes application-recoverable. An error that already is of its
+    category's class is returned unchanged.
 
     Args:
         error: The error that occurred.
@@ -1055,6 +1059,13 @@ def to_transaction_error(
         path: The path on which it occurred: PRODUCE for a transaction's records.
     """
     category = category_of(error, path) or Category.APPLICATION_RECOVERABLE
+    if (
+        path is Path.PRODUCE
+        and category is Category.APPLICATION_RECOVERABLE
+        and getattr(error, "code", None) is not None
+        and not isinstance(error, _LOST_PRODUCER_ID)
+    ):
+        category = Category.ABORTABLE  # as in Java: the coordinator decides about the producer
     if category in (Category.RETRIABLE, Category.REFRESH_RETRIABLE):
         category = Category.ABORTABLE
         if commit_sent:

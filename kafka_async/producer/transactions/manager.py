@@ -445,8 +445,7 @@ class TransactionManager:
                 attempts=attempts,
             )
         except KafkaError as error:
-            translated = self._apply_error(to_transaction_error(error))
-            self._accumulator.fail_partitions_not_added(queues, translated, self._now())
+            self._apply_error(to_transaction_error(error))
             self._needs_new_epoch = True
         else:
             self._has_written = True
@@ -646,6 +645,8 @@ class TransactionManager:
         event = EVENT_FOR_CATEGORY[category]
         if self._machine.allows(event):
             self._machine.apply(event, error)
+            if self._machine.error is not None:
+                self._accumulator.fail_transaction(self._machine.error)
         return error
 
     def _start_end(
