@@ -1052,7 +1052,7 @@ def to_transaction_error(
 
     Args:
         error: The error that occurred.
-        commit_sent: EndTxn(commit) was sent: a retriable error becomes
+        commit_sent: EndTxn(commit) was sent: a retriable error, and UNKNOWN_SERVER_ERROR, become
             `TransactionOutcomeUnknownError`.
         begun: A transaction is open. Without one there is nothing to abort: an abortable error
             becomes application-recoverable.
@@ -1066,10 +1066,11 @@ def to_transaction_error(
         and not isinstance(error, _LOST_PRODUCER_ID)
     ):
         category = Category.ABORTABLE  # as in Java: the coordinator decides about the producer
-    if category in (Category.RETRIABLE, Category.REFRESH_RETRIABLE):
+    retriable = category in (Category.RETRIABLE, Category.REFRESH_RETRIABLE)
+    if commit_sent and (retriable or isinstance(error, UnknownServerError)):
+        return _convert(TransactionOutcomeUnknownError, error, Category.APPLICATION_RECOVERABLE)
+    if retriable:
         category = Category.ABORTABLE
-        if commit_sent:
-            return _convert(TransactionOutcomeUnknownError, error, Category.APPLICATION_RECOVERABLE)
     if category is Category.ABORTABLE and not begun:
         category = Category.APPLICATION_RECOVERABLE
     return _convert(_CLASS_OF_CATEGORY[category], error, category)

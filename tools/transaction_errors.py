@@ -48,6 +48,7 @@ HANDLINGS: Final = {
         "finds the coordinator again and retries until the deadline",
         "commit",
     ),
+    "unknown": Handling(Category.APPLICATION_RECOVERABLE, "", "commit"),
     "epoch": Handling(None, "aborts by requesting a new epoch", "usable"),
     "split": Handling(
         Category.INVALID_CONFIGURATION, "splits the batch; a single record fails", "abort"
@@ -88,7 +89,7 @@ NOT_COORDINATOR                        refresh   refresh-init refresh   refresh 
 COORDINATOR_NOT_AVAILABLE              refresh   refresh-init refresh   refresh   refresh   refresh-commit epoch     retry-init   retry
 connection lost                        refresh   refresh-init refresh   refresh   refresh   refresh-commit epoch     retry-init   retry
 TRANSACTION_ABORTABLE                  abort     init         abort     abort     abort     abort          epoch     init         abort
-UNKNOWN_SERVER_ERROR                   abort     restart      restart   restart   restart   restart        epoch     restart      restart
+UNKNOWN_SERVER_ERROR                   abort     restart      restart   restart   restart   unknown        epoch     restart      restart
 INVALID_PRODUCER_EPOCH                 abort     restart      restart   restart   restart   restart        restart   restart      restart
 PRODUCER_FENCED                        restart   restart      restart   restart   restart   restart        restart   restart      restart
 INVALID_PRODUCER_ID_MAPPING            restart   restart      restart   restart   restart   restart        restart   restart      restart

@@ -34,7 +34,7 @@ CODES: Final = tuple(
 """All error codes."""
 
 _DELIVERED: Final = (errors.DuplicateSequenceError.code, errors.RebootstrapRequiredError.code)
-"""Codes that are not retriable and after which the batch is delivered: KIP-1102 bootstraps again."""
+"""Codes that are not retriable and after which a batch is delivered: KIP-1102 bootstraps again."""
 
 FATAL_CODES: Final = frozenset(
     {errors.InvalidPidMappingError.code, errors.ProducerFencedError.code}
