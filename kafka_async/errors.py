@@ -957,6 +957,9 @@ OVERRIDES: Final[Mapping[tuple[type[KafkaError], Path], Category]] = {
     (InvalidTxnTimeoutError, Path.TRANSACTION): Category.INVALID_CONFIGURATION,
 }
 
+_LOST_PRODUCER_ID: Final = (ProducerFencedError, InvalidPidMappingError)
+"""A broker's errors for a batch after which the coordinator would refuse to abort."""
+
 _CLASS_OF_CATEGORY: Final[Mapping[Category, type[KafkaError]]] = {
     Category.RETRIABLE: RetriableError,
     Category.REFRESH_RETRIABLE: RefreshRetriableError,
@@ -1042,23 +1045,32 @@ def to_transaction_error(
 ) -> KafkaError:
     """Return the error that a transactional call raises in place of `error`, its cause.
 
-    A retriable error whose deadline has passed becomes abortable. An error without a category, and
-    an exception of another library, becomes application-recoverable. An error that already is of
-    its category's class is returned unchanged.
+    A retriable error whose deadline has passed becomes abortable, and so does each other error code
+    of a batch that leaves the producer usable (KIP-360). Any other error without a category, and an
+    exception of another library, becomes application-recoverable. An error that already is of its
+    category's class is returned unchanged.
 
     Args:
         error: The error that occurred.
-        commit_sent: EndTxn(commit) was sent: a retriable error becomes
+        commit_sent: EndTxn(commit) was sent: a retriable error, and UNKNOWN_SERVER_ERROR, become
             `TransactionOutcomeUnknownError`.
         begun: A transaction is open. Without one there is nothing to abort: an abortable error
             becomes application-recoverable.
         path: The path on which it occurred: PRODUCE for a transaction's records.
     """
     category = category_of(error, path) or Category.APPLICATION_RECOVERABLE
-    if category in (Category.RETRIABLE, Category.REFRESH_RETRIABLE):
+    if (
+        path is Path.PRODUCE
+        and category is Category.APPLICATION_RECOVERABLE
+        and getattr(error, "code", None) is not None
+        and not isinstance(error, _LOST_PRODUCER_ID)
+    ):
+        category = Category.ABORTABLE  # as in Java: the coordinator decides about the producer
+    retriable = category in (Category.RETRIABLE, Category.REFRESH_RETRIABLE)
+    if commit_sent and (retriable or isinstance(error, UnknownServerError)):
+        return _convert(TransactionOutcomeUnknownError, error, Category.APPLICATION_RECOVERABLE)
+    if retriable:
         category = Category.ABORTABLE
-        if commit_sent:
-            return _convert(TransactionOutcomeUnknownError, error, Category.APPLICATION_RECOVERABLE)
     if category is Category.ABORTABLE and not begun:
         category = Category.APPLICATION_RECOVERABLE
     return _convert(_CLASS_OF_CATEGORY[category], error, category)

@@ -48,6 +48,7 @@ HANDLINGS: Final = {
         "finds the coordinator again and retries until the deadline",
         "commit",
     ),
+    "unknown": Handling(Category.APPLICATION_RECOVERABLE, "", "commit"),
     "epoch": Handling(None, "aborts by requesting a new epoch", "usable"),
     "split": Handling(
         Category.INVALID_CONFIGURATION, "splits the batch; a single record fails", "abort"
@@ -88,16 +89,16 @@ NOT_COORDINATOR                        refresh   refresh-init refresh   refresh 
 COORDINATOR_NOT_AVAILABLE              refresh   refresh-init refresh   refresh   refresh   refresh-commit epoch     retry-init   retry
 connection lost                        refresh   refresh-init refresh   refresh   refresh   refresh-commit epoch     retry-init   retry
 TRANSACTION_ABORTABLE                  abort     init         abort     abort     abort     abort          epoch     init         abort
-UNKNOWN_SERVER_ERROR                   restart   restart      restart   restart   restart   restart        epoch     restart      restart
-INVALID_PRODUCER_EPOCH                 restart   restart      restart   restart   restart   restart        restart   restart      restart
+UNKNOWN_SERVER_ERROR                   abort     restart      restart   restart   restart   unknown        epoch     restart      restart
+INVALID_PRODUCER_EPOCH                 abort     restart      restart   restart   restart   restart        restart   restart      restart
 PRODUCER_FENCED                        restart   restart      restart   restart   restart   restart        restart   restart      restart
 INVALID_PRODUCER_ID_MAPPING            restart   restart      restart   restart   restart   restart        restart   restart      restart
-FENCED_INSTANCE_ID                     restart   restart      restart   restart   restart   restart        epoch     restart      restart
-UNKNOWN_MEMBER_ID                      restart   restart      restart   restart   restart   restart        epoch     restart      restart
-ILLEGAL_GENERATION                     restart   restart      restart   restart   restart   restart        epoch     restart      restart
+FENCED_INSTANCE_ID                     abort     restart      restart   restart   restart   restart        epoch     restart      restart
+UNKNOWN_MEMBER_ID                      abort     restart      restart   restart   restart   restart        epoch     restart      restart
+ILLEGAL_GENERATION                     abort     restart      restart   restart   restart   restart        epoch     restart      restart
 INVALID_TXN_STATE                      abort     restart      restart   restart   restart   restart        epoch     restart      restart
-OUT_OF_ORDER_SEQUENCE_NUMBER           restart   restart      restart   restart   restart   restart        epoch     restart      restart
-UNKNOWN_PRODUCER_ID                    restart   restart      restart   restart   restart   restart        epoch     restart      restart
+OUT_OF_ORDER_SEQUENCE_NUMBER           abort     restart      restart   restart   restart   restart        epoch     restart      restart
+UNKNOWN_PRODUCER_ID                    abort     restart      restart   restart   restart   restart        epoch     restart      restart
 KafkaError                             restart   restart      restart   restart   restart   restart        epoch     restart      restart
 RuntimeError                           restart   restart      restart   restart   restart   restart        epoch     restart      restart
 IllegalStateError                      restart   restart      restart   restart   restart   restart        epoch     restart      restart
@@ -116,8 +117,8 @@ TOPIC_AUTHORIZATION_FAILED             configure configure    configure configur
 GROUP_AUTHORIZATION_FAILED             configure configure    configure configure configure configure      epoch     configure    configure
 KAFKA_STORAGE_ERROR                    refresh   refresh-init refresh   refresh   refresh   refresh-commit epoch     retry-init   retry
 UNKNOWN_TOPIC_ID                       refresh   refresh-init refresh   refresh   refresh   refresh-commit epoch     retry-init   retry
-GROUP_ID_NOT_FOUND                     restart   restart      restart   restart   restart   restart        epoch     restart      restart
-STALE_MEMBER_EPOCH                     restart   restart      restart   restart   restart   restart        epoch     restart      restart
+GROUP_ID_NOT_FOUND                     abort     restart      restart   restart   restart   restart        epoch     restart      restart
+STALE_MEMBER_EPOCH                     abort     restart      restart   restart   restart   restart        epoch     restart      restart
 """  # noqa: E501  # a table
 
 

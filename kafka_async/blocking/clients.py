@@ -506,20 +506,27 @@ class Producer(BlockingClient, Generic[K, V]):
         """
         return call(self._client.health)
 
-    def transaction(self) -> Transaction[K, V]:
+    def transaction(self, *, ignore_failed_sends: bool = False) -> Transaction[K, V]:
         """Return a transaction for `with producer.transaction() as txn`.
+
+        Args:
+            ignore_failed_sends: Let it commit without the records of calls that raised; by default
+                `commit` raises TransactionAbortableError then.
 
         Raises:
             TransactionStateError: The producer has no transactional_id.
             ApplicationRecoverableError: The producer is closed or has failed.
         """
-        return Transaction(call(self._client.transaction))
+        return Transaction(call(self._client.transaction, ignore_failed_sends=ignore_failed_sends))
 
-    def begin(self, **unknown: Never) -> Transaction[K, V]:
+    def begin(self, *, ignore_failed_sends: bool = False, **unknown: Never) -> Transaction[K, V]:
         """Open a transaction; commit or abort it.
 
         If the calls that ended the previous transaction were cancelled, this waits for its end
         first, up to max_block_ms.
+
+        Args:
+            ignore_failed_sends: See `transaction`.
 
         Raises:
             TransactionStateError: A transaction is open.
@@ -527,7 +534,9 @@ class Producer(BlockingClient, Generic[K, V]):
                 `commit` was cancelled, was not committed. It is aborted; begin again.
             ApplicationRecoverableError: The producer cannot continue.
         """
-        return Transaction(run(self._client.begin, **unknown))
+        return Transaction(
+            run(self._client.begin, ignore_failed_sends=ignore_failed_sends, **unknown)
+        )
 
     def init_transactions(self, *, timeout: float | None = None, **unknown: Never) -> None:
         """Obtain a new epoch, which fences earlier producers with the same transactional_id.
@@ -781,8 +790,8 @@ class Transaction(BlockingClient, Generic[K, V]):
                 records, then max_block_ms).
 
         Raises:
-            TransactionAbortableError: A record was not delivered, or the cluster requires it:
-                abort.
+            TransactionAbortableError: A record was not delivered, a call that sends has raised, or
+                the cluster requires it: abort.
             TransactionOutcomeUnknownError: The commit was sent and no response was received. Call
                 `commit()` again; until it returns, `producer.init_transactions()` is the only other
                 call that works.
@@ -809,8 +818,8 @@ class Transaction(BlockingClient, Generic[K, V]):
             offsets, and so is over.
 
         Raises:
-            TransactionAbortableError: A record was not delivered, or the cluster requires it:
-                abort.
+            TransactionAbortableError: A record was not delivered, a call that sends has raised, or
+                the cluster requires it: abort.
             TransactionStateError: The transaction is not open.
             ApplicationRecoverableError: The producer cannot continue.
             InvalidConfigurationError: An option or a permission must be changed first: abort.

@@ -84,7 +84,7 @@ class Accumulator:
 
     # Slots are read faster than more than thirty attributes in a dictionary.
     __slots__ = (
-        *("_abort_error", "_add_partitions", "_translate_error"),
+        *("_abort_error", "_aborting", "_add_partitions", "_translate_error"),
         *("_awaited_batches", "_batch_limit", "_batch_size", "_first_await_callback", "_linger"),
         *("_buffer_pool", "_failures", "_metrics", "_ready", "_sequencer", "_unpartitioned"),
         *("_compression_enabled", "_compression_queue", "_connection_errors", "_flushes"),
@@ -131,6 +131,7 @@ class Accumulator:
         self._translate_error: Callable[[Exception], Exception] | None = None
         self._add_partitions: Callable[[list[PartitionQueue]], None] | None = None
         self._abort_error: Exception | None = None
+        self._aborting = False
         self._written_offsets: dict[TopicPartition, tuple[int, int]] = {}
         self._partitioner = config.partitioner
         self._adaptive = config.partitioner_adaptive_partitioning_enable
@@ -471,11 +472,15 @@ class Accumulator:
         """True if a run of the send loop would find batches to send or a new time to run again."""
         return self._ready.has_work
 
-    def ready_nodes(self) -> list[int]:
+    def ready_nodes(self, now: float) -> list[int]:
         """Return the brokers that may have ready partitions.
 
         Partitions that must be added to the transaction first are passed to its `add_partitions`.
+        Nothing is sent in a transaction that can only be aborted: what is not in flight fails.
         """
+        if self._abort_error is not None:
+            self._fail_queued(self._abort_error, now, report=not self._aborting)
+            return []
         if self._add_partitions is not None:
             queues = self._ready.take_partitions_to_add()
             if queues:
@@ -494,6 +499,8 @@ class Accumulator:
         bytes, unless the first batch exceeds it.
         """
         drained: list[ProducerBatch] = []
+        if self._abort_error is not None:
+            return drained
         for queue in chain(
             self._ready.pop_partitions(node), self._piggyback_queues(node, drained, now)
         ):
@@ -584,12 +591,13 @@ class Accumulator:
     def retry(self, batch: ProducerBatch, error: Exception, not_before: float, now: float) -> None:
         """Queue a batch again that was in flight, unless it is aborted or its time is over.
 
+        In a transaction that can only be aborted, the batch fails with the error of that.
         `not_before` applies to the broker that it was sent to: if another one leads the partition
         now, the batch is sent to that without delay (KIP-951).
         """
         batch.note_error(error)
         if self._abort_error is not None:
-            self.fail(batch, self._abort_error, now, report=False)
+            self.fail(batch, self._abort_error, now, report=not self._aborting)
         elif now >= batch.deadline:
             self.fail(batch, self._timeout_error(batch), now)
         else:
@@ -603,9 +611,10 @@ class Accumulator:
 
         Only the oldest unacknowledged batch proves a gap: a later one may have overtaken a retry
         and is retried. For the oldest, a transactional producer fails the batch; an idempotent one
-        bumps the epoch and restarts the partition's sequence.
+        bumps the epoch and restarts the partition's sequence. In a transaction that can only be
+        aborted, the gap is a consequence of its first error, with which the batch fails.
         """
-        if not batch.queue.is_oldest(batch):
+        if self._abort_error is not None or not batch.queue.is_oldest(batch):
             self.retry(batch, error, not_before, now)
         elif self._translate_error is not None or now >= batch.deadline:  # transactional
             self.fail(batch, error, now)
@@ -616,7 +625,13 @@ class Accumulator:
             self._requeue(batch, now, now)
 
     def split(self, batch: ProducerBatch, now: float) -> None:
-        """Replace a batch that the broker refused as too large by smaller ones (KIP-126)."""
+        """Replace a batch that the broker refused as too large by smaller ones (KIP-126).
+
+        In a transaction that can only be aborted, the batch fails.
+        """
+        if self._abort_error is not None:
+            self.fail(batch, self._abort_error, now, report=not self._aborting)
+            return
         self._metrics.split()
         queue = batch.queue
         contents = batch.halves()
@@ -723,9 +738,9 @@ class Accumulator:
         report: bool,
     ) -> None:
         self._metrics.failed(partition, count, error)
-        outcome.fail(
-            error if self._translate_error is None else self._translate_error(error), count
-        )
+        if self._translate_error is not None and error is not self._abort_error:
+            error = self._translate_error(error)
+        outcome.fail(error, count)
         if report:
             self._failures.add(outcome)
 
@@ -851,7 +866,7 @@ class Accumulator:
 
         `translate_error` returns the replacement of an error. `add_partitions`, None with
         transactions v2, is called with partitions that have a batch that is due: they wait for
-        `mark_partitions_added` or `fail_partitions_not_added`.
+        `mark_partitions_added`.
         """
         self._translate_error = translate_error
         self._written_offsets = {}
@@ -886,14 +901,6 @@ class Accumulator:
             self._ready.mark_added(queue, now)
         self._wakeup()
 
-    def fail_partitions_not_added(
-        self, queues: list[PartitionQueue], error: Exception, now: float
-    ) -> None:
-        """Fail the batches of partitions that could not be added to the transaction."""
-        for queue in queues:
-            self.fail_unsent(queue, error, now)
-            self._ready.mark_not_added(queue)
-
     @property
     def has_assigned_sequences(self) -> bool:
         """True if a batch was sent in the transaction."""
@@ -904,25 +911,38 @@ class Accumulator:
         """True if a batch with the current id and epoch has failed for good."""
         return self._sequencer.lost_batch
 
+    def fail_transaction(self, error: Exception) -> None:
+        """Fail what would be sent or retried in the transaction, which can only be aborted now.
+
+        The first call defines the error, since later ones may be consequences of it. What is not
+        in flight fails at the next `ready_nodes`: the caller may be handling one of its batches.
+        """
+        if self._abort_error is None:
+            self._abort_error = error
+            self._wakeup()
+
     def begin_abort(self, error: Exception, now: float) -> list[BatchOutcome]:
         """Fail, unreported, what is not in flight, and until `end_abort` what would be retried.
 
-        The outcomes of the batches in flight are returned.
+        The error is that of `fail_transaction` if it was called. The outcomes of the batches in
+        flight are returned.
         """
-        self._abort_error = error
-        in_flight: list[BatchOutcome] = []
-        for each in list(self._incomplete.values()):
-            if isinstance(each, TopicQueue):
-                self._fail_record(each, error, report=False)
-            elif each.state is BatchState.IN_FLIGHT:
-                in_flight.append(each.outcome)
-            else:
-                self.fail(each, error, now, report=False)
-        return in_flight
+        self._aborting = True
+        self._abort_error = self._abort_error or error
+        self._fail_queued(self._abort_error, now, report=False)
+        return list(self._incomplete)
 
     def end_abort(self) -> None:
-        """Retry batches again."""
+        """Send batches and retry them again."""
         self._abort_error = None
+        self._aborting = False
+
+    def _fail_queued(self, error: Exception, now: float, *, report: bool) -> None:
+        for each in list(self._incomplete.values()):
+            if isinstance(each, TopicQueue):
+                self._fail_record(each, error, report=report)
+            elif each.state is not BatchState.IN_FLIGHT:
+                self.fail(each, error, now, report=report)
 
     # -- metadata ---------------------------------------------------------------------------------
 

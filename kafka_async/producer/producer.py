@@ -408,8 +408,12 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
 
     # -- transactions -----------------------------------------------------------------------------
 
-    def transaction(self) -> Transaction[K, V]:
+    def transaction(self, *, ignore_failed_sends: bool = False) -> Transaction[K, V]:
         """Return a transaction for `async with producer.transaction() as txn`.
+
+        Args:
+            ignore_failed_sends: Let it commit without the records of calls that raised; by default
+                `commit` raises TransactionAbortableError then.
 
         Raises:
             TransactionStateError: The producer has no transactional_id.
@@ -417,13 +421,19 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         """
         with convert_transaction_errors():
             manager = self._require_transactions()
-            return Transaction(manager, self._check_running())
+            runtime = self._check_running()
+            return Transaction(manager, runtime, ignore_failed_sends=ignore_failed_sends)
 
-    async def begin(self, **unknown: Never) -> Transaction[K, V]:
+    async def begin(
+        self, *, ignore_failed_sends: bool = False, **unknown: Never
+    ) -> Transaction[K, V]:
         """Open a transaction; commit or abort it.
 
         If the calls that ended the previous transaction were cancelled, this waits for its end
         first, up to max_block_ms.
+
+        Args:
+            ignore_failed_sends: See `transaction`.
 
         Raises:
             TransactionStateError: A transaction is open.
@@ -433,7 +443,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.begin, unknown)
-        return await self.transaction().__aenter__()
+        return await self.transaction(ignore_failed_sends=ignore_failed_sends).__aenter__()
 
     async def init_transactions(self, *, timeout: float | None = None, **unknown: Never) -> None:
         """Obtain a new epoch, which fences earlier producers with the same transactional_id.

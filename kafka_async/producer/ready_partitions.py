@@ -151,17 +151,13 @@ class ReadyPartitions:
     def take_partitions_to_add(self) -> list[PartitionQueue]:
         """Return the partitions that must be added and have batches.
 
-        Each is returned once, until `mark_added` or `mark_not_added`.
+        Each is returned once.
         """
         noted, self._partitions_to_add = self._partitions_to_add, {}
         # The batches of some may have failed meanwhile.
         queues = [queue for queue in noted if queue.queued or queue.open_batch is not None]
         self._partitions_in_add.update(queues)
         return queues
-
-    def mark_not_added(self, queue: PartitionQueue) -> None:
-        """Let a partition be added again that could not be added."""
-        self._partitions_in_add.discard(queue)
 
     def mark_added(self, queue: PartitionQueue, now: float) -> None:
         """Make a partition ready that was added to the transaction."""

@@ -219,7 +219,7 @@ class Sender:
         if accumulator.tick(now):
             self.wakeup()  # more is due
         self._compressor.run()
-        nodes = accumulator.ready_nodes()
+        nodes = accumulator.ready_nodes(now)
         if nodes and accumulator.needs_producer_id:
             self._request_producer_id()
             return

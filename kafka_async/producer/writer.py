@@ -66,8 +66,8 @@ IN_THE_PAST: Final = float("-inf")
 class RecordWriter(RecordAppender[K, V], Generic[K, V]):
     """Appends records.
 
-    Subclasses define when that is allowed (`_check_writable`) and translate errors
-    (`_translate_error`).
+    Subclasses define when that is allowed (`_check_writable`), translate errors
+    (`_translate_error`) and may count the calls that raise (`_note_failure`).
     """
 
     def __init__(self) -> None:
@@ -77,6 +77,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         self._sender_run = 0
         self._runtime: ProducerRuntime | None = None
         self._warned_of_seconds = False
+        self._noted: Exception | None = None
 
     # -- one record -------------------------------------------------------------------------------
 
@@ -137,6 +138,18 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.send_many, unknown)
+        try:
+            return await self._enqueue_values(topic, values, keys, partition)
+        except Exception as error:  # noqa: BLE001  # raised again
+            self._raise(error)
+
+    async def _enqueue_values(
+        self,
+        topic: str,
+        values: Sequence[V | None],
+        keys: Sequence[K | None] | None,
+        partition: int | None,
+    ) -> list[Delivery]:
         check_values(values, "values")
         if keys is not None:
             check_values(keys, "keys")
@@ -155,7 +168,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                 try:
                     deliveries.append(await self.enqueue(topic, values[at], key, partition))
                 except (TypeError, ValueError, KafkaError) as error:
-                    raise with_location(error, f"values[{at}]") from error.__cause__
+                    raise self._located(error, f"values[{at}]") from error.__cause__
         return deliveries
 
     async def send_records(
@@ -173,23 +186,32 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.send_records, unknown)
-        enqueue: Any = self.enqueue  # keys and values are of the types that the serializers accept
         deliveries: list[Delivery] = []
-        for index, item in enumerate(iterable(records, "records")):
-            try:
-                record = instance_of(item, ProducerRecord, "it")
-                delivery = await enqueue(
-                    record.topic,
-                    record.value,
-                    record.key,
-                    record.partition,
-                    record.timestamp,
-                    record.headers,
-                )
-            except (TypeError, ValueError, KafkaError) as error:
-                raise with_location(error, f"records[{index}]") from error.__cause__
-            deliveries.append(delivery)
+        try:
+            for item in iterable(records, "records"):
+                deliveries.append(await self._enqueue_record(item, len(deliveries)))
+        except Exception as error:  # noqa: BLE001  # raised again
+            self._raise(error)
         return deliveries
+
+    async def _enqueue_record(self, item: object, index: int) -> Delivery:
+        enqueue: Any = self.enqueue  # keys and values are of the types that the serializers accept
+        try:
+            record = instance_of(item, ProducerRecord, "it")
+        except TypeError as error:
+            raise with_location(error, f"records[{index}]") from None
+        try:
+            delivery: Delivery = await enqueue(
+                record.topic,
+                record.value,
+                record.key,
+                record.partition,
+                record.timestamp,
+                record.headers,
+            )
+        except (TypeError, ValueError, KafkaError) as error:
+            raise self._located(error, f"records[{index}]") from error.__cause__
+        return delivery
 
     async def send_arrow(self, rows: ArrowData, topic: str | None = None, **unknown: Never) -> int:
         """Append the rows of Arrow data as records without waiting for acknowledgements.
@@ -231,16 +253,16 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.send_arrow, unknown)
-        if topic is not None:
-            check_topic(topic)
         try:
+            if topic is not None:
+                check_topic(topic)
             runtime = self._check_ready()
             parts = list(from_arrow(rows, topic))
             for part in parts:
                 await self._check_rows(runtime, part)
             for part in parts:
                 await self._append_all_rows(part)
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001  # raised again
             self._raise(error)
         return sum(part.count for part in parts)
 
@@ -352,7 +374,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             partition = topic_partition(partition)
             arguments = (partition, instance_of(batch, RecordBatch, "batch"))
             return await self._append(runtime, runtime.accumulator.append_batch, arguments)
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001  # raised again
             self._raise(error)
 
     # -- slow path --------------------------------------------------------------------------------
@@ -373,7 +395,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                 return await self._enqueue_intercepted(runtime, runtime.interceptors, record)
             arguments = self._check_arguments(topic, value, key, headers, partition, timestamp)
             delivery = await self._append(runtime, runtime.accumulator.append, arguments)
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001  # raised again
             self._raise(error)
         if self._batches(topic) is None:
             self._add_topic(topic, runtime.accumulator.open_batches(topic))
@@ -421,7 +443,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             arguments = self._check_arguments(topic, value, key, headers, partition, timestamp)
             now = self._now()
             result = self._append_nowait(runtime, arguments, now)
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001  # raised again
             self._raise(error)
         if self._batches(topic) is None:
             self._add_topic(topic, runtime.accumulator.open_batches(topic))
@@ -602,8 +624,19 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         """Return the error to raise in place of `error`."""
         return error
 
-    def _raise(self, error: KafkaError) -> NoReturn:
-        translated = self._translate_error(error)
+    def _note_failure(self, error: Exception) -> None:
+        """Note that a call raises an error, once per record or ready-made batch."""
+
+    def _located(self, error: Exception, place: str) -> Exception:
+        """Return an error that `enqueue` has raised and noted, with the place of the record."""
+        self._noted = with_location(error, place)
+        return self._noted
+
+    def _raise(self, error: Exception) -> NoReturn:
+        translated = self._translate_error(error) if isinstance(error, KafkaError) else error
+        noted, self._noted = self._noted, None
+        if error is not noted:
+            self._note_failure(translated)
         if translated is error:
             raise error
         raise translated from error

@@ -409,7 +409,8 @@ class Machine(RuleBasedStateMachine):
     def sendable_partitions_are_ready(self) -> None:
         if not hasattr(self, "world"):
             return
-        found, now = self.accumulator.ready_nodes(), self.world.now
+        now = self.world.now
+        found = self.accumulator.ready_nodes(now)
         for queue in self.world.queues():
             # Not ReadyPartitions.is_sendable(), which sets timers.
             leader = queue.leader
@@ -580,7 +581,7 @@ def test_partition_whose_batches_were_dropped_is_not_added_to_the_transaction() 
     world.accumulator.begin_transaction(lambda error: error, added.append)
     append(world)
     world.accumulator.begin_abort(LOST, world.now)
-    assert world.accumulator.ready_nodes() == []
+    assert world.accumulator.ready_nodes(world.now) == []
     assert added == []
 
 

@@ -20,6 +20,7 @@ from kafka_async.errors import (
     IllegalGenerationError,
     InvalidPidMappingError,
     InvalidProducerEpochError,
+    InvalidTxnStateError,
     KafkaError,
     KafkaTimeoutError,
     Path,
@@ -84,6 +85,9 @@ _LOST_WITH_CLUSTER: Final = frozenset(
 """States in which another cluster ends the transaction; in others its coordinator does."""
 
 _FENCED_EPOCH: Final = (ProducerFencedError, InvalidProducerEpochError)
+
+_AFTER_TIMEOUT: Final = (*_FENCED_EPOCH, InvalidTxnStateError)
+"""Errors of a transaction that its coordinator has aborted after transaction_timeout_ms."""
 
 
 @dataclass(slots=True, eq=False)
@@ -243,7 +247,7 @@ class TransactionManager:
         try:
             await self._commit_offsets(offsets, group, source, self._deadline(timeout))
         except Exception as error:
-            translated = self._apply_error(to_transaction_error(error))
+            translated = self._apply_error(to_transaction_error(self._with_timeout(error)))
             if translated is error:
                 raise
             raise translated from error
@@ -294,6 +298,11 @@ class TransactionManager:
         else:
             await self._wait_for_end(ending, deadline)
 
+    def fail(self, error: KafkaError) -> None:
+        """Let an open transaction only be aborted, because of an error."""
+        if self._machine.state is TransactionState.IN_TRANSACTION:
+            self._apply_error(error)
+
     def check_open(self, what: str) -> None:
         """Raise unless records and offsets can be added to a transaction now."""
         machine = self._machine
@@ -336,7 +345,7 @@ class TransactionManager:
 
     def _on_batch_failed(self, error: Exception) -> Exception:
         """Apply the error of a failed batch to the transaction, and return the error to raise."""
-        return self._apply_error(to_transaction_error(error, path=Path.PRODUCE))
+        return self._apply_error(to_transaction_error(self._with_timeout(error), path=Path.PRODUCE))
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -352,6 +361,19 @@ class TransactionManager:
                 raise
             logger.debug("%s: the new epoch fenced its own producer: retrying", self._id)
             response = await self._init_producer_id(None, deadline, attempts)
+        self._use_producer_id(response)
+
+    async def _new_epoch_after_timeout(self, deadline: float) -> None:
+        """Obtain an epoch after the coordinator has timed out the transaction (KIP-588).
+
+        It has bumped the epoch then. If a new producer has taken over, it has bumped the epoch
+        once more, so the request is refused.
+        """
+        producer_id, epoch = self._id_and_epoch
+        fenced = ProducerIdAndEpoch(producer_id, epoch + 1)
+        self._use_producer_id(await self._init_producer_id(fenced, deadline, RequestAttempts()))
+
+    def _use_producer_id(self, response: InitProducerIdResponse) -> None:
         self._accumulator.set_id_and_epoch(
             ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         )
@@ -445,8 +467,7 @@ class TransactionManager:
                 attempts=attempts,
             )
         except KafkaError as error:
-            translated = self._apply_error(to_transaction_error(error))
-            self._accumulator.fail_partitions_not_added(queues, translated, self._now())
+            self._apply_error(to_transaction_error(self._with_timeout(error)))
             self._needs_new_epoch = True
         else:
             self._has_written = True
@@ -532,14 +553,11 @@ class TransactionManager:
 
     def _handle_commit_error(self, error: Exception, attempts: RequestAttempts) -> KafkaError:
         translated = to_transaction_error(
-            error, commit_sent=self._machine.state is TransactionState.COMMIT_SENT
+            self._with_timeout(error),
+            commit_sent=self._machine.state is TransactionState.COMMIT_SENT,
         )
         category = translated.category
-        retriable = category_of(error, Path.TRANSACTION) in (
-            Category.RETRIABLE,
-            Category.REFRESH_RETRIABLE,
-        )
-        if retriable and self._machine.state is TransactionState.COMMIT_SENT:
+        if isinstance(translated, TransactionOutcomeUnknownError):
             self._machine.apply(TransactionEvent.NO_RESPONSE)
             return translated
         if attempts.without_response and category is not Category.APPLICATION_RECOVERABLE:
@@ -585,8 +603,12 @@ class TransactionManager:
         if self._known_to_coordinator():
             try:
                 await self._send_end_txn(commit=False, deadline=end_txn_deadline, attempts=attempts)
-            except _FENCED:
-                raise
+            except _FENCED as error:
+                if not self._may_have_timed_out(error, attempts):
+                    raise
+                await self._new_epoch_after_timeout(deadline)
+                self._needs_new_epoch = False
+                return
             except Exception as error:  # noqa: BLE001  # a new epoch needs no response to EndTxn
                 # A new epoch aborts an open transaction and fences requests that may still arrive.
                 logger.debug("%s: aborting by a new epoch: %s", self._id, error)
@@ -596,6 +618,22 @@ class TransactionManager:
         ):
             await self._new_epoch(deadline)
             self._needs_new_epoch = False
+
+    def _may_have_timed_out(self, refusal: KafkaError, attempts: RequestAttempts) -> bool:
+        """Return True if the coordinator may have refused an abort because of a time-out.
+
+        The coordinator had the transaction, and has not ended it for another request of this
+        producer. With transactions v2 it does not refuse the abort.
+        """
+        error = self._machine.error
+        return (
+            isinstance(refusal, _FENCED_EPOCH)
+            and not self._v2
+            and self._has_written
+            and attempts.sent == 1
+            and error is not None
+            and isinstance(error.__cause__, _AFTER_TIMEOUT)
+        )
 
     async def _wait_for_in_flight(self, outcomes: list[BatchOutcome], deadline: float) -> None:
         try:
@@ -641,11 +679,28 @@ class TransactionManager:
     def _deadline(self, timeout: float | None) -> float:
         return self._loop.time() + (self._max_block if timeout is None else timeout)
 
+    def _with_timeout(self, error: Exception) -> Exception:
+        """Return an error whose message says so if the transaction has probably timed out."""
+        open_for = self._loop.time() - self._began_at
+        timeout_ms = self._config.transaction_timeout_ms
+        if not isinstance(error, _AFTER_TIMEOUT) or open_for < timeout_ms / 1000:
+            return error
+        explained = type(error)(
+            f"{error.message} The transaction has probably timed out: it was begun {open_for:.3g} "
+            f"s ago, and transaction_timeout_ms={timeout_ms}.",
+            topic=error.topic,
+            partition=error.partition,
+        )
+        explained.__cause__ = error.__cause__
+        return explained
+
     def _apply_error(self, error: KafkaError) -> KafkaError:
         category = error.category or Category.APPLICATION_RECOVERABLE
         event = EVENT_FOR_CATEGORY[category]
         if self._machine.allows(event):
             self._machine.apply(event, error)
+            if self._machine.error is not None:
+                self._accumulator.fail_transaction(self._machine.error)
         return error
 
     def _start_end(

@@ -9,7 +9,9 @@ from typing_extensions import TypeVar
 
 from kafka_async.arguments import by_partition, check_timeout, group_metadata, offset_and_metadata
 from kafka_async.errors import (
+    Category,
     KafkaError,
+    TransactionAbortableError,
     TransactionStateError,
     convert_transaction_errors,
     to_transaction_error,
@@ -57,13 +59,22 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
     is raised unchanged, with a note if the abort failed. `producer.begin()` opens a transaction
     without a block.
 
+    A call that sends and raises makes the transaction incomplete, so `commit` raises
+    `TransactionAbortableError`, which names the first such error. A cancelled call does not count.
+    With `ignore_failed_sends=True` the transaction commits what was accepted.
+
     All errors that its calls raise belong to the classes of KIP-1050: `TransactionAbortableError`
     (abort, then continue), `ApplicationRecoverableError` (close the producer, and restart from what
     was committed) or `InvalidConfigurationError` (abort; the producer stays usable).
     """
 
-    def __init__(self, manager: TransactionManager, runtime: ProducerRuntime) -> None:
+    def __init__(
+        self, manager: TransactionManager, runtime: ProducerRuntime, *, ignore_failed_sends: bool
+    ) -> None:
         super().__init__()
+        self._ignore_failed_sends = ignore_failed_sends
+        self._failed_send: Exception | None = None
+        self._failed_send_count = 0
         self._manager = manager
         self._producer_runtime = runtime
         self._number = 0  # until it is begun
@@ -117,8 +128,8 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
                 records, then max_block_ms).
 
         Raises:
-            TransactionAbortableError: A record was not delivered, or the cluster requires it:
-                abort.
+            TransactionAbortableError: A record was not delivered, a call that sends has raised, or
+                the cluster requires it: abort.
             TransactionOutcomeUnknownError: The commit was sent and no response was received. Await
                 `commit()` again; until it returns, `producer.init_transactions()` is the only other
                 call that works.
@@ -129,6 +140,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             raise unknown_keyword(self.commit, unknown)
         check_timeout(timeout)
         manager = self._active_manager("commit")
+        self._refuse_incomplete(manager)
         with convert_transaction_errors():
             await manager.commit(timeout)
         self._ended = True
@@ -151,8 +163,8 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             offsets, and so is over.
 
         Raises:
-            TransactionAbortableError: A record was not delivered, or the cluster requires it:
-                abort.
+            TransactionAbortableError: A record was not delivered, a call that sends has raised, or
+                the cluster requires it: abort.
             TransactionStateError: The transaction is not open.
             ApplicationRecoverableError: The producer cannot continue.
             InvalidConfigurationError: An option or a permission must be changed first: abort.
@@ -161,6 +173,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             raise unknown_keyword(self.prepare, unknown)
         check_timeout(timeout)
         manager = self._active_manager("prepare")
+        self._refuse_incomplete(manager)
         with convert_transaction_errors():
             prepared = await manager.prepare(timeout)
         self._prepared = True
@@ -244,6 +257,26 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         if problem is not None:
             error.add_note(f"The transaction was not aborted: {problem}")
 
+    # -- failed sends -----------------------------------------------------------------------------
+
+    def _note_failure(self, error: Exception) -> None:
+        if self._failed_send is None:
+            self._failed_send = error
+        self._failed_send_count += 1
+
+    def _refuse_incomplete(self, manager: TransactionManager) -> None:
+        """Let the transaction only be aborted if a call that sends has raised."""
+        first, count = self._failed_send, self._failed_send_count
+        if first is not None and not self._ignore_failed_sends:
+            calls = "a call" if count == 1 else f"{count} calls"
+            incomplete = TransactionAbortableError(
+                f"{calls} to send records raised, so the transaction is incomplete: abort it, or "
+                f"begin it with ignore_failed_sends=True; the first error: {_described(first)}"
+            )
+            incomplete.category = Category.ABORTABLE
+            incomplete.__cause__ = first
+            manager.fail(incomplete)
+
     # -- state ------------------------------------------------------------------------------------
 
     def _on_state_changed(self, state: TransactionState) -> None:
@@ -263,3 +296,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         if self._ended or self._manager.current != self._number:
             raise TransactionStateError(f"{call}: this transaction is over; begin another")
         return self._manager
+
+
+def _described(error: Exception) -> str:
+    return str(error) if isinstance(error, KafkaError) else f"{type(error).__name__}: {error}"
