@@ -207,6 +207,10 @@ class DecodeError(ProtocolError):
     """A frame or message is malformed."""
 
 
+class IncompleteResponseError(RetriableError, ProtocolError):
+    """A response lacks something that was requested; it is never read as an empty result."""
+
+
 class EncodeError(ProtocolError):
     """A message holds a value that the protocol cannot encode."""
 

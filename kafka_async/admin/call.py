@@ -1,6 +1,7 @@
 """Runs one admin call for many items: retries retriable errors per item, raises the others.
 
-A broker responds per topic, group or partition. `Call.run` retries the items with a retriable error
+A broker responds per topic, group or partition; an item that the response lacks has a retriable
+error. `Call.run` retries the items with a retriable error
 until the deadline, after the metadata or the coordinator was looked up again; then it raises the
 first error, which names its item and has the others in its notes.
 """
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kafka_async.arguments import check_timeout
 from kafka_async.cluster.client import services_of
+from kafka_async.cluster.requested_rows import requested_rows
 from kafka_async.config import seconds
 from kafka_async.errors import (
     KafkaError,
@@ -96,7 +98,7 @@ class Call:
         pending: list[K] = wanted
         while pending:
             try:
-                results.update(await attempt(pending))
+                results.update(requested_rows(pending, await attempt(pending)))
             except KafkaTimeoutError:
                 if not results:
                     raise

@@ -82,6 +82,7 @@ def _description(
         pending: list[ConfigResource],
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
         results: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
+        named = _by_name(pending)
         for to, rows in _by_broker(pending).items():
             request = DescribeConfigsRequest(
                 resources=[
@@ -93,7 +94,9 @@ def _description(
             )
             response = await call.services.request(request, to=to, timeout=call.left)
             for row in response.results:
-                resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)
+                resource = named.get((row.resource_type, row.resource_name))
+                if resource is None:
+                    continue
                 error = _error(resource, row.error_code, row.error_message, "DESCRIBE_CONFIGS")
                 results[resource] = error or {entry.name: _entry(entry) for entry in row.configs}
         return results
@@ -122,6 +125,7 @@ async def alter_configs(
 
     async def attempt(pending: list[ConfigResource]) -> Results[ConfigResource, None]:
         results: dict[ConfigResource, KafkaError | None] = {}
+        named = _by_name(pending)
         for to, rows in _by_broker(pending).items():
             request = IncrementalAlterConfigsRequest(
                 resources=[
@@ -134,7 +138,9 @@ async def alter_configs(
             )
             response = await call.services.request(request, to=to, timeout=call.left)
             for row in response.responses:
-                resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)
+                resource = named.get((row.resource_type, row.resource_name))
+                if resource is None:
+                    continue
                 results[resource] = _error(
                     resource, row.error_code, row.error_message, "ALTER_CONFIGS"
                 )
@@ -171,6 +177,11 @@ def _by_broker(
         to = Broker(int(resource.name)) if own else AnyBroker()
         rows.setdefault(to, []).append(resource)
     return rows
+
+
+def _by_name(resources: Iterable[ConfigResource]) -> dict[tuple[int, str], ConfigResource]:
+    """Return resources by the fields of a response, whose type this version may not know."""
+    return {(resource.type, resource.name): resource for resource in resources}
 
 
 def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:

@@ -25,10 +25,14 @@ from kafka_async.arguments import (
     topic_partitions,
 )
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.cluster.offset_fetch import fetch_offsets
 from kafka_async.cluster.request_router import FoundBroker
+from kafka_async.cluster.requested_rows import requested_rows
+from kafka_async.cluster.topic_ids import LAST_VERSION_WITH_NAMES
 from kafka_async.errors import (
     GroupIdNotFoundError,
     GroupNotEmptyError,
+    IncompleteResponseError,
     KafkaError,
     RefreshRetriableError,
     StaleMemberEpochError,
@@ -53,6 +57,7 @@ from kafka_async.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
+    OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
 from kafka_async.types import OffsetAndMetadata, TopicPartition
@@ -76,8 +81,6 @@ _CONSUMER = "consumer"
 _CONFIGURED_TYPES: Final = frozenset({"consumer", "share"})
 """Types of groups with a session time-out in their configuration."""
 _DEAD = "Dead"
-_TOPIC_NAME_MAX_VERSION = 9
-"""Last version of OffsetFetch and OffsetCommit that has topic names instead of ids."""
 
 
 async def list_all(
@@ -198,7 +201,8 @@ async def delete(call: Call, group_ids: Iterable[str]) -> None:
         }
 
     wanted = texts(group_ids, "group_ids")
-    await call.run(wanted, lambda names: query_coordinators(call, names, query))
+    final = (IncompleteResponseError,)
+    await call.run(wanted, lambda names: query_coordinators(call, names, query), final=final)
 
 
 async def list_group_offsets(
@@ -210,19 +214,24 @@ async def list_group_offsets(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the committed offsets of a group; see `Admin.list_group_offsets`."""
     text(group_id, "group_id")
-    topics = None if partitions is None else _by_topic(partitions)
+    wanted = None if partitions is None else topic_partitions(partitions)
+    topics = None if wanted is None else _by_topic(wanted)
 
     async def query(
         node_id: int, names: list[str]
     ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
-        request = OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=name, topics=topics) for name in names],
-            require_stable=require_stable,
-        )
-        response = await call.services.request(
-            request, to=FoundBroker(node_id), timeout=call.left, max_version=_TOPIC_NAME_MAX_VERSION
-        )
-        return {row.group_id: _committed(row) for row in response.groups}
+        def send(request: OffsetFetchRequest) -> Awaitable[OffsetFetchResponse]:
+            return call.services.request(
+                request,
+                to=FoundBroker(node_id),
+                timeout=call.left,
+                max_version=LAST_VERSION_WITH_NAMES[request.API_KEY],
+            )
+
+        (name,) = names
+        group = OffsetFetchRequestGroup(group_id=name, topics=topics)
+        row = await fetch_offsets(send, group, require_stable=require_stable)
+        return {name: _committed(row, wanted)}
 
     found = await call.run([group_id], lambda names: query_coordinators(call, names, query))
     return found[group_id]
@@ -248,19 +257,24 @@ async def alter_group_offsets(
     async def commit(node_id: int, names: list[str]) -> Results[str, None]:
         request = OffsetCommitRequest(group_id=group_id, topics=topics)
         response = await call.services.request(
-            request, to=FoundBroker(node_id), timeout=call.left, max_version=_TOPIC_NAME_MAX_VERSION
+            request,
+            to=FoundBroker(node_id),
+            timeout=call.left,
+            max_version=LAST_VERSION_WITH_NAMES[request.API_KEY],
         )
-        errors = (
-            error_for(
-                row.error_code,
-                topic=topic.name,
-                partition=row.partition_index,
-                needs="READ",
-                name=group_id,
-            )
+        codes = {
+            TopicPartition(topic.name, row.partition_index): row.error_code
             for topic in response.topics
             for row in topic.partitions
-            if row.error_code
+        }
+        errors = (
+            code
+            if isinstance(code, KafkaError)
+            else error_for(
+                code, topic=tp.topic, partition=tp.partition, needs="READ", name=group_id
+            )
+            for tp, code in requested_rows(checked, codes).items()
+            if code
         )
         return dict.fromkeys(names, next(errors, None))
 
@@ -386,7 +400,7 @@ def _assignment(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTopics]:
     topics: dict[str, list[int]] = {}
-    for partition in topic_partitions(partitions):
+    for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition.partition)
     return [
         OffsetFetchRequestTopics(name=name, partition_indexes=rows) for name, rows in topics.items()
@@ -394,24 +408,30 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTo
 
 
 def _committed(
-    row: OffsetFetchResponseGroup,
+    row: OffsetFetchResponseGroup, wanted: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, OffsetAndMetadata] | KafkaError:
+    """Return the offsets of the wanted partitions (None: of all), or the first error."""
     if error := item_error("group", row.group_id, row.error_code, needs="DESCRIBE"):
         return error
+    rows = {
+        TopicPartition(topic.name, partition.partition_index): partition
+        for topic in row.topics
+        for partition in topic.partitions
+    }
     found: dict[TopicPartition, OffsetAndMetadata] = {}
-    for topic in row.topics:
-        for partition in topic.partitions:
-            index = partition.partition_index
-            if partition.error_code:
-                # Offsets of a transaction that has not ended (KIP-447) have a retriable error.
-                return error_for(
-                    partition.error_code, topic=topic.name, partition=index, needs="DESCRIBE"
-                )
-            if partition.committed_offset >= 0:
-                epoch = partition.committed_leader_epoch
-                found[TopicPartition(topic.name, index)] = OffsetAndMetadata(
-                    partition.committed_offset,
-                    None if epoch < 0 else epoch,
-                    partition.metadata or "",
-                )
+    for tp, partition in requested_rows(rows if wanted is None else wanted, rows).items():
+        if isinstance(partition, KafkaError):
+            return partition
+        if partition.error_code:
+            # Offsets of a transaction that has not ended (KIP-447) have a retriable error.
+            return error_for(
+                partition.error_code, topic=tp.topic, partition=tp.partition, needs="DESCRIBE"
+            )
+        if partition.committed_offset >= 0:
+            epoch = partition.committed_leader_epoch
+            found[tp] = OffsetAndMetadata(
+                partition.committed_offset,
+                None if epoch < 0 else epoch,
+                partition.metadata or "",
+            )
     return found

@@ -24,9 +24,9 @@ from kafka_async.admin.security_values import (
 from kafka_async.arguments import instance_of, iterable, text, texts, whole_number
 from kafka_async.cluster.request_router import AnyBroker, Controller
 from kafka_async.errors import (
+    IncompleteResponseError,
     KafkaError,
     ResourceNotFoundError,
-    UnknownServerError,
     UnsupportedByAuthenticationError,
     error_for,
     raise_for,
@@ -268,8 +268,11 @@ async def describe_user_scram_credentials(
         if response.error_code:
             error = error_for(response.error_code, response.error_message, needs="DESCRIBE")
             return dict.fromkeys(names, error)
-        results: dict[str, KafkaError | None] = dict.fromkeys(names)
+        results: dict[str, KafkaError | None] = {} if users is not None else dict.fromkeys(names)
         for row in response.results:
+            if users is not None and row.user not in names:
+                continue
+            results[row.user] = None
             error = item_error("user", row.user, row.error_code, row.error_message)
             if error is None:
                 found[row.user] = tuple(
@@ -548,4 +551,7 @@ def _principal(value: object, name: str) -> tuple[str, str]:
 def _check_count(api: str, got: int, expected: int) -> None:
     """Raise unless a response has a result for each item of its request."""
     if got != expected:
-        raise UnknownServerError(f"the broker's {api} response has {got} of {expected} results")
+        raise IncompleteResponseError(
+            f"the broker's {api} response has {got} of {expected} results: they may have been "
+            "applied"
+        )

@@ -20,6 +20,7 @@ from kafka_async.arguments import (
     whole_number,
 )
 from kafka_async.cluster.request_router import FoundBroker
+from kafka_async.cluster.requested_rows import requested_rows
 from kafka_async.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from kafka_async.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -70,7 +71,7 @@ async def list_offsets(
 ) -> dict[TopicPartition, ShareGroupOffset]:
     """Return the start offsets of a share group; see `Admin.list_share_group_offsets`."""
     text(group_id, "group_id")
-    topics = None
+    topics = wanted = None
     if partitions is not None:
         wanted = topic_partitions(partitions)
         by_topic = _by_topic(wanted)
@@ -90,7 +91,7 @@ async def list_offsets(
         ]
         request = DescribeShareGroupOffsetsRequest(groups=groups)
         response = await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
-        return {row.group_id: _offsets(row) for row in response.groups}
+        return {row.group_id: _offsets(row, wanted) for row in response.groups}
 
     return await _run(call, group_id, query)
 
@@ -115,17 +116,24 @@ async def alter_offsets(call: Call, group_id: str, offsets: Mapping[TopicPartiti
     async def alter(node_id: int, names: list[str]) -> Results[str, None]:
         request = AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
         response = await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
-        errors = (
-            error_for(
-                row.error_code,
-                row.error_message,
-                topic=topic.topic_name,
-                partition=row.partition_index,
-                needs="READ",
-            )
+        rows = {
+            TopicPartition(topic.topic_name, row.partition_index): row
             for topic in response.responses
             for row in topic.partitions
-            if row.error_code
+        }
+        # After an error of the whole group there may be no rows.
+        errors = (
+            row
+            if isinstance(row, KafkaError)
+            else error_for(
+                row.error_code,
+                row.error_message,
+                topic=tp.topic,
+                partition=tp.partition,
+                needs="READ",
+            )
+            for tp, row in requested_rows(wanted, rows).items()
+            if isinstance(row, KafkaError) or row.error_code
         )
         group_error = item_error(
             "group", group_id, response.error_code, response.error_message, needs="READ"
@@ -145,10 +153,13 @@ async def delete_offsets(call: Call, group_id: str, topics: Iterable[str]) -> No
     async def delete(node_id: int, names: list[str]) -> Results[str, None]:
         request = DeleteShareGroupOffsetsRequest(group_id=group_id, topics=rows)
         response = await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
-        errors = (
-            topic_error(row.topic_name, row.error_code, row.error_message, needs="READ")
+        found = {
+            row.topic_name: topic_error(
+                row.topic_name, row.error_code, row.error_message, needs="READ"
+            )
             for row in response.responses
-        )
+        }
+        errors = requested_rows([row.topic_name for row in rows], found).values()
         group_error = item_error(
             "group", group_id, response.error_code, response.error_message, needs="DELETE"
         )
@@ -180,28 +191,33 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _offsets(
-    group: DescribeShareGroupOffsetsResponseGroup,
+    group: DescribeShareGroupOffsetsResponseGroup, wanted: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, ShareGroupOffset] | KafkaError:
     if error := item_error(
         "group", group.group_id, group.error_code, group.error_message, needs="DESCRIBE"
     ):
         return error
+    rows = {
+        TopicPartition(topic.topic_name, row.partition_index): row
+        for topic in group.topics
+        for row in topic.partitions
+    }
     found: dict[TopicPartition, ShareGroupOffset] = {}
     errors: list[KafkaError] = []
-    for topic in group.topics:
-        for row in topic.partitions:
-            partition = TopicPartition(topic.topic_name, row.partition_index)
-            if row.error_code:
-                error = error_for(
-                    row.error_code,
-                    row.error_message,
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    needs="DESCRIBE",
-                )
-                errors.append(error)
-            elif row.start_offset >= 0:
-                found[partition] = ShareGroupOffset(
-                    row.start_offset, row.leader_epoch, None if row.lag < 0 else row.lag
-                )
+    for partition, row in requested_rows(rows if wanted is None else wanted, rows).items():
+        if isinstance(row, KafkaError):
+            errors.append(row)
+        elif row.error_code:
+            error = error_for(
+                row.error_code,
+                row.error_message,
+                topic=partition.topic,
+                partition=partition.partition,
+                needs="DESCRIBE",
+            )
+            errors.append(error)
+        elif row.start_offset >= 0:
+            found[partition] = ShareGroupOffset(
+                row.start_offset, row.leader_epoch, None if row.lag < 0 else row.lag
+            )
     return first_error(errors) or found

@@ -20,11 +20,13 @@ from kafka_async.arguments import (
 )
 from kafka_async.cluster.request_router import AnyBroker, Controller, FoundBroker
 from kafka_async.errors import (
+    IncompleteResponseError,
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
     TopicAuthorizationError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
     error_for,
     raise_for,
 )
@@ -78,10 +80,11 @@ async def create(
             row.name: topic_error(row.name, row.error_code, row.error_message, needs="CREATE")
             or _created(row, wanted[row.name])
             for row in response.topics
+            if row.name in wanted
         }
         return with_throttle_time(results, response.throttle_time_ms)
 
-    created, errors = await call.collect(wanted, attempt)
+    created, errors = await call.collect(wanted, attempt, final=(IncompleteResponseError,))
     if wait and not validate_only:
         await _wait_for_leaders(call, {name: topic.partitions for name, topic in created.items()})
     raise_first(errors)
@@ -96,7 +99,11 @@ async def delete(call: Call, names: Iterable[str], *, wait: bool) -> None:
             topics=[DeleteTopicState(name=name) for name in pending],
             timeout_ms=int(call.left * 1000),
         )
-        response = await call.services.request(request, to=Controller(), timeout=call.left)
+        try:
+            response = await call.services.request(request, to=Controller(), timeout=call.left)
+        except UnsupportedVersionError:  # before Kafka 2.8, where a topic may have an id instead
+            request = DeleteTopicsRequest(topic_names=pending, timeout_ms=request.timeout_ms)
+            response = await call.services.request(request, to=Controller(), timeout=call.left)
         results: dict[str, KafkaError | None] = {
             row.name or "": topic_error(
                 row.name or "", row.error_code, row.error_message, needs="DELETE"
@@ -106,7 +113,8 @@ async def delete(call: Call, names: Iterable[str], *, wait: bool) -> None:
         return with_throttle_time(results, response.throttle_time_ms)
 
     wanted = texts(names, "names")
-    deleted, errors = await call.collect(wanted, attempt, final=(UnknownTopicOrPartitionError,))
+    final = (UnknownTopicOrPartitionError, IncompleteResponseError)
+    deleted, errors = await call.collect(wanted, attempt, final=final)
     if wait:
         await _wait_until_gone(call, set(deleted))
     raise_first(errors)
@@ -152,7 +160,8 @@ async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool
         return with_throttle_time(results, response.throttle_time_ms)
 
     # The controller responds, which knows each topic.
-    grown, errors = await call.collect(counts, attempt, final=(UnknownTopicOrPartitionError,))
+    final = (UnknownTopicOrPartitionError, IncompleteResponseError)
+    grown, errors = await call.collect(counts, attempt, final=final)
     if wait:
         await _wait_for_leaders(call, {name: counts[name] for name in grown})
     raise_first(errors)

@@ -234,13 +234,14 @@ class BrokerConnection:
         connection = self._connection
         return "" if connection is None else connection.diagnosis(TimeoutError()).text
 
-    def version(self, api: Api | int) -> int:
+    def version(self, api: Api | int, max_version: int | None = None) -> int:
         """Return the newest version of an API that the connected broker and this client support.
 
-        Raises UnsupportedVersionError if there is none, and KafkaConnectionError without a
-        connection.
+        Raises UnsupportedVersionError if there is none up to `max_version`, and
+        KafkaConnectionError without a connection.
         """
-        return self._current().versions.version(api if isinstance(api, int) else api.key)
+        key = api if isinstance(api, int) else api.key
+        return self._current().versions.version(key, max_version)
 
     # -- requests ---------------------------------------------------------------------------------
 

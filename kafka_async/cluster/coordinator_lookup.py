@@ -7,6 +7,7 @@ import enum
 from typing import TYPE_CHECKING
 
 from kafka_async.cluster.broker_connection import CONNECT_HEDGE_AFTER
+from kafka_async.cluster.requested_rows import requested_rows
 from kafka_async.config import seconds
 from kafka_async.errors import (
     CoordinatorNotAvailableError,
@@ -111,7 +112,8 @@ class CoordinatorLookup:
             batched = connection.version(_FIND_COORDINATOR) >= _MULTIPLE_KEYS_MIN_VERSION
             for request in _requests(kind, keys, batched=batched):
                 response = await connection.send(request, timeout=timeout)
-                self._store(kind, _coordinators(response, request, batched=batched))
+                asked = request.coordinator_keys if batched else [request.key]
+                self._store(kind, asked, _coordinators(response, request, batched=batched))
         except (KafkaConnectionError, KafkaTimeoutError) as error:
             self._updater.request_update()
             return error
@@ -119,11 +121,15 @@ class CoordinatorLookup:
             return error
         return None
 
-    def _store(self, kind: CoordinatorKind, rows: Iterable[Coordinator]) -> None:
+    def _store(
+        self, kind: CoordinatorKind, keys: Iterable[str], rows: Iterable[Coordinator]
+    ) -> None:
         """Cache the coordinators that were found, then raise the error of a key that has none."""
         failure: KafkaError | None = None
-        for row in rows:
-            if row.error_code:
+        for row in requested_rows(keys, {row.key: row for row in rows}).values():
+            if isinstance(row, KafkaError):
+                failure = row
+            elif row.error_code:
                 failure = error_for(
                     row.error_code,
                     f"{row.key}: {row.error_message or ''}".strip(": "),

@@ -17,6 +17,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from kafka_async.cluster.topic_ids import LAST_VERSION_WITH_NAMES
 from kafka_async.errors import UnsupportedVersionError, raise_for
 from kafka_async.protocol.api import lookup
 from kafka_async.protocol.header import decode_response
@@ -40,6 +41,9 @@ class Step(NamedTuple):
 SOFTWARE_NAME: Final = "kafka-async"
 _UNSUPPORTED_VERSION: Final = UnsupportedVersionError.code
 _HEADER_SIZE: Final = 4
+_TRANSACTION_VERSION: Final = "transaction.version"
+_TRANSACTIONS_V2: Final = {0: 12, 26: 5, 28: 5}
+"""Versions of Produce, EndTxn and TxnOffsetCommit from which on a broker has transactions v2."""
 _API_VERSIONS: Final = 18
 
 
@@ -61,15 +65,25 @@ class BrokerVersions:
     throttle_time_ms: int = 0
     _chosen: dict[int, int] = field(default_factory=dict[int, int], repr=False, compare=False)
 
-    def version(self, api_key: int) -> int:
+    def version(self, api_key: int, max_version: int | None = None) -> int:
         """Return the newest version of an API that the broker and this client support.
 
-        Raises UnsupportedVersionError, which names the API and both ranges, if there is none.
+        Raises UnsupportedVersionError, which names the API and both ranges, if there is none up to
+        `max_version`.
         """
         chosen = self._chosen.get(api_key)
         if chosen is None:
             chosen = self._chosen[api_key] = lookup(api_key).negotiate(self.ranges.get(api_key))
-        return chosen
+        if max_version is None or chosen <= max_version:
+            return chosen
+        offered = self.ranges[api_key]
+        if max_version < offered.min:
+            by_name = max_version == LAST_VERSION_WITH_NAMES.get(api_key)
+            raise UnsupportedVersionError(
+                f"{lookup(api_key).name}{' for topics by name' * by_name} needs version "
+                f"{max_version} or older, the broker offers {offered}"
+            )
+        return max_version
 
 
 Procedure: TypeAlias = Generator[Step, "Frame", BrokerVersions]
@@ -95,12 +109,29 @@ def handshake(software_version: str, cluster_id: str | None = None, node_id: int
         version = _supported_version(response)
         response = _decode(version, (yield Step(request, version)))
     raise_for(response.error_code)
+    ranges = {r.api_key: VersionRange(r.min_version, r.max_version) for r in response.api_keys}
+    features = {row.name: row.max_version_level for row in response.finalized_features}
     return BrokerVersions(
-        {row.api_key: VersionRange(row.min_version, row.max_version) for row in response.api_keys},
-        {row.name: row.max_version_level for row in response.finalized_features},
+        ranges,
+        _usable_features(features, ranges),
         response.finalized_features_epoch,
         response.throttle_time_ms,
     )
+
+
+def _usable_features(
+    features: dict[str, int], ranges: Mapping[int, VersionRange]
+) -> dict[str, int]:
+    """Return the features without transactions v2 if a broker lacks a version that they need.
+
+    A proxy in front of the brokers may know older versions than they do.
+    """
+    level = features.get(_TRANSACTION_VERSION, 0)
+    if level >= 2 and any(
+        key in ranges and ranges[key].max < version for key, version in _TRANSACTIONS_V2.items()
+    ):
+        features[_TRANSACTION_VERSION] = 1
+    return features
 
 
 def _decode(version: int, frame: Frame) -> ApiVersionsResponse:

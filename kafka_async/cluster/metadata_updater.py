@@ -41,6 +41,7 @@ from kafka_async.errors import (
     SaslAuthenticationError,
     SslAuthenticationError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
     error_for,
 )
 from kafka_async.fairness import MAX_PARTITIONS_MERGED_IN_LOOP, MAX_TOPICS_PER_REQUEST
@@ -554,6 +555,8 @@ class MetadataUpdater:
         logger.debug("no metadata: %s", error)
         never_connected = self.snapshot.version == 0
         failure: KafkaError | None = _rejection(error)
+        if isinstance(error, UnsupportedVersionError):
+            failure = error  # the broker is too old for what the client needs
         if never_connected and (failure is None or isinstance(failure, SslAuthenticationError)):
             failure = brokers.rejection()
             if self._no_token() or brokers.all_failures_permanent() or self._all_refused(brokers):

@@ -98,7 +98,7 @@ class ClientServices:
                 version: int | None = None
                 if max_version is not None:
                     await connection.connect(limit)
-                    version = min(max_version, connection.version(request.API_KEY))
+                    version = connection.version(request.API_KEY, max_version)
                 response = await connection.send(request, timeout=limit, version=version)
                 self._check_for_rebootstrap(response, to)
             except (KafkaConnectionError, KafkaTimeoutError) as error:

@@ -21,6 +21,7 @@ from kafka_async import hooks
 from kafka_async.cluster.broker_connection import ConnectionKind, is_permanent
 from kafka_async.cluster.framing import FrameSizeError
 from kafka_async.cluster.metadata import LeaderHint
+from kafka_async.cluster.topic_ids import max_version_for
 from kafka_async.config import reset_duration, seconds
 from kafka_async.consumer.completed_fetch import AbortedRange, CompletedFetch
 from kafka_async.consumer.fetch_errors import FetchErrorAction, fetch_error_action
@@ -45,7 +46,6 @@ from kafka_async.errors import (
 )
 from kafka_async.fairness import BATCHES_PER_TIME_CHECK, MAX_SCAN_SECONDS
 from kafka_async.protocol.messages.fetch import FetchRequest
-from kafka_async.protocol.wire import ZERO_UUID
 from kafka_async.types import Node, TopicPartition
 
 if TYPE_CHECKING:
@@ -63,8 +63,6 @@ logger = logging.getLogger("kafka_async.consumer")
 
 RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
-_FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
-"""First version of Fetch that names topics by id (KIP-516)."""
 _CLOSE_TIMEOUT: Final = 1.0
 LARGEST_BATCH: Final = 16 * 1024 * 1024
 """Bytes of a batch that a response may hold above fetch_max_bytes, whatever the options are."""
@@ -526,15 +524,15 @@ class BrokerFetcher:
         timeout = seconds(self._config.request_timeout_ms)
         try:
             await self._connection.connect(timeout)
-            by_id = self._connection.version(FetchRequest.API_KEY) >= _FIRST_VERSION_WITH_TOPIC_IDS
             request = self._session.next_request(
                 {s.partition: self._partition_fetch(s) for s in states}
             )
-            ids = {p: fetch.topic_id for p, fetch in request.to_send.items()}
             self._topic_ids = {s.partition: s.topic_id for s in states}
-            version = None
-            if by_id and ZERO_UUID in (*ids.values(), *(f.topic_id for f in request.to_forget)):
-                version = _FIRST_VERSION_WITH_TOPIC_IDS - 1
+            # All topics of the session: one that names topics cannot be continued with ids.
+            ids = (*self._topic_ids.values(), *(f.topic_id for f in request.to_forget))
+            version = self._connection.version(
+                FetchRequest.API_KEY, max_version_for(FetchRequest.API_KEY, ids)
+            )
             waited = self._connection.throttle_wait
             response = await self._connection.send(
                 fetch_request(self._config, request, left, wait=wait, rack=self._rack(states)),

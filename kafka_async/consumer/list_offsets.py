@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafka_async.cluster.request_router import FoundBroker
+from kafka_async.cluster.requested_rows import requested_rows
 from kafka_async.config import seconds
 from kafka_async.consumer.offsets import UNKNOWN, is_read_committed
 from kafka_async.errors import (
@@ -101,7 +102,7 @@ class OffsetLookup:
             node_id,
             timeout,
         )
-        return {
+        rows = {
             TopicPartition(topic.name, row.partition_index): _error(
                 row.error_code, topic.name, row.partition_index
             )
@@ -109,6 +110,7 @@ class OffsetLookup:
             for topic in response.topics
             for row in topic.partitions
         }
+        return requested_rows(wanted, rows)
 
     async def epoch_end_offsets(
         self, node_id: int, epochs: Mapping[TopicPartition, int], timeout: float
@@ -133,7 +135,7 @@ class OffsetLookup:
             node_id,
             timeout,
         )
-        return {
+        rows = {
             TopicPartition(topic.topic, row.partition): _error(
                 row.error_code, topic.topic, row.partition
             )
@@ -141,6 +143,7 @@ class OffsetLookup:
             for topic in response.topics
             for row in topic.partitions
         }
+        return requested_rows(epochs, rows)
 
     async def _send(self, request: Request[ResponseT], node_id: int, timeout: float) -> ResponseT:
         to = FoundBroker(node_id)

@@ -12,13 +12,16 @@ import asyncio
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from kafka_async import hooks
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
 from kafka_async.cluster.metadata import NO_ID
+from kafka_async.cluster.offset_fetch import fetch_offsets
 from kafka_async.cluster.request_router import CoordinatorOfGroup
+from kafka_async.cluster.requested_rows import missing_row
+from kafka_async.cluster.topic_ids import max_version_for
 from kafka_async.config import seconds
 from kafka_async.consumer.commit_errors import CommitErrorAction, commit_error_action
 from kafka_async.consumer.deleted_topics import deleted_topics
@@ -32,10 +35,8 @@ from kafka_async.errors import (
     RetriableError,
     StaleMemberEpochError,
     UnknownMemberIdError,
-    UnknownServerError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
     error_for,
 )
 from kafka_async.group.member import explain_duplicate
@@ -49,11 +50,9 @@ from kafka_async.protocol.messages.offset_commit import (
 from kafka_async.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
+    OffsetFetchResponseGroup,
 )
 from kafka_async.types import OffsetAndMetadata, TopicPartition
 
@@ -211,14 +210,18 @@ class OffsetCommitter:
                     raise CommitFailedError(
                         "the client follows another cluster, which does not have these records"
                     )
-                names = {id_: topic for topic, id_ in topic_ids.items()}
+                names: Mapping[object, str] = {id_: topic for topic, id_ in topic_ids.items()}
                 generation = self._membership.metadata.generation_id
-                response = await self._send(self._commit_request(sent, topic_ids), deadline)
+                request = self._commit_request(sent, topic_ids)
+                ids = [topic.topic_id for topic in request.topics]
+                response = await self._send(request, ids, deadline)
             except RetriableError as error:
                 return commit_error_action(error), error
             failure: tuple[CommitErrorAction, KafkaError | None] = (CommitErrorAction.RETRY, None)
             committed: dict[TopicPartition, OffsetAndMetadata] = {}
             for partition, code in _error_codes(response, names):
+                if partition not in sent:
+                    continue
                 if not code:
                     if partition in pending:
                         committed[partition] = pending.pop(partition)
@@ -233,10 +236,7 @@ class OffsetCommitter:
             self._emit_committed(committed)
         missing = [partition for partition in sent if partition in pending]
         if missing and failure[1] is None:
-            failure = (
-                CommitErrorAction.RETRY,
-                UnknownServerError("the response lacks " + ", ".join(map(str, missing))),
-            )
+            failure = CommitErrorAction.RETRY, missing_row(min(missing))
         return failure
 
     def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
@@ -475,12 +475,12 @@ class OffsetCommitter:
             return None
         names = self._topic_names(partitions)
         try:
-            response = await self._send_offset_fetch(sorted(partitions), deadline)
+            group = await self._send_offset_fetch(sorted(partitions), deadline)
         except RetriableError as error:
             return error
-        error = self._read_offsets(response, names, found)
-        if error is None:
-            found.update(dict.fromkeys(set(partitions) - found.keys()))
+        error = self._read_offsets(group, names, partitions, found)
+        if error is None and (missing := set(partitions) - found.keys()):
+            error = missing_row(min(missing))
         return error
 
     def _known(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
@@ -489,55 +489,47 @@ class OffsetCommitter:
 
     async def _send_offset_fetch(
         self, partitions: Iterable[TopicPartition], deadline: float
-    ) -> OffsetFetchResponse:
+    ) -> OffsetFetchResponseGroup:
         topics: defaultdict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions:
             topics[topic].append(partition)
+        ids = {topic: self._services.metadata.snapshot.topic_id(topic) for topic in topics}
         rows = [
-            OffsetFetchRequestTopics(
-                name=topic,
-                topic_id=self._services.metadata.snapshot.topic_id(topic),
-                partition_indexes=indexes,
-            )
+            OffsetFetchRequestTopics(name=topic, topic_id=ids[topic], partition_indexes=indexes)
             for topic, indexes in topics.items()
         ]
         group = OffsetFetchRequestGroup(group_id=self._group_id, topics=rows)
         member = self._membership.metadata
         if self._membership.has_epochs and member.generation_id > 0:
             group.member_id, group.member_epoch = member.member_id, member.generation_id
-        request = OffsetFetchRequest(groups=[group], require_stable=True)
-        try:
-            return await self._send(request, deadline)
-        except UnsupportedVersionError:  # brokers before 3.0 take one group per request
-            old = [
-                OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
-                for topic, indexes in topics.items()
-            ]
-            request = OffsetFetchRequest(group_id=self._group_id, topics=old, require_stable=True)
-            return await self._send(request, deadline)
+
+        def send(request: OffsetFetchRequest) -> Awaitable[OffsetFetchResponse]:
+            return self._send(request, ids.values(), deadline)
+
+        return await fetch_offsets(send, group, require_stable=True)
 
     def _read_offsets(
         self,
-        response: OffsetFetchResponse,
+        group: OffsetFetchResponseGroup,
         names: Mapping[object, str],
+        partitions: Collection[TopicPartition],
         found: dict[TopicPartition, OffsetAndMetadata | None],
     ) -> KafkaError | None:
-        """Add the response's offsets to `found`; return a retriable error, raise any other."""
-        codes = [response.error_code, *(group.error_code for group in response.groups)]
-        rows: list[tuple[str, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]] = [
-            (topic.name, row) for topic in response.topics for row in topic.partitions
-        ]
-        rows += [
+        """Add the group's offsets to `found`; return a retriable error, raise any other."""
+        error: KafkaError | None = None
+        if group.error_code:
+            error = self._retriable_or_raise(
+                error_for(group.error_code, needs="DESCRIBE", name=self._group_id)
+            )
+        rows = [
             (topic.name or names.get(topic.topic_id, ""), row)
-            for group in response.groups
             for topic in group.topics
             for row in topic.partitions
         ]
-        error: KafkaError | None = None
-        for code in filter(None, codes):
-            error = self._retriable_or_raise(error_for(code, needs="DESCRIBE", name=self._group_id))
         for topic, row in rows:
             partition = TopicPartition(topic, row.partition_index)
+            if partition not in partitions:
+                continue
             if row.error_code:
                 error = self._retriable_or_raise(
                     error_for(
@@ -563,13 +555,19 @@ class OffsetCommitter:
             return error
         raise error
 
-    async def _send(self, request: Request[ResponseT], deadline: float) -> ResponseT:
-        """Send a request to the coordinator, once; waits for the session timeout at most."""
+    async def _send(
+        self, request: Request[ResponseT], topic_ids: Iterable[UUID], deadline: float
+    ) -> ResponseT:
+        """Send a request about topics to the coordinator, once.
+
+        It waits for the session timeout at most.
+        """
         return await self._services.request(
             request,
             to=CoordinatorOfGroup(self._group_id),
             timeout=self._time_left(deadline),
             retry=False,
+            max_version=max_version_for(request.API_KEY, topic_ids),
         )
 
     # -- helpers ----------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from kafka_async.errors import (
     KafkaError,
     RetriableError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
     error_for,
 )
 from kafka_async.fairness import THREAD_ASSIGN_SIZE, THREAD_DECODE_BYTES
@@ -170,7 +171,14 @@ async def topic_names_by_id(
             await updater.refresh(topics=topics, timeout=timeout)
     except RetriableError as error:  # The membership looks the names up again.
         logger.debug("looking for the names of assigned topics: %s", error)
-    return known()
+    found, snapshot = known(), updater.snapshot
+    if len(found) < len(ids) and any(not topic.topic_id.int for topic in snapshot.topics.values()):
+        raise UnsupportedVersionError(
+            "the coordinator assigns topics by their ids, which the metadata of the brokers does "
+            "not have (Kafka has them since 2.8): share groups and group_protocol='consumer' need "
+            "them"
+        )
+    return found
 
 
 class ConsumerRebalanceHandler:

@@ -13,10 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.cluster.offset_fetch import fetch_offsets
 from kafka_async.cluster.request_router import CoordinatorOfGroup
+from kafka_async.cluster.requested_rows import requested_row, requested_rows
+from kafka_async.cluster.topic_ids import LAST_VERSION_WITH_NAMES
 from kafka_async.errors import (
     GroupAuthorizationError,
     GroupIdNotFoundError,
+    KafkaError,
     RefreshRetriableError,
     error_for,
 )
@@ -33,14 +37,14 @@ from kafka_async.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
+    OffsetFetchResponse,
 )
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Iterable, Mapping
 
     from kafka_async.cluster.services import ClientServices
-    from kafka_async.errors import KafkaError
 
     Offsets = dict[TopicPartition, int]
     Reply = int | str
@@ -49,8 +53,6 @@ MAX_REPLIES: Final = 3
 """Replies that a row keeps: another request may follow before a member has read its reply."""
 MAX_REFUSAL: Final = 500
 """Characters of a refusal; brokers accept 4,096 bytes of metadata."""
-_TOPIC_NAME_MAX_VERSION: Final = 9
-"""Last version of OffsetFetch and OffsetCommit that has topic names instead of ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class RewindStore:
             to=CoordinatorOfGroup(group_id),
             timeout=self._timeout,
         )
-        row = response.groups[0]
+        row = requested_row(group_id, response.groups, lambda row: row.group_id)
         if row.error_code:
             raise self._error(row.error_code, row.error_message, group_id, needs="DESCRIBE")
         return row
@@ -131,29 +133,41 @@ class RewindStore:
     async def read(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, RewindRow]:
         """Return the rows of partitions, as far as there are any. Raises KafkaError."""
         topics: defaultdict[str, list[int]] = defaultdict(list)
-        for topic, number in sorted(partitions):
+        partitions = sorted(partitions)
+        for topic, number in partitions:
             topics[topic].append(number)
         rows = [OffsetFetchRequestTopics(name=t, partition_indexes=n) for t, n in topics.items()]
-        response = await self._services.request(
-            OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup(group_id=self._store_id, topics=rows)]
-            ),
-            to=CoordinatorOfGroup(self._store_id),
-            timeout=self._timeout,
-            max_version=_TOPIC_NAME_MAX_VERSION,
+
+        def send(request: OffsetFetchRequest) -> Awaitable[OffsetFetchResponse]:
+            return self._services.request(
+                request,
+                to=CoordinatorOfGroup(self._store_id),
+                timeout=self._timeout,
+                max_version=LAST_VERSION_WITH_NAMES[request.API_KEY],
+            )
+
+        group = await fetch_offsets(
+            send,
+            OffsetFetchRequestGroup(group_id=self._store_id, topics=rows),
+            require_stable=False,
         )
+        if group.error_code == GroupIdNotFoundError.code:
+            return {}
+        if group.error_code:
+            raise self._error(group.error_code, None, self._store_id, needs="DESCRIBE")
+        fetched = {
+            TopicPartition(topic.name, row.partition_index): row
+            for topic in group.topics
+            for row in topic.partitions
+        }
         found: dict[TopicPartition, RewindRow] = {}
-        for fetched in response.groups:
-            if fetched.error_code not in (0, GroupIdNotFoundError.code):
-                raise self._error(fetched.error_code, None, self._store_id, needs="DESCRIBE")
-            for topic in fetched.topics:
-                for row in topic.partitions:
-                    if row.error_code:
-                        raise self._row_error(row.error_code, topic.name, row.partition_index)
-                    if row.committed_offset >= 0:
-                        found[TopicPartition(topic.name, row.partition_index)] = RewindRow.decode(
-                            row.committed_offset, row.metadata or ""
-                        )
+        for partition, row in requested_rows(partitions, fetched).items():
+            if isinstance(row, KafkaError):
+                raise row
+            if row.error_code:
+                raise self._row_error(row.error_code, *partition)
+            if row.committed_offset >= 0:
+                found[partition] = RewindRow.decode(row.committed_offset, row.metadata or "")
         return found
 
     async def write(self, rows: Mapping[TopicPartition, RewindRow]) -> None:
@@ -174,12 +188,18 @@ class RewindStore:
             ),
             to=CoordinatorOfGroup(self._store_id),
             timeout=self._timeout,
-            max_version=_TOPIC_NAME_MAX_VERSION,
+            max_version=LAST_VERSION_WITH_NAMES[OffsetCommitRequest.API_KEY],
         )
-        for topic in response.topics:
-            for row in topic.partitions:
-                if row.error_code:
-                    raise self._row_error(row.error_code, topic.name, row.partition_index)
+        codes = {
+            TopicPartition(topic.name, row.partition_index): row.error_code
+            for topic in response.topics
+            for row in topic.partitions
+        }
+        for partition, code in requested_rows(rows, codes).items():
+            if isinstance(code, KafkaError):
+                raise code
+            if code:
+                raise self._row_error(code, *partition)
 
     def _row_error(self, code: int, topic: str, partition: int) -> KafkaError:
         """Return the error of a partition; that of the store's group is one too."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafka_async.embedded.state.topics import TopicTable
 
 Predicate: TypeAlias = Callable[["RequestContext", Any], bool]
+Change: TypeAlias = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class FaultEffect:
     disconnect: Literal["before", "after"] | None
     hang: bool
     throttle: float
+    change: Change | None
 
 
 class Fault:
@@ -233,6 +235,7 @@ class Faults:
         disconnect: Literal["before", "after"] | None = None,
         hang: bool = False,
         throttle: float = 0.0,
+        change: Change | None = None,
     ) -> Fault:
         """Add a rule; without an effect it only counts requests.
 
@@ -252,6 +255,7 @@ class Faults:
             hang: Hold the request until `Fault.release`.
             throttle: Throttle time of the response in seconds; the broker mutes the connection for
                 this time, as with a quota (KIP-219).
+            change: Called with the response, which it may change, before it is sent.
 
         Returns:
             The rule.
@@ -260,7 +264,7 @@ class Faults:
             InvalidConfigurationError: There is no such API or error.
         """
         target = RequestFilter(_api_key(api), broker, topic, partition, when)
-        effect = FaultEffect(_code(error), applied, delay, disconnect, hang, throttle)
+        effect = FaultEffect(_code(error), applied, delay, disconnect, hang, throttle, change)
         rule = FaultRule(target, effect, skip=skip, count=count)
         self._rules.add(rule)
         return rule

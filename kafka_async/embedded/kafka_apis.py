@@ -202,6 +202,8 @@ class KafkaApis:
                 response = errors.overwrite(await self._call_handler(context, request))
             else:
                 response = await self._respond_with_error(errors, context, request)
+        if effect.change is not None and response is not None:
+            effect.change(response)
         if effect.applied:
             await fault.apply_delay()
         if effect.disconnect == "after":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
 from kafka_async.cluster.request_router import CoordinatorOfGroup
+from kafka_async.cluster.requested_rows import requested_row
 from kafka_async.config import seconds
 from kafka_async.errors import (
     CoordinatorNotAvailableError,
@@ -114,14 +115,14 @@ async def _consumer_group_error(
         raise
     except KafkaError as error:
         return error
-    row = response.groups[0]
+    row = requested_row(group_id, response.groups, lambda row: row.group_id)
     return _error(services, group_id, row.error_code, row.error_message)
 
 
 async def _classic_state(services: ClientServices, group_id: str, timeout: float) -> str:
     request = DescribeGroupsRequest(groups=[group_id])
     response = await services.request(request, to=CoordinatorOfGroup(group_id), timeout=timeout)
-    row = response.groups[0]
+    row = requested_row(group_id, response.groups, lambda row: row.group_id)
     error = _error(services, group_id, row.error_code, row.error_message)
     if error is not None and not isinstance(error, GroupIdNotFoundError):
         raise error

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async.errors import (
     DuplicateSequenceError,
+    IncompleteResponseError,
     KafkaConnectionError,
     KafkaTimeoutError,
     NotEnoughReplicasAfterAppendError,
@@ -59,6 +60,7 @@ PRODUCE_ERROR_ACTIONS: Final[Mapping[type[Exception], ProduceErrorAction]] = {
 
 
 MAYBE_WRITTEN_ERRORS: Final = (
+    IncompleteResponseError,
     KafkaConnectionError,
     KafkaTimeoutError,
     NotEnoughReplicasAfterAppendError,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafka_async.cluster.connection import PRODUCE_API
 from kafka_async.cluster.metadata import LeaderHint
+from kafka_async.cluster.topic_ids import LAST_VERSION_WITH_NAMES
 from kafka_async.errors import KafkaError, error_for
 from kafka_async.producer.accumulator import REQUEST_OVERHEAD
 from kafka_async.types import Node, TopicPartition
@@ -34,8 +36,6 @@ __all__ = [
 
 MAX_VERSION_BEFORE_TRANSACTIONS_V2 = 11
 """From version 12 on, a broker adds the partition to the transaction itself (KIP-890)."""
-MAX_VERSION_WITH_TOPIC_NAMES = 12
-"""From version 13 on, topics are identified by their ids (KIP-516)."""
 _ACKS_ALL = -1
 
 
@@ -88,11 +88,10 @@ class ProduceRequests:
                 )
             records: Any = batch.frame(transactional=transactional)  # header and records
             rows[topic].append(produce.PartitionProduceData(index=partition, records=records))
-        version = connection.version(produce.ProduceRequest.API_KEY)
-        if 0 in names:
-            version = min(version, MAX_VERSION_WITH_TOPIC_NAMES)
+        max_version = LAST_VERSION_WITH_NAMES[PRODUCE_API] if 0 in names else None
         if transactional and not transactions_v2:
-            version = min(version, MAX_VERSION_BEFORE_TRANSACTIONS_V2)
+            max_version = MAX_VERSION_BEFORE_TRANSACTIONS_V2
+        version = connection.version(PRODUCE_API, max_version)
         request = produce.ProduceRequest(
             transactional_id=self._transactional_id,
             acks=self.acks,

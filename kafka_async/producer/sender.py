@@ -20,13 +20,9 @@ from kafka_async.clock import time_function
 from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.cluster.connection import PRODUCE_API
 from kafka_async.cluster.hedging import REPEAT_AFTER
+from kafka_async.cluster.requested_rows import missing_row
 from kafka_async.config import seconds
-from kafka_async.errors import (
-    AuthenticationError,
-    KafkaError,
-    KafkaTimeoutError,
-    UnknownServerError,
-)
+from kafka_async.errors import AuthenticationError, KafkaError, KafkaTimeoutError
 from kafka_async.fairness import MAX_BYTES_PER_ITERATION
 from kafka_async.producer.accumulator import MAX_BATCHES_PER_REQUEST
 from kafka_async.producer.batch_compressor import BatchCompressor
@@ -417,8 +413,7 @@ class Sender:
         for batch in batches:
             row = responses.get(batch.partition)
             if row is None:
-                missing = UnknownServerError("the broker's response lacks the partition")
-                self._handle_error(batch, missing, now)
+                self._handle_error(batch, missing_row(batch.partition), now)
             elif row.error_code:
                 self._handle_error(batch, error_for_batch(batch, row), now)
             else:

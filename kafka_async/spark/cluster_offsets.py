@@ -15,6 +15,8 @@ from kafka_async.admin import OffsetSpec, TopicDescription
 from kafka_async.admin.call import Call
 from kafka_async.admin.groups import alter_group_offsets
 from kafka_async.cluster.request_router import Broker, Leader
+from kafka_async.cluster.requested_rows import requested_row
+from kafka_async.cluster.topic_ids import LAST_VERSION_WITH_NAMES
 from kafka_async.errors import (
     InvalidConfigurationError,
     KafkaError,
@@ -50,8 +52,6 @@ METADATA_INTERVAL: Final = 0.1
 """Seconds between look-ups of a topic that is missing."""
 SAMPLE_BYTES: Final = 65_536
 """Bytes fetched of a partition to estimate the size of its records."""
-LAST_FETCH_VERSION_WITH_NAMES: Final = 12
-"""Last version of Fetch that has topic names instead of ids."""
 
 
 class Partitions(NamedTuple):
@@ -317,7 +317,8 @@ class ClusterOffsets:
         response = blocking.run(
             self._admin().asynchronous.client.request, request, to=Leader(tp), timeout=self._timeout
         )
-        found = response.topics[0].partitions[0]
+        topic = requested_row(tp.topic, response.topics, lambda row: row.topic)
+        found = requested_row(tp.partition, topic.partitions, lambda row: row.partition)
         if found.error_code:
             raise error_for(found.error_code, topic=tp.topic, partition=tp.partition)
         return found.end_offset
@@ -360,7 +361,7 @@ class ClusterOffsets:
             request,
             to=Broker(node_id),
             timeout=self._timeout,
-            max_version=LAST_FETCH_VERSION_WITH_NAMES,
+            max_version=LAST_VERSION_WITH_NAMES[FetchRequest.API_KEY],
         )
         sizes: dict[TopicPartition, float] = {}
         for topic in response.responses:

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Final
 from kafka_async.admin import Admin, ConfigResource, NewTopic, OffsetSpec, ResourceType
 from kafka_async.cluster.client import Client, services_of
 from kafka_async.cluster.request_router import CoordinatorOfTransactionalId, Leader
+from kafka_async.cluster.requested_rows import requested_row
+from kafka_async.cluster.topic_ids import LAST_VERSION_WITH_NAMES
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import (
+    IncompleteResponseError,
     InvalidConfigurationError,
     InvalidPidMappingError,
     InvalidProducerEpochError,
@@ -60,8 +63,6 @@ OUTCOME_TIMEOUT: Final = 30.0
 TAIL: Final = 200
 """Offsets at the end of the ledger that are read first; eight times as many when too few."""
 READ_COMMITTED: Final = 1
-_TOPIC_NAME_MAX_VERSION: Final = 12
-"""Last version of Fetch that has topic names instead of ids."""
 _ENDED_OTHERWISE: Final = (
     InvalidTxnStateError,
     ProducerFencedError,
@@ -304,10 +305,18 @@ class KafkaSinkCluster:
             }
         )
         response = await services_of(self._client).request(
-            request, to=Leader(partition), max_version=_TOPIC_NAME_MAX_VERSION
+            request,
+            to=Leader(partition),
+            max_version=LAST_VERSION_WITH_NAMES[FetchRequest.API_KEY],
         )
         raise_for(response.error_code)
-        row = response.responses[0].partitions[0]
+        try:
+            topic = requested_row(partition.topic, response.responses, lambda row: row.topic)
+            row = requested_row(
+                partition.partition, topic.partitions, lambda row: row.partition_index
+            )
+        except IncompleteResponseError:
+            return None
         if row.error_code:
             error = error_for(row.error_code, topic=partition.topic, partition=partition.partition)
             if isinstance(error, OffsetOutOfRangeError):

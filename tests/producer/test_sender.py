@@ -118,13 +118,22 @@ async def test_duplicate_sequence_acknowledges_the_batch(bench: Bench) -> None:
     assert (await bench.producer.send("clicks", b"v")).offset == -1
 
 
-async def test_fails_records_whose_partition_the_response_lacks() -> None:
+async def test_retries_a_batch_whose_partition_the_response_lacks(bench: Bench) -> None:
+    def drop(response: ProduceResponse) -> None:
+        response.responses = []
+
+    bench.faults.add(api="Produce", change=drop)
+    assert (await bench.producer.send("clicks", b"v")).offset == 0
+    assert bench.values("clicks") == [b"v"]
+
+
+async def test_delivery_fails_if_no_response_has_its_partition() -> None:
     world = World()
     world.add("clicks", 1)
     world.handlers[ProduceRequest.API_KEY] = always(ProduceResponse())
     options: dict[str, Any] = {"dialer": world.network, "enable_idempotence": False}
     async with Producer(world.servers, **options) as producer:
-        with pytest.raises(KafkaError, match="lacks the partition"):
+        with pytest.raises(KafkaError, match="the broker's response lacks clicks-0"):
             await producer.send("clicks", b"v")
 
 

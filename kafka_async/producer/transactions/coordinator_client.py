@@ -182,7 +182,7 @@ class CoordinatorClient:
                     f"no time left to send a request to the coordinator of {coordinator.key}"
                 )
             await connection.connect(left)
-            version = connection.version(request.API_KEY)
+            version = connection.version(request.API_KEY, max_version)
         except KafkaError as error:
             return error
         counts.sent += 1
@@ -192,7 +192,7 @@ class CoordinatorClient:
             response = await connection.send(
                 request,
                 timeout=min(seconds(self._config.request_timeout_ms), deadline - loop.time()),
-                version=version if max_version is None else min(version, max_version),
+                version=version,
             )
         except (KafkaConnectionError, KafkaTimeoutError) as error:
             counts.without_response += 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
@@ -440,7 +441,7 @@ class TransactionManager:
             requests.commit_txn_offsets(self._id, id_and_epoch, group, offsets),
             CoordinatorKey(CoordinatorKind.GROUP, group.group_id),
             deadline=deadline,
-            get_error=requests.offsets_error,
+            get_error=partial(requests.offsets_error, offsets),
             max_version=requests.MAX_OFFSETS_VERSION_V2
             if self._v2
             else requests.MAX_OFFSETS_VERSION_V1,
@@ -462,7 +463,7 @@ class TransactionManager:
                 requests.add_partitions_to_txn(self._id, self._id_and_epoch, partitions),
                 self._coordinator,
                 deadline=self._deadline(None),
-                get_error=requests.partitions_error,
+                get_error=partial(requests.partitions_error, partitions),
                 max_version=requests.MAX_ADD_PARTITIONS_VERSION,
                 attempts=attempts,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka_async.cluster.requested_rows import requested_rows
 from kafka_async.errors import (
     KafkaError,
     OperationNotAttemptedError,
@@ -11,9 +12,10 @@ from kafka_async.errors import (
     TransactionalIdAuthorizationError,
     error_for,
 )
+from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafka_async.producer.idempotence import ProducerIdAndEpoch
     from kafka_async.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
         TxnOffsetCommitRequest,
         TxnOffsetCommitResponse,
     )
-    from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+    from kafka_async.types import GroupMetadata, OffsetAndMetadata
 
 MAX_ADD_PARTITIONS_VERSION = 3
 """Later versions of AddPartitionsToTxn are for requests between brokers."""
@@ -136,34 +138,28 @@ def end_txn(
     )
 
 
-def partitions_error(response: AddPartitionsToTxnResponse) -> KafkaError | None:
-    """Return the error that explains why a partition was not added."""
-    return _worst(
-        error_for(
-            row.partition_error_code,
-            topic=topic.name,
-            partition=row.partition_index,
-            needs="WRITE",
-        )
+def partitions_error(
+    partitions: Iterable[TopicPartition], response: AddPartitionsToTxnResponse
+) -> KafkaError | None:
+    """Return the error that explains why one of the requested partitions was not added."""
+    rows = {
+        TopicPartition(topic.name, row.partition_index): row.partition_error_code
         for topic in response.results_by_topic_v3_and_below
         for row in topic.results_by_partition
-        if row.partition_error_code
-    )
+    }
+    return _worst_of(requested_rows(partitions, rows), lambda _: "WRITE")
 
 
-def offsets_error(response: TxnOffsetCommitResponse) -> KafkaError | None:
-    """Return the error that explains why an offset was not accepted."""
-    return _worst(
-        error_for(
-            row.error_code,
-            topic=topic.name,
-            partition=row.partition_index,
-            needs=_needs(row.error_code),
-        )
+def offsets_error(
+    partitions: Iterable[TopicPartition], response: TxnOffsetCommitResponse
+) -> KafkaError | None:
+    """Return the error that explains why one of the requested offsets was not accepted."""
+    rows = {
+        TopicPartition(topic.name, row.partition_index): row.error_code
         for topic in response.topics
         for row in topic.partitions
-        if row.error_code
-    )
+    }
+    return _worst_of(requested_rows(partitions, rows), _needs)
 
 
 def code_error(response: object) -> KafkaError | None:
@@ -177,8 +173,19 @@ def _needs(code: int) -> str:
     return "WRITE" if code == TransactionalIdAuthorizationError.code else "READ"
 
 
-def _worst(errors: Iterable[KafkaError]) -> KafkaError | None:
+def _worst_of(
+    codes: Mapping[TopicPartition, int | KafkaError], needs: Callable[[int], str]
+) -> KafkaError | None:
     """Return the first error that is not retriable, if any; "not attempted" comes last."""
+    errors = [
+        code
+        if isinstance(code, KafkaError)
+        else error_for(
+            code, topic=partition.topic, partition=partition.partition, needs=needs(code)
+        )
+        for partition, code in codes.items()
+        if code
+    ]
     ranked = sorted(
         errors,
         key=lambda e: (isinstance(e, OperationNotAttemptedError), isinstance(e, RetriableError)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.cluster.request_router import Leader
+from kafka_async.cluster.topic_ids import LAST_VERSION_WITH_NAMES
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import UnknownTopicOrPartitionError
 from kafka_async.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -23,8 +24,6 @@ SAMPLES: Final = 8
 """Places per range at which the sizes of records are sampled."""
 SAMPLE_BYTES: Final = 1 << 16
 """Bytes that are fetched per sample."""
-NAMES_IN_FETCH: Final = 12
-"""Last version of Fetch in which topics have names instead of ids."""
 
 
 class OffsetLookup:
@@ -116,10 +115,16 @@ class OffsetLookup:
             ],
         )
         response = await self._client.request(
-            request, to=Leader(partition), max_version=NAMES_IN_FETCH
+            request,
+            to=Leader(partition),
+            max_version=LAST_VERSION_WITH_NAMES[FetchRequest.API_KEY],
         )
-        data = response.responses[0].partitions[0].records if response.responses else None
-        batches = list(iter_batches(data or b"", topic=partition.topic))
+        data = {
+            TopicPartition(topic.topic, row.partition_index): row.records
+            for topic in response.responses
+            for row in topic.partitions
+        }
+        batches = list(iter_batches(data.get(partition) or b"", topic=partition.topic))
         if not batches:
             return None
         last = batches[-1].header

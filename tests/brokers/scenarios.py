@@ -1,0 +1,353 @@
+"""Core scenarios of all clients, whose results are compared between brokers.
+
+A scenario runs on an empty cluster in memory and returns its result, which does not depend on the
+versions that the brokers support. `requests_of` records which APIs it sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_async.admin import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    QuotaEntity,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kafka_async.consumer.share.share_consumer import ShareConsumer
+from kafka_async.embedded import AclAuthorizer
+from kafka_async.errors import GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError
+from kafka_async.types import TopicPartition
+from tests.embedded_client import InMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kafka_async.consumer.consumer import Consumer
+
+    Scenario = Callable[["Stage"], Awaitable[object]]
+
+LIMIT: Final = 120
+"""Seconds of virtual time in which a scenario ends, by its result or by an error."""
+QUICK: Final[dict[str, Any]] = {
+    "request_timeout_ms": 5_000,
+    "default_api_timeout_ms": 20_000,
+    "close_timeout_ms": 5_000,
+}
+T, U = "t", "u"
+PARTITIONS: Final = (TopicPartition(T, 0), TopicPartition(T, 1), TopicPartition(U, 0))
+
+
+class Stage(InMemory):
+    """Provides the clients of a scenario, with short timeouts."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(2, authorizer=AclAuthorizer(super_users=["User:ANONYMOUS"]), **settings)
+
+    def producer(self, **options: Any) -> Any:
+        return super().producer(**QUICK, delivery_timeout_ms=20_000, **options)
+
+    def consumer(self, *topics: str, **options: Any) -> Any:
+        given = {**QUICK, "auto_offset_reset": "earliest", "enable_auto_commit": False, **options}
+        return super().consumer(*topics, **given)
+
+    def admin(self, **options: Any) -> Any:
+        return super().admin(**QUICK, **options)
+
+    def share_consumer(self, **options: Any) -> ShareConsumer:
+        servers = self.cluster.bootstrap_servers
+        return ShareConsumer(servers, dialer=self.network, **QUICK, **options)
+
+    async def fill(self) -> None:
+        """Create the topics, with one record in each partition."""
+        for topic, count in ((T, 2), (U, 1)):
+            await self.cluster.create_topic(topic, count)
+        async with InMemory.producer(self) as producer:
+            for topic, number in PARTITIONS:
+                await producer.send(topic, f"{topic}{number}".encode(), partition=number)
+
+
+async def read(consumer: Consumer, count: int) -> list[bytes | None]:
+    """Return the sorted values of this many records, and of any that come with them."""
+    found: list[bytes | None] = []
+    while len(found) < count:
+        found += [record.value for record in await consumer.poll(timeout=20)]
+    found += [record.value for record in await consumer.poll(timeout=0)]
+    return sorted(found, key=repr)
+
+
+async def produce(stage: Stage) -> object:
+    """Send records, batched and by acks=1."""
+    await stage.cluster.create_topic(T, 2)
+    await stage.cluster.create_topic(U, 1)
+    found: list[object] = []
+    async with stage.producer() as producer:
+        for topic, number in PARTITIONS:
+            sent = await producer.send(topic, b"a", key=b"k", partition=number)
+            found.append((sent.topic, sent.partition, sent.offset))
+        handles = [await producer.enqueue(T, b"%d" % n, partition=n % 2) for n in range(6)]
+        found += [(await handle).offset for handle in handles]
+    async with stage.producer(acks=1, enable_idempotence=False) as producer:
+        found.append((await producer.send(U, b"z", partition=0)).offset)
+    return found, [stage.values(*partition) for partition in PARTITIONS]
+
+
+async def read_assigned(stage: Stage) -> object:
+    """Read assigned partitions, look offsets up, and follow a new leader."""
+    await stage.fill()
+    async with stage.consumer(partitions=list(PARTITIONS), fetch_max_wait_ms=100) as consumer:
+        values = await read(consumer, 3)
+        ends = await consumer.end_offsets(PARTITIONS)
+        starts = await consumer.beginning_offsets(PARTITIONS)
+        times = await consumer.offsets_for_times(dict.fromkeys(PARTITIONS, 0))
+        offsets = {partition: row and row.offset for partition, row in times.items()}
+        counts = await consumer.partitions_for(T), await consumer.partitions_for(U)
+        topics = await consumer.topics()
+        await stage.cluster.move_leader(PARTITIONS[0])
+        async with InMemory.producer(stage) as producer:
+            await producer.send(T, b"later", partition=0)
+        values += await read(consumer, 1)
+        position = [await consumer.position(partition) for partition in PARTITIONS]
+    return values, ends, starts, offsets, counts, topics, position
+
+
+async def classic_group(stage: Stage) -> object:
+    """Read in a group with two members, commit, leave, and continue at the committed offsets."""
+    await stage.fill()
+    options: dict[str, Any] = {"group_id": "g", "session_timeout_ms": 10_000}
+    async with stage.consumer(T, U, **options) as consumer:
+        values = await read(consumer, 3)
+        await consumer.commit()
+        async with stage.consumer(T, U, **options) as other:
+            while not other.assignment():
+                await asyncio.gather(consumer.poll(timeout=1), other.poll(timeout=1))
+            owned = sorted([*consumer.assignment(), *other.assignment()])
+    async with stage.consumer(T, U, **options) as consumer:
+        committed = await consumer.committed(PARTITIONS)
+        offsets = {partition: row and row.offset for partition, row in committed.items()}
+        async with InMemory.producer(stage) as producer:
+            await producer.send(U, b"new", partition=0)
+        values += await read(consumer, 1)
+        await consumer.commit({PARTITIONS[2]: 2})
+    return values, owned, offsets
+
+
+async def static_group(stage: Stage) -> object:
+    """Read as a static member, which keeps its partitions over a restart."""
+    await stage.fill()
+    options: dict[str, Any] = {"group_id": "g", "group_instance_id": "i"}
+    async with stage.consumer(T, **options) as consumer:
+        values = await read(consumer, 2)
+        await consumer.commit()
+    async with stage.consumer(T, **options) as consumer:
+        while not consumer.assignment():
+            await consumer.poll(timeout=1)
+        return values, consumer.assignment(), await consumer.poll(timeout=1)
+
+
+async def consumer_group(stage: Stage) -> object:
+    """Read in a group of the consumer protocol (KIP-848), and continue at the committed offsets."""
+    await stage.fill()
+    options: dict[str, Any] = {"group_id": "g", "group_protocol": "consumer"}
+    async with stage.consumer(T, U, **options) as consumer:
+        values = await read(consumer, 3)
+        await consumer.commit()
+    async with stage.consumer(T, U, **options) as consumer:
+        while len(consumer.assignment()) < 3:
+            await consumer.poll(timeout=1)
+        committed = await consumer.committed(PARTITIONS)
+        return values, {partition: row and row.offset for partition, row in committed.items()}
+
+
+async def chosen_protocol(stage: Stage) -> object:
+    """Read with group_protocol="auto"."""
+    await stage.fill()
+    async with stage.consumer(T, group_id="g", group_protocol="auto") as consumer:
+        return await read(consumer, 2)
+
+
+async def share_group(stage: Stage) -> object:
+    """Read in a share group (KIP-932), with explicit acknowledgements."""
+    await stage.fill()
+    resource = ConfigResource(ResourceType.GROUP, "s")
+    async with InMemory.admin(stage) as admin:
+        await admin.alter_configs({resource: {"share.auto.offset.reset": "earliest"}})
+    async with stage.share_consumer(
+        topics=[T], group_id="s", share_acknowledgement_mode="explicit"
+    ) as consumer:
+        found: list[bytes | None] = []
+        while len(found) < 2:
+            for record in await consumer.poll(timeout=20):
+                found.append(record.value)
+                consumer.acknowledge(record)
+        await consumer.commit()
+    return sorted(found, key=repr)
+
+
+async def transactions(stage: Stage) -> object:
+    """Commit and abort transactions, with the offsets of a group."""
+    await stage.fill()
+    async with stage.producer(transactional_id="x") as producer:
+        txn = await producer.begin()
+        await txn.send(U, b"aborted", partition=0)
+        await txn.abort()
+        async with stage.consumer(T, group_id="g") as consumer:
+            await read(consumer, 2)
+            async with producer.transaction() as txn:
+                await txn.send(T, b"done", partition=0)
+                await txn.send(U, b"done", partition=0)
+                await txn.commit_offsets(consumer)
+    async with stage.consumer(
+        partitions=list(PARTITIONS), group_id="g", isolation_level="read_committed"
+    ) as consumer:
+        committed = await consumer.committed(PARTITIONS[:2])
+        await consumer.seek_to_beginning()
+        values = await read(consumer, 5)
+    return values, {partition: row and row.offset for partition, row in committed.items()}
+
+
+async def admin_topics(stage: Stage) -> object:
+    """Create, describe, extend and delete topics; read and change their configuration."""
+    found: list[object] = []
+    async with stage.admin() as admin:
+        made = await admin.create_topics([NewTopic(T, 2, 1), NewTopic(U, 1, 1)])
+        found.append({name: row.partitions for name, row in made.items()})
+        await admin.create_partitions({U: 2})
+        listed = await admin.list_topics()
+        found.append({name: row.partitions for name, row in listed.items()})
+        described = await admin.describe_topics([T, U])
+        found.append({n: [p.partition for p in row.partitions] for n, row in described.items()})
+        offsets = await admin.list_offsets(dict.fromkeys(PARTITIONS, OffsetSpec.LATEST))
+        found.append({partition: row.offset for partition, row in offsets.items()})
+        both = [ConfigResource(ResourceType.TOPIC, T), ConfigResource(ResourceType.TOPIC, U)]
+        await admin.alter_configs({each: {"retention.ms": "7"} for each in both})
+        configs = await admin.describe_configs(both)
+        found += [configs[each]["retention.ms"].value for each in both]
+        cluster = await admin.describe_cluster()
+        found.append(sorted(node.id for node in cluster.brokers))
+        await admin.delete_topics([T, U])
+        try:
+            await admin.describe_topics([T])
+        except UnknownTopicOrPartitionError:
+            found.append("deleted")
+    return found
+
+
+async def admin_groups(stage: Stage) -> object:
+    """List, describe, rewind and delete groups."""
+    await stage.fill()
+    found: list[object] = []
+    for group in ("g", "h"):
+        async with stage.consumer(T, group_id=group) as consumer:
+            await read(consumer, 2)
+            await consumer.commit()
+    async with stage.admin() as admin:
+        found.append(sorted(await admin.list_groups()))
+        described = await admin.describe_groups(["g", "h"])
+        found.append({name: (row.state, len(row.members)) for name, row in described.items()})
+        await admin.alter_group_offsets("g", {PARTITIONS[0]: 0, PARTITIONS[1]: 0})
+        for group in ("g", "h"):
+            rows = await admin.list_group_offsets(group, PARTITIONS)
+            found.append({partition: row.offset for partition, row in rows.items()})
+        found.append(len(await admin.list_group_offsets("g")))
+        await admin.delete_groups(["g", "h"])
+        try:
+            await admin.describe_groups(["g"])
+        except GroupIdNotFoundError:
+            found.append("deleted")
+    return found
+
+
+async def admin_share_groups(stage: Stage) -> object:
+    """Describe a share group; list, alter and delete its offsets."""
+    await stage.fill()
+    async with stage.share_consumer(topics=[T, U], group_id="s") as consumer:
+        while len(consumer.assignment()) < 3:
+            await consumer.poll(timeout=1)
+    found: list[object] = []
+    async with stage.admin() as admin:
+        found.append((await admin.describe_share_groups(["s"]))["s"].state)
+        await admin.alter_share_group_offsets("s", dict.fromkeys(PARTITIONS, 0))
+        rows = await admin.list_share_group_offsets("s", PARTITIONS)
+        found.append({partition: row.offset for partition, row in rows.items()})
+        await admin.delete_share_group_offsets("s", [U])
+        found.append(sorted(await admin.list_share_group_offsets("s")))
+    return found
+
+
+async def admin_security(stage: Stage) -> object:
+    """Change and describe ACLs, quotas and SCRAM credentials."""
+    found: list[object] = []
+    acls = [
+        AclBinding(AclResourceType.TOPIC, T, f"User:{name}", AclOperation.READ, AclPermission.ALLOW)
+        for name in "ab"
+    ]
+    entities = [QuotaEntity(user="a"), QuotaEntity(user="b")]
+    async with stage.admin() as admin:
+        await admin.create_acls(acls)
+        found.append(sorted(row.principal for row in await admin.describe_acls()))
+        filters = [AclFilter(principal=f"User:{name}") for name in "ab"]
+        deleted = await admin.delete_acls(filters)
+        found += [[row.principal for row in deleted[each]] for each in filters]
+        await admin.alter_client_quotas(dict.fromkeys(entities, {"producer_byte_rate": 1e6}))
+        quotas = await admin.describe_client_quotas()
+        found.append({str(entity): dict(values) for entity, values in quotas.items()})
+        scram = ScramMechanism.SCRAM_SHA_256
+        await admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion(name, scram, "p" * 8, iterations=4096) for name in "ab"]
+        )
+        users = await admin.describe_user_scram_credentials(["a", "b"])
+        found.append({name: len(rows) for name, rows in users.items()})
+    return found
+
+
+async def admin_transactions(stage: Stage) -> object:
+    """List, describe and fence transactional ids."""
+    await stage.cluster.create_topic(T, 2)
+    found: list[object] = []
+    for name in ("x", "y"):
+        async with stage.producer(transactional_id=name) as producer:
+            async with producer.transaction() as txn:
+                await txn.send(T, b"v", partition=0)
+    async with stage.admin() as admin:
+        found.append(sorted(await admin.list_transactions()))
+        described = await admin.describe_transactions(["x", "y"])
+        found.append({name: row.state for name, row in described.items()})
+        await admin.fence_producers(["x", "y"])
+    return found
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {
+    each.__name__: each
+    for each in (
+        *(produce, read_assigned, classic_group, static_group, consumer_group, chosen_protocol),
+        *(share_group, transactions, admin_topics, admin_groups, admin_share_groups),
+        *(admin_security, admin_transactions),
+    )
+}
+
+
+async def result_of(
+    name: str, prepare: Callable[[Stage], None] | None = None, **settings: Any
+) -> object:
+    """Run a scenario; return its result, or the error that a client has raised.
+
+    Raises TimeoutError if it does not end.
+    """
+    async with Stage(**settings) as stage:
+        if prepare is not None:
+            prepare(stage)
+        try:
+            async with asyncio.timeout(LIMIT):
+                return await SCENARIOS[name](stage)
+        except KafkaError as error:
+            return error
