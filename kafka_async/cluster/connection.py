@@ -467,7 +467,11 @@ class Connection:
         self, api_key: int, version: int, correlation_id: int, size: int
     ) -> None:
         client_id, node_id = self._context.config.client_id, self.address.node_id
-        self._hooks.emit(RequestSent(client_id, node_id, api_key, version, correlation_id, size))
+        self._hooks.emit(
+            RequestSent(
+                client_id, node_id, api_key, lookup(api_key).name, version, correlation_id, size
+            )
+        )
 
     def _emit_connected(self, duration: float) -> None:
         logger.debug("%s: connected in %.3g s", self, duration)
@@ -481,6 +485,7 @@ class Connection:
             self._context.config.client_id,
             self.address.node_id,
             request.api_key,
+            lookup(request.api_key).name,
             request.correlation_id,
             size,
             self._loop.time() - request.sent_at,
