@@ -96,6 +96,13 @@ Responses may have arrived meanwhile, which the loop reads after it has run the 
 BLOCKED_LOOP_GRACE: Final = 0.1
 """Seconds in which such responses are read before overdue requests fail."""
 
+MIN_IDLE_BEFORE_USE: Final = 1.0
+"""Seconds for which a connection may stay idle before its first request, at least.
+
+The tasks for which it was opened run some event loop iterations later; closed before, they would
+open the next one, and so on.
+"""
+
 
 def has_response(request: Request[Any]) -> bool:
     """Return whether brokers respond to a request: not to Produce with acks=0."""
@@ -260,7 +267,7 @@ class Connection:
         self._first_request = self._requests.next_id
         self.open = self._close_reason is None
         self._used_at = self._loop.time()
-        next_at = min(self._used_at + self._max_idle, self._authentication.due_at)
+        next_at = min(self._idle_until(), self._authentication.due_at)
         if next_at < self._timer_at:
             self._set_timer(next_at)
         self._emit_connected(self._used_at - started_at)
@@ -593,7 +600,7 @@ class Connection:
         if late > BLOCKED_LOOP_DELAY:
             self._set_timer(now + BLOCKED_LOOP_GRACE)
             return
-        next_at = inf if self.in_flight else self._used_at + self._max_idle
+        next_at = inf if self.in_flight else self._idle_until()
         if next_at <= now:
             logger.debug("%s: closed, idle for %g s", self, self._max_idle)
             self._end(None)
@@ -626,6 +633,12 @@ class Connection:
         next_at = min([next_at, *[each.deadline for each in self._authentication.held]])
         if self._close_reason is None:
             self._set_timer(next_at)
+
+    def _idle_until(self) -> float:
+        """Return the time at which the connection is closed unless it is used until then."""
+        if self._requests.next_id == self._first_request:
+            return self._used_at + max(self._max_idle, MIN_IDLE_BEFORE_USE)
+        return self._used_at + self._max_idle
 
     def _unread_until(self) -> float:
         """Return the time until which the broker has to read requests that have no response."""

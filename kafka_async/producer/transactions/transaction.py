@@ -96,7 +96,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.commit_offsets, unknown)
-        check_timeout(timeout, unlimited="max_block_ms")
+        timeout = check_timeout(timeout, unlimited="max_block_ms")
         manager = self._active_manager("commit_offsets")
         source: OffsetSource | None = None
         with convert_transaction_errors():
@@ -127,7 +127,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.commit, unknown)
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         manager = self._active_manager("commit")
         with convert_transaction_errors():
             await manager.commit(timeout)
@@ -159,7 +159,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.prepare, unknown)
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         manager = self._active_manager("prepare")
         with convert_transaction_errors():
             prepared = await manager.prepare(timeout)
@@ -184,7 +184,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.abort, unknown)
-        check_timeout(timeout, unlimited="max_block_ms")
+        timeout = check_timeout(timeout, unlimited="max_block_ms")
         manager = self._active_manager("abort")
         with convert_transaction_errors():
             await manager.abort(timeout)
