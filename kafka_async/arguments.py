@@ -10,7 +10,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar, cast
 
 from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition, check_topic
@@ -22,6 +22,8 @@ MAX_INT32: Final = (1 << 31) - 1
 MAX_OFFSET: Final = (1 << 63) - 1
 MAX_EPOCH_SECONDS: Final = 100_000_000_000
 """Seconds since the epoch (the year 5138) from which a time is assumed to be milliseconds."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def check_timeout(
@@ -30,17 +32,48 @@ def check_timeout(
     *,
     unlimited: str = "the default",
     may_have_passed: bool = False,
-) -> None:
-    """Raise unless `timeout` is seconds, 0 or more, or None, which means `unlimited`.
+) -> float | None:
+    """Return seconds, 0 or more, or None, which means `unlimited`; raise for anything else.
 
     A time until a deadline that `may_have_passed` may be negative: the call times out at once.
     """
     if timeout is None:
-        return
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise TypeError(f"{name} is seconds as int or float, not {_shown(timeout)}")
-    if not (timeout >= 0 or may_have_passed):
+        return None
+    limit = real_number(timeout)
+    if limit is None:
+        hint = ": call its total_seconds()" if isinstance(timeout, timedelta) else ""
+        raise TypeError(f"{name} is seconds as int or float, not {_shown(timeout)}{hint}")
+    if not (limit >= 0 or (may_have_passed and limit < 0)):
         raise ValueError(f"{name} is 0 seconds or more, or None for {unlimited}, not {timeout}")
+    return limit
+
+
+def check_duration(duration: object, name: str) -> float:
+    """Return seconds, 0 or more; raise for anything else, None included."""
+    limit = None if duration is None else check_timeout(duration, name)
+    if limit is None:
+        raise TypeError(f"{name} is seconds as int or float, not None")
+    return limit
+
+
+def real_number(value: object) -> float | None:
+    """Return a float of a number; None for an object that is not one.
+
+    A number is an int, a float, or an object with `__index__`, as numpy's integers. Everything else
+    would be a guess: a bool is a mistake, and a Decimal or a timedelta may have another unit.
+    """
+    if type(value) is float:
+        return value
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        return None
+    try:
+        return float(operator.index(cast("Any", value)))
+    except TypeError:
+        return None  # numpy's bool and timedelta64 have an `__index__` that refuses
+    except OverflowError:
+        return math.inf if operator.index(cast("Any", value)) > 0 else -math.inf
 
 
 def whole_number(value: object, name: str, *, low: int, high: int = MAX_OFFSET) -> int:
@@ -164,19 +197,35 @@ def offset_and_metadata(value: object, name: str) -> OffsetAndMetadata:
 
 
 def milliseconds(when: object, name: str = "when") -> int:
-    """Return the milliseconds since the epoch of a time in seconds or of a datetime."""
+    """Return the milliseconds since the epoch of a time in seconds or of a datetime.
+
+    Parts of a millisecond are rounded up, so that no record before the time is at or after the
+    result. A datetime without a time zone is local time, as everywhere in Python.
+    """
     if isinstance(when, datetime):
-        when = when.timestamp()
-    if isinstance(when, bool) or not isinstance(when, int | float):
+        return _datetime_ms(when, name)
+    number = real_number(when)
+    if number is None:
         raise TypeError(f"{name} is seconds since the epoch or a datetime, not {_shown(when)}")
-    if not math.isfinite(when) or when < 0:
+    if not math.isfinite(number) or number < 0:
         raise ValueError(f"{name} is seconds since the epoch, 0 or more, not {when}")
-    if when >= MAX_EPOCH_SECONDS:
+    if number >= MAX_EPOCH_SECONDS:
         raise ValueError(
             f"{name} is seconds since the epoch, and {when} looks like milliseconds: "
             "divide it by 1000"
         )
-    return round(when * 1000)
+    # The bits that a float lacks must not move a whole millisecond to the next one.
+    return max(0, math.ceil(number * 1000 - 2048 * math.ulp(number)))
+
+
+def _datetime_ms(when: datetime, name: str) -> int:
+    try:
+        since_epoch = when.astimezone(UTC) - _EPOCH
+    except (OverflowError, OSError, ValueError):
+        raise ValueError(f"{name} is not a time that this system can convert: {when}") from None
+    if since_epoch < timedelta(0):
+        raise ValueError(f"{name} is a time since 1970, not {when}")
+    return -(-since_epoch // _MILLISECOND)
 
 
 def group_metadata(group: object) -> GroupMetadata:

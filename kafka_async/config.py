@@ -13,6 +13,7 @@ import functools
 import inspect
 import logging
 import math
+import operator
 import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -72,6 +73,7 @@ Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 logger = logging.getLogger("kafka_async.config")
 
 MAX_INT32 = 2**31 - 1
+MAX_INT64 = 2**63 - 1
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS: Final = (
     "PLAIN",
@@ -432,7 +434,8 @@ class ClientConfig:
         low=1,
     )
     connections_max_idle_ms: float = option(
-        540_000, "Time without requests after which a connection is closed; negative: never."
+        540_000,
+        "Time without requests after which a connection is closed, at least 1; negative: never.",
     )
     metadata_max_age_ms: float = option(
         300_000, "Time after which metadata is refreshed even without errors.", low=1
@@ -466,6 +469,7 @@ class ClientConfig:
         128 * 2**20,
         "Maximum bytes of responses being received, over all connections.",
         low=2**20,
+        high=MAX_INT64,
         why="the bound on memory does not grow with the number of brokers",
     )
     allowed_broker_hosts: tuple[str, ...] | None = option(
@@ -513,6 +517,11 @@ class ClientConfig:
         """Raise for options that contradict each other."""
         _at_most(self, "retry_backoff_ms", "retry_backoff_max_ms")
         _at_most(self, "reconnect_backoff_ms", "reconnect_backoff_max_ms")
+        if 0 <= self.connections_max_idle_ms < 1:
+            raise InvalidConfigurationError(
+                f"connections_max_idle_ms={self.connections_max_idle_ms!r} must be at least 1, or "
+                "negative so that idle connections are never closed"
+            )
         _check_security(self)
 
     @classmethod
@@ -584,11 +593,15 @@ class ProducerConfig(ClientConfig):
         128 * 1024,
         "Maximum bytes of a batch before compression.",
         low=0,
+        high=MAX_INT32,
         java=16_384,
         why="fewer, larger requests; memory is bounded by buffer_memory either way",
     )
     buffer_memory: int = option(
-        32 * 2**20, "Maximum bytes of records that are not acknowledged yet.", low=1
+        32 * 2**20,
+        "Maximum bytes of records that are not acknowledged yet.",
+        low=1,
+        high=MAX_INT64,
     )
     max_block_ms: float = option(
         60_000, "Maximum time that enqueue waits for memory, and a call for metadata.", low=0
@@ -747,7 +760,9 @@ class ReaderConfig(ClientConfig):
         low=1,
         high=MAX_INT32,
     )
-    max_poll_records: int = option(500, "Maximum records that one poll returns.", low=1)
+    max_poll_records: int = option(
+        500, "Maximum records that one poll returns.", low=1, high=MAX_INT32
+    )
     fetch_min_bytes: int = option(
         1, "Minimum bytes a broker collects before it answers a fetch.", low=0, high=MAX_INT32
     )
@@ -825,7 +840,9 @@ class ConsumerConfig(ReaderConfig):
         low=1,
         high=MAX_INT32,
     )
-    heartbeat_interval_ms: int = option(3_000, "Time between heartbeats to the coordinator.", low=1)
+    heartbeat_interval_ms: int = option(
+        3_000, "Time between heartbeats to the coordinator.", low=1, high=MAX_INT32
+    )
     interceptors: tuple[Any, ...] = option(
         (),
         "Objects of classes derived from kafka_async.consumer.interceptors.ConsumerInterceptor, "
@@ -866,6 +883,7 @@ class ConsumerConfig(ReaderConfig):
         64 * 2**20,
         "Bytes fetched and not returned yet at which fetching pauses.",
         low=1,
+        high=MAX_INT64,
         why="Java's bound grows with the number of brokers",
     )
     allow_auto_create_topics: bool = option(
@@ -962,7 +980,9 @@ class GroupMemberConfig(ClientConfig):
         low=1,
         high=MAX_INT32,
     )
-    heartbeat_interval_ms: int = option(3_000, "Time between heartbeats to the coordinator.", low=1)
+    heartbeat_interval_ms: int = option(
+        3_000, "Time between heartbeats to the coordinator.", low=1, high=MAX_INT32
+    )
     rebalance_timeout_ms: int = option(
         60_000,
         "Maximum time the coordinator waits for the members to join again in a rebalance.",
@@ -1164,6 +1184,17 @@ def seconds(milliseconds: float) -> float:
     return milliseconds / 1000
 
 
+def request_ms(duration: float) -> int:
+    """Convert seconds to the milliseconds of a request, which are int32, and 24 days at most.
+
+    Longer times, infinity included, become the longest one, and no time above 0 becomes 0, which
+    brokers take for a request that must not wait.
+    """
+    if duration <= 0:
+        return 0
+    return max(1, round(min(duration * 1000, MAX_INT32)))
+
+
 _SERVER = re.compile(r"(?:PLAINTEXT://)?(\[[^\]]+\]|[^\s:/\[\]]+):(\d{1,5})")
 
 
@@ -1222,12 +1253,14 @@ _SECRET_TYPES: Final = frozenset({"Secret | None", "SecretSource | None"})
 
 
 def _normal(row: dataclasses.Field[Any], value: object) -> object:
-    """Return the value in the form that the field stores: lists become tuples."""
+    """Return the value in the form that the field stores: lists become tuples, numbers int."""
     if row.name == "bootstrap_servers":
         return parse_servers(cast("Sequence[str]", value))
     if str(row.type) in _SECRET_TYPES and isinstance(value, str):
         return Secret(value)
     kind = str(row.type)
+    if kind.removesuffix(" | None") in ("int", "float"):
+        return _normal_number(value, kind)
     if not kind.startswith("tuple[") or (value is None and kind.endswith(" | None")):
         return value
     if kind == "tuple[Any, ...]" and isinstance(value, list | tuple):
@@ -1241,6 +1274,22 @@ def _normal(row: dataclasses.Field[Any], value: object) -> object:
     if not entries and row.default != ():
         raise InvalidConfigurationError(f"{row.name} is empty: name at least one, or leave it out")
     return entries
+
+
+def _normal_number(value: object, kind: str) -> object:
+    """Return an int for an object with `__index__`, as numpy's integers; else the value.
+
+    Milliseconds that no float has are infinity.
+    """
+    if isinstance(value, bool | float):
+        return value
+    try:
+        number = operator.index(cast("Any", value))
+    except TypeError:
+        return value
+    if kind == "float" and abs(number) > MAX_INT64:
+        return math.inf if number > 0 else -math.inf
+    return number
 
 
 def _is_whole(value: object) -> bool:

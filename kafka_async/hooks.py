@@ -109,10 +109,11 @@ class Disconnected(ClientEvent):
 
 @dataclass(frozen=True, slots=True)
 class RequestSent(ClientEvent):
-    """A request was written; `size` in bytes."""
+    """A request was written; `api` is its API's name, such as "Produce", `size` in bytes."""
 
     node_id: int
     api_key: int
+    api: str
     api_version: int
     correlation_id: int
     size: int
@@ -120,10 +121,11 @@ class RequestSent(ClientEvent):
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived(ClientEvent):
-    """A response was received; `seconds` since the request was sent, `size` in bytes."""
+    """A response was received; `api` as in `RequestSent`, `seconds` since then, `size` in bytes."""
 
     node_id: int
     api_key: int
+    api: str
     correlation_id: int
     size: int
     seconds: float
@@ -137,13 +139,15 @@ class Throttled(ClientEvent):
 
     Attributes:
         node_id: Id of the broker; negative for a bootstrap server.
-        api_key: API of the response.
+        api_key: Number of the response's API.
+        api: Name of the API, such as "Produce".
         seconds: The throttle time, from now on.
         kind: Purpose of the connection, as in `Connected`.
     """
 
     node_id: int
     api_key: int
+    api: str
     seconds: float
     kind: str
 
@@ -154,13 +158,15 @@ class ThrottleEnded(ClientEvent):
 
     Attributes:
         node_id: Id of the broker; negative for a bootstrap server.
-        api_key: API of the request.
+        api_key: Number of the request's API.
+        api: Name of the API, such as "Produce".
         kind: Purpose of the connection, as in `Connected`.
         seconds: Time that it waited.
     """
 
     node_id: int
     api_key: int
+    api: str
     kind: str
     seconds: float
 

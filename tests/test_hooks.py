@@ -17,7 +17,10 @@ def test_passes_events_to_listeners_of_their_class() -> None:
     all_events: list[ClientEvent] = []
     hooks.listen(Throttled, throttled.append)
     hooks.listen(ClientEvent, all_events.append)
-    first, second = Throttled("c", 1, 0, 0.5, "produce"), Disconnected("c", 1, "general", None)
+    first, second = (
+        Throttled("c", 1, 0, "Produce", 0.5, "produce"),
+        Disconnected("c", 1, "general", None),
+    )
     hooks.emit(first)
     hooks.emit(second)
     assert throttled == [first]
@@ -43,6 +46,6 @@ def test_logs_listener_that_raises_and_calls_the_others(caplog: pytest.LogCaptur
     hooks.listen(ClientEvent, broken)
     hooks.listen(ClientEvent, events.append)
     with caplog.at_level(logging.ERROR, "kafka_async.hooks"):
-        hooks.emit(Throttled("c", 1, 0, 0.5, "produce"))
+        hooks.emit(Throttled("c", 1, 0, "Produce", 0.5, "produce"))
     assert len(events) == 1
     assert "Throttled" in caplog.text

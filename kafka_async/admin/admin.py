@@ -138,7 +138,7 @@ class Admin:
         """
         if unknown:
             raise unknown_keyword(self.stop, unknown)
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         if self._owned:
             await self.client.stop(timeout)
 
@@ -574,8 +574,8 @@ class Admin:
         """Return the earliest or latest offset of partitions, or the first one at or after a time.
 
         Args:
-            partitions: An `OffsetSpec` or a timestamp in milliseconds since the epoch, by
-                partition.
+            partitions: By partition an `OffsetSpec`, or a time: seconds since the epoch, or a
+                datetime, which without a time zone is local time.
             isolation_level: With "read_committed", the latest offset is the last stable offset.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
@@ -588,7 +588,7 @@ class Admin:
 
         return await topics.list_offsets(
             Call(self.client, timeout),
-            partitions,
+            topics.offset_timestamps(partitions),
             read_committed=isolation_level == "read_committed",
         )
 

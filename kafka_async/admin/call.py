@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kafka_async.arguments import check_timeout
 from kafka_async.cluster.client import services_of
+from kafka_async.cluster.fan_out import call_each
 from kafka_async.cluster.requested_rows import requested_rows
 from kafka_async.config import seconds
 from kafka_async.errors import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+D = TypeVar("D", bound=Hashable)
 
 Results: TypeAlias = Mapping[K, V | KafkaError]
 """A value or an error for each item of an admin call."""
@@ -43,7 +45,7 @@ class Call:
     """
 
     def __init__(self, client: Client, timeout: float | None) -> None:
-        check_timeout(timeout, unlimited="default_api_timeout_ms")
+        timeout = check_timeout(timeout, unlimited="default_api_timeout_ms")
         self.services = services_of(client)
         self._loop = self.services.supervisor.loop
         if timeout is None:
@@ -123,22 +125,28 @@ class Call:
 
     async def query_brokers(
         self,
-        brokers: Mapping[K, int],
-        query: Callable[[int, list[K]], Awaitable[Results[K, V]]],
+        brokers: Mapping[K, D],
+        query: Callable[[D, list[K]], Awaitable[Results[K, V]]],
     ) -> dict[K, V | KafkaError]:
-        """Query the broker of each item once.
+        """Query the broker of each item once, by id or destination, all at the same time.
 
-        If its connection is lost, or it has left the cluster, that is the error of its items.
+        If a broker does not respond in time, its connection is lost, or it has left the cluster,
+        that is the error of its items.
         """
-        by_broker: dict[int, list[K]] = {}
-        for item, node_id in brokers.items():
-            by_broker.setdefault(node_id, []).append(item)
-        results: dict[K, V | KafkaError] = {}
-        for node_id, items in by_broker.items():
+        by_broker: dict[D, list[K]] = {}
+        for item, broker in brokers.items():
+            by_broker.setdefault(broker, []).append(item)
+
+        async def query_one(broker: D) -> Results[K, V]:
+            items = by_broker[broker]
             try:
-                results.update(await query(node_id, items))
-            except RefreshRetriableError as error:
-                results.update(dict.fromkeys(items, error))
+                return await query(broker, items)
+            except (RefreshRetriableError, KafkaTimeoutError) as error:
+                return dict.fromkeys(items, error)
+
+        results: dict[K, V | KafkaError] = {}
+        for found in (await call_each(by_broker, query_one)).values():
+            results.update(found)
         return results
 
 

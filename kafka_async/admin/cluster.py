@@ -78,30 +78,29 @@ def _description(
 ) -> Callable[[list[ConfigResource]], Awaitable[Results[ConfigResource, dict[str, ConfigEntry]]]]:
     """Return an attempt to describe configurations."""
 
-    async def attempt(
-        pending: list[ConfigResource],
+    async def query(
+        to: AnyBroker | Broker, resources: list[ConfigResource]
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=row.type, resource_name=row.name, configuration_keys=None
+                )
+                for row in resources
+            ]
+        )
+        response = await call.services.request(request, to=to, timeout=call.left)
         results: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
-        named = _by_name(pending)
-        for to, rows in _by_broker(pending).items():
-            request = DescribeConfigsRequest(
-                resources=[
-                    DescribeConfigsResource(
-                        resource_type=row.type, resource_name=row.name, configuration_keys=None
-                    )
-                    for row in rows
-                ]
-            )
-            response = await call.services.request(request, to=to, timeout=call.left)
-            for row in response.results:
-                resource = named.get((row.resource_type, row.resource_name))
-                if resource is None:
-                    continue
-                error = _error(resource, row.error_code, row.error_message, "DESCRIBE_CONFIGS")
-                results[resource] = error or {entry.name: _entry(entry) for entry in row.configs}
+        named = _by_name(resources)
+        for row in response.results:
+            resource = named.get((row.resource_type, row.resource_name))
+            if resource is None:
+                continue
+            error = _error(resource, row.error_code, row.error_message, "DESCRIBE_CONFIGS")
+            results[resource] = error or {entry.name: _entry(entry) for entry in row.configs}
         return results
 
-    return attempt
+    return lambda pending: call.query_brokers(_destinations(pending), query)
 
 
 async def alter_configs(
@@ -123,28 +122,30 @@ async def alter_configs(
         for resource, options in mapping(changes, "changes").items()
     }
 
-    async def attempt(pending: list[ConfigResource]) -> Results[ConfigResource, None]:
-        results: dict[ConfigResource, KafkaError | None] = {}
-        named = _by_name(pending)
-        for to, rows in _by_broker(pending).items():
-            request = IncrementalAlterConfigsRequest(
-                resources=[
-                    AlterConfigsResource(
-                        resource_type=row.type, resource_name=row.name, configs=wanted[row]
-                    )
-                    for row in rows
-                ],
-                validate_only=validate_only,
-            )
-            response = await call.services.request(request, to=to, timeout=call.left)
-            for row in response.responses:
-                resource = named.get((row.resource_type, row.resource_name))
-                if resource is None:
-                    continue
-                results[resource] = _error(
-                    resource, row.error_code, row.error_message, "ALTER_CONFIGS"
+    async def query(
+        to: AnyBroker | Broker, resources: list[ConfigResource]
+    ) -> Results[ConfigResource, None]:
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=row.type, resource_name=row.name, configs=wanted[row]
                 )
+                for row in resources
+            ],
+            validate_only=validate_only,
+        )
+        response = await call.services.request(request, to=to, timeout=call.left)
+        results: dict[ConfigResource, KafkaError | None] = {}
+        named = _by_name(resources)
+        for row in response.responses:
+            resource = named.get((row.resource_type, row.resource_name))
+            if resource is None:
+                continue
+            results[resource] = _error(resource, row.error_code, row.error_message, "ALTER_CONFIGS")
         return results
+
+    async def attempt(pending: list[ConfigResource]) -> Results[ConfigResource, None]:
+        return await call.query_brokers(_destinations(pending), query)
 
     # With KRaft, brokers forward the request to the controller, which knows each topic.
     await call.run(wanted, attempt, final=(UnknownTopicOrPartitionError,))
@@ -167,16 +168,16 @@ def _checked(value: object) -> ConfigResource:
     return resource
 
 
-def _by_broker(
+def _destinations(
     resources: Iterable[ConfigResource],
-) -> dict[AnyBroker | Broker, list[ConfigResource]]:
-    """Group resources by destination: that broker for a broker's options, any broker otherwise."""
-    rows: dict[AnyBroker | Broker, list[ConfigResource]] = {}
-    for resource in resources:
-        own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
-        to = Broker(int(resource.name)) if own else AnyBroker()
-        rows.setdefault(to, []).append(resource)
-    return rows
+) -> dict[ConfigResource, AnyBroker | Broker]:
+    """Return the destination of each: that broker for a broker's options, any broker otherwise."""
+    return {
+        resource: Broker(int(resource.name))
+        if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
+        else AnyBroker()
+        for resource in resources
+    }
 
 
 def _by_name(resources: Iterable[ConfigResource]) -> dict[tuple[int, str], ConfigResource]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from kafka_async.arguments import (
     topic_partitions,
 )
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.cluster.fan_out import call_each
 from kafka_async.cluster.offset_fetch import fetch_offsets
 from kafka_async.cluster.request_router import FoundBroker
 from kafka_async.cluster.requested_rows import requested_rows
@@ -93,21 +93,16 @@ async def list_all(
 
     async def attempt(node_ids: list[int]) -> Results[int, ListGroupsResponse]:
         request = ListGroupsRequest(states_filter=states, types_filter=types)
-        requests = [
-            asyncio.ensure_future(
-                call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
-            )
-            for node_id in node_ids
-        ]
-        try:
-            responses = await asyncio.gather(*requests)
-        finally:
-            for each in requests:
-                each.cancel()  # `gather` leaves them running when another one fails
-        results: dict[int, ListGroupsResponse | KafkaError] = {}
-        for node_id, response in zip(node_ids, responses, strict=True):
-            results[node_id] = error_for(response.error_code) if response.error_code else response
-        return results
+        responses = await call_each(
+            node_ids,
+            lambda node_id: call.services.request(
+                request, to=FoundBroker(node_id), timeout=call.left
+            ),
+        )
+        return {
+            node_id: error_for(response.error_code) if response.error_code else response
+            for node_id, response in responses.items()
+        }
 
     responses = await call.run(cluster.brokers, attempt)
     rows = [row for response in responses.values() for row in response.groups]

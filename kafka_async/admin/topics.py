@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafka_async.admin.call import Results, raise_first, topic_error, with_throttle_time
-from kafka_async.admin.values import NewTopic, PartitionDescription, TopicDescription, TopicListing
+from kafka_async.admin.values import (
+    NewTopic,
+    OffsetSpec,
+    PartitionDescription,
+    TopicDescription,
+    TopicListing,
+)
 from kafka_async.arguments import (
     MAX_INT16,
     MAX_INT32,
@@ -14,11 +20,13 @@ from kafka_async.arguments import (
     instance_of,
     iterable,
     mapping,
+    milliseconds,
     text,
     texts,
     whole_number,
 )
 from kafka_async.cluster.request_router import AnyBroker, Controller, FoundBroker
+from kafka_async.config import request_ms
 from kafka_async.errors import (
     IncompleteResponseError,
     KafkaError,
@@ -72,7 +80,7 @@ async def create(
     async def attempt(names: list[str]) -> Results[str, TopicListing]:
         request = CreateTopicsRequest(
             topics=[_creatable(wanted[name]) for name in names],
-            timeout_ms=int(call.left * 1000),
+            timeout_ms=request_ms(call.left),
             validate_only=validate_only,
         )
         response = await call.services.request(request, to=Controller(), timeout=call.left)
@@ -97,7 +105,7 @@ async def delete(call: Call, names: Iterable[str], *, wait: bool) -> None:
     async def attempt(pending: list[str]) -> Results[str, None]:
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name) for name in pending],
-            timeout_ms=int(call.left * 1000),
+            timeout_ms=request_ms(call.left),
         )
         try:
             response = await call.services.request(request, to=Controller(), timeout=call.left)
@@ -150,7 +158,7 @@ async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool
                 CreatePartitionsTopic(name=name, count=counts[name], assignments=None)
                 for name in names
             ],
-            timeout_ms=int(call.left * 1000),
+            timeout_ms=request_ms(call.left),
         )
         response = await call.services.request(request, to=Controller(), timeout=call.left)
         results: dict[str, KafkaError | None] = {
@@ -167,16 +175,22 @@ async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool
     raise_first(errors)
 
 
+def offset_timestamps(
+    partitions: Mapping[TopicPartition, OffsetTarget],
+) -> dict[TopicPartition, int]:
+    """Return the timestamps of `list_offsets`; raise for a number that is not a time."""
+    return by_partition(partitions, "partitions", _timestamp)
+
+
 async def list_offsets(
-    call: Call, partitions: Mapping[TopicPartition, OffsetTarget], *, read_committed: bool
+    call: Call, timestamps: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """List offsets of partitions; see `Admin.list_offsets`."""
-    partitions = by_partition(partitions, "partitions", _at)
+    """List offsets by timestamp in milliseconds or `OffsetSpec`; see `Admin.list_offsets`."""
 
     async def query(
         node_id: int, rows: list[TopicPartition]
     ) -> Results[TopicPartition, OffsetAndTimestamp]:
-        request = _list_offsets({row: partitions[row] for row in rows}, read_committed)
+        request = _list_offsets({row: timestamps[row] for row in rows}, read_committed)
         response = await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)
         return {
             TopicPartition(topic.name, row.partition_index): _listed(topic.name, row)
@@ -197,7 +211,7 @@ async def list_offsets(
                 leaders[partition] = leader.leader_id
         return {**errors, **await call.query_brokers(leaders, query)}
 
-    return await call.run(partitions, attempt)
+    return await call.run(timestamps, attempt)
 
 
 # -- helpers --------------------------------------------------------------------------------------
@@ -307,9 +321,16 @@ def _raise_if_hidden(row: MetadataResponseTopic) -> None:
         )
 
 
-def _at(value: object, name: str) -> int:
-    """Return a ListOffsets timestamp; -1 to -3 are the values of `OffsetSpec`."""
-    return whole_number(value, name, low=-3)
+def _timestamp(value: object, name: str) -> int:
+    """Return the timestamp that ListOffsets has for an `OffsetSpec` or a time."""
+    if isinstance(value, OffsetSpec):
+        return value
+    for spec in OffsetSpec:
+        if value == spec:
+            raise ValueError(
+                f"{name} is a time or an OffsetSpec, not {value}: write OffsetSpec.{spec.name}"
+            )
+    return milliseconds(value, name)
 
 
 def _no_leader(cluster: ClusterMetadata, partition: TopicPartition) -> KafkaError:
@@ -322,11 +343,11 @@ def _no_leader(cluster: ClusterMetadata, partition: TopicPartition) -> KafkaErro
 
 
 def _list_offsets(
-    partitions: Mapping[TopicPartition, OffsetTarget], read_committed: bool
+    timestamps: Mapping[TopicPartition, int], read_committed: bool
 ) -> ListOffsetsRequest:
     topics: dict[str, list[ListOffsetsPartition]] = {}
-    for partition, at in partitions.items():
-        row = ListOffsetsPartition(partition_index=partition.partition, timestamp=int(at))
+    for partition, timestamp in timestamps.items():
+        row = ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
         topics.setdefault(partition.topic, []).append(row)
     return ListOffsetsRequest(
         replica_id=_CONSUMER_REPLICA,

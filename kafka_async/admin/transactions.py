@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from kafka_async.admin.call import Results, item_error
 from kafka_async.admin.values import TransactionDescription, TransactionListing
 from kafka_async.arguments import instance_of, text, texts
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.cluster.fan_out import call_each
 from kafka_async.cluster.request_router import CoordinatorOfTransactionalId, FoundBroker
 from kafka_async.errors import (
     KafkaError,
@@ -33,9 +33,6 @@ from kafka_async.types import PreparedTransaction, TopicPartition
 if TYPE_CHECKING:
     from kafka_async.admin.call import Call
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 FENCING_TIMEOUT_MS = 60_000
 """Transaction time-out of a fenced transactional id, until its next producer sets its own."""
 _KIND = "transactional id"
@@ -54,7 +51,7 @@ async def list_all(
     cluster = await call.services.metadata.refresh(timeout=call.left)
 
     async def attempt(node_ids: list[int]) -> Results[int, ListTransactionsResponse]:
-        responses = await _gather(node_ids, lambda node_id: _list(call, node_id, states, pattern))
+        responses = await call_each(node_ids, lambda node_id: _list(call, node_id, states, pattern))
         return {
             node_id: error_for(response.error_code) if response.error_code else response
             for node_id, response in responses.items()
@@ -126,7 +123,7 @@ async def fence(call: Call, transactional_ids: Iterable[str]) -> None:
         return item_error(_KIND, name, response.error_code, needs="WRITE")
 
     await call.run(
-        texts(transactional_ids, "transactional_ids"), lambda names: _gather(names, fence_one)
+        texts(transactional_ids, "transactional_ids"), lambda names: call_each(names, fence_one)
     )
 
 
@@ -149,17 +146,7 @@ async def end(call: Call, prepared: PreparedTransaction, *, commit: bool) -> Non
         )
         return item_error(_KIND, name, response.error_code, needs="WRITE")
 
-    await call.run([prepared.transactional_id], lambda names: _gather(names, end_one))
-
-
-async def _gather(items: list[K], function: Callable[[K], Awaitable[V]]) -> dict[K, V]:
-    """Call an async function for all items at once; the first exception cancels the others."""
-    tasks = [asyncio.ensure_future(function(item)) for item in items]
-    try:
-        return dict(zip(items, await asyncio.gather(*tasks), strict=True))
-    finally:
-        for task in tasks:
-            task.cancel()  # `gather` leaves them running when another one fails
+    await call.run([prepared.transactional_id], lambda names: call_each(names, end_one))
 
 
 def _description(row: TransactionState) -> TransactionDescription:

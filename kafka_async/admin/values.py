@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from uuid import UUID
 
     from kafka_async.types import Node, TopicPartition
@@ -199,5 +200,6 @@ class ConfigEntry(NamedTuple):
     sensitive: bool
 
 
-OffsetTarget: TypeAlias = "OffsetSpec | int"
-"""An `OffsetSpec`, or a timestamp in milliseconds for the first offset at or after it."""
+OffsetTarget: TypeAlias = "OffsetSpec | float | datetime"
+"""An `OffsetSpec`, or the time of the first offset at or after it: seconds since the epoch, or a
+datetime, which without a time zone is local time."""

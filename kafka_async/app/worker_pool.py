@@ -155,7 +155,7 @@ class WorkerPool:
             IllegalStateError: The pool was started in another event loop.
             Exception: What a worker has raised, or the error that has ended the pool.
         """
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         if self._follower is None:
             return
         check_event_loop(self._name, self._follower.get_loop(), self._closing)

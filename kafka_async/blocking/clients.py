@@ -2294,8 +2294,8 @@ class Admin(BlockingClient):
         """Return the earliest or latest offset of partitions, or the first one at or after a time.
 
         Args:
-            partitions: An `OffsetSpec` or a timestamp in milliseconds since the epoch, by
-                partition.
+            partitions: By partition an `OffsetSpec`, or a time: seconds since the epoch, or a
+                datetime, which without a time zone is local time.
             isolation_level: With "read_committed", the latest offset is the last stable offset.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 

@@ -41,6 +41,7 @@ from kafka_async.errors import (
     SaslAuthenticationError,
 )
 from kafka_async.hooks import Throttled, ThrottleEnded
+from kafka_async.protocol.api import lookup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -429,7 +430,9 @@ class BrokerConnection:
         if self._context.hooks.active:
             client_id, kind = self._context.config.client_id, self.kind.value
             self._context.hooks.emit(
-                ThrottleEnded(client_id, self.node_id, api_key, kind, duration)
+                ThrottleEnded(
+                    client_id, self.node_id, api_key, lookup(api_key).name, kind, duration
+                )
             )
 
     async def _connect_before(self, deadline: float) -> Connection:
@@ -577,7 +580,9 @@ class BrokerConnection:
         self._own_window.extend(now, duration)
         if self._context.hooks.active:
             client_id, kind = self._context.config.client_id, self.kind.value
-            self._context.hooks.emit(Throttled(client_id, self.node_id, api_key, duration, kind))
+            self._context.hooks.emit(
+                Throttled(client_id, self.node_id, api_key, lookup(api_key).name, duration, kind)
+            )
 
     def __repr__(self) -> str:
         state = "connected" if self.connected else "closed" if self._ended else "not connected"

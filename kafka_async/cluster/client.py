@@ -173,7 +173,7 @@ class Client:
         Raises:
             IllegalStateError: The client was started in another event loop or process.
         """
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         self._supervisor.check_event_loop(self._closing)
         services = self._services
         self._stopped = True
@@ -320,7 +320,8 @@ class Client:
             BrokerNotAvailableError: The cluster has no such broker.
             UnsupportedVersionError: The broker does not support this API.
         """
-        _check_request(request, to, timeout, max_version)
+        _check_request(request, to, max_version)
+        timeout = check_timeout(timeout, may_have_passed=True)
         return await self._started_services().request(
             request, to=to, timeout=timeout, retry=retry, max_version=max_version
         )
@@ -353,7 +354,8 @@ class Client:
         Raises:
             ClientClosedError: The client was not started, or is closed.
         """
-        _check_request(request, to, timeout, max_version)
+        _check_request(request, to, max_version)
+        timeout = check_timeout(timeout, may_have_passed=True)
         send = partial(
             self._started_services().request,
             request,
@@ -388,7 +390,7 @@ class Client:
         Raises:
             KafkaTimeoutError: There was no response within `timeout`.
         """
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         services = self._started_services()
         quotas: dict[str, float] | None = None
         user = self._quota_user()
@@ -463,13 +465,12 @@ def connect_with(
     return resolve_config(role, None, config, options, shared=client.config), client, False
 
 
-def _check_request(request: object, to: object, timeout: object, max_version: object) -> None:
+def _check_request(request: object, to: object, max_version: object) -> None:
     instance_of(request, Request, "request")
     if type(to) not in REROUTE_ERRORS:
         raise TypeError(f"to must be a destination, as AnyBroker() or Broker(1), not {to!r:.60}")
     if isinstance(to, Leader):
         instance_of(cast("object", to.partition), TopicPartition, "the partition of Leader")
-    check_timeout(timeout, may_have_passed=True)
     if max_version is not None:
         whole_number(max_version, "max_version", low=0, high=MAX_INT16)
 

@@ -97,6 +97,13 @@ Responses may have arrived meanwhile, which the loop reads after it has run the 
 BLOCKED_LOOP_GRACE: Final = 0.1
 """Seconds in which such responses are read before overdue requests fail."""
 
+MIN_IDLE_BEFORE_USE: Final = 1.0
+"""Seconds for which a connection may stay idle before its first request, at least.
+
+The tasks for which it was opened run some event loop iterations later; closed before, they would
+open the next one, and so on.
+"""
+
 
 def has_response(request: Request[Any]) -> bool:
     """Return whether brokers respond to a request: not to Produce with acks=0."""
@@ -279,7 +286,7 @@ class Connection:
         self._first_request = self._requests.next_id
         self.open = self._close_reason is None
         self._used_at = self._loop.time()
-        next_at = min(self._used_at + self._max_idle, self._authentication.due_at)
+        next_at = min(self._idle_until(), self._authentication.due_at)
         if next_at < self._timer_at:
             self._set_timer(next_at)
         self._emit_connected(self._used_at - started_at)
@@ -492,7 +499,11 @@ class Connection:
         self, api_key: int, version: int, correlation_id: int, size: int
     ) -> None:
         client_id, node_id = self._context.config.client_id, self.address.node_id
-        self._hooks.emit(RequestSent(client_id, node_id, api_key, version, correlation_id, size))
+        self._hooks.emit(
+            RequestSent(
+                client_id, node_id, api_key, lookup(api_key).name, version, correlation_id, size
+            )
+        )
 
     def _emit_connected(self, duration: float) -> None:
         logger.debug("%s: connected in %.3g s", self, duration)
@@ -506,6 +517,7 @@ class Connection:
             self._context.config.client_id,
             self.address.node_id,
             request.api_key,
+            lookup(request.api_key).name,
             request.correlation_id,
             size,
             self._loop.time() - request.sent_at,
@@ -613,7 +625,7 @@ class Connection:
         if late > BLOCKED_LOOP_DELAY:
             self._set_timer(now + BLOCKED_LOOP_GRACE)
             return
-        next_at = inf if self.in_flight else self._used_at + self._max_idle
+        next_at = inf if self.in_flight else self._idle_until()
         if next_at <= now:
             logger.debug("%s: closed, idle for %g s", self, self._max_idle)
             self._end(None)
@@ -655,6 +667,12 @@ class Connection:
         if timer.is_due(oldest.sent_at, now):
             self._on_overdue()
         return timer.due_at(oldest.sent_at)
+
+    def _idle_until(self) -> float:
+        """Return the time at which the connection is closed unless it is used until then."""
+        if self._requests.next_id == self._first_request:
+            return self._used_at + max(self._max_idle, MIN_IDLE_BEFORE_USE)
+        return self._used_at + self._max_idle
 
     def _unread_until(self) -> float:
         """Return the time until which the broker has to read requests that have no response."""

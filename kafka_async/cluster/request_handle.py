@@ -67,7 +67,7 @@ class RequestHandle(Generic[ResponseT]):
             KafkaError: The error of the request, see `Client.request`.
             asyncio.CancelledError: The request was cancelled.
         """
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         if not self._future.done():
             # Unlike an await of the future, this does not cancel it if the caller is cancelled.
             await asyncio.wait({self._future}, timeout=timeout)

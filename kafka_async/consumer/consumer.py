@@ -15,6 +15,7 @@ from typing_extensions import TypeVar
 from kafka_async.arguments import (
     MAX_INT32,
     by_partition,
+    check_duration,
     check_timeout,
     function,
     milliseconds,
@@ -249,7 +250,7 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.stop, unknown)
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         if self._runtime is not None and self._runtime.gate.runs_listener:
             raise IllegalStateError(
                 "stop() in a rebalance listener would wait for the listener itself: use "
@@ -559,7 +560,7 @@ class Consumer(Generic[K, V]):
                 "poll takes arguments by name: poll(timeout=1.0), in seconds, or "
                 "poll(max_records=500)"
             )
-        check_timeout(timeout, unlimited="no limit")
+        timeout = check_timeout(timeout, unlimited="no limit")
         limit = self.config.max_poll_records
         if max_records is not None:
             limit = whole_number(max_records, "max_records", low=1, high=MAX_INT32)
@@ -580,7 +581,7 @@ class Consumer(Generic[K, V]):
             raise unknown_keyword(self.poll_batches, unknown)
         if misplaced:
             raise TypeError("poll_batches takes its time-out by name: poll_batches(timeout=1.0)")
-        check_timeout(timeout, unlimited="no limit")
+        timeout = check_timeout(timeout, unlimited="no limit")
         return await self._active_runtime.delivery.poll_batches(timeout)
 
     async def process(
@@ -629,7 +630,7 @@ class Consumer(Generic[K, V]):
             raise unknown_keyword(self.process, unknown)
         if ordering not in ("key", "partition", "none"):
             raise ValueError(f'ordering must be "key", "partition" or "none", not {ordering!r:.60}')
-        check_timeout(drain_timeout, "drain_timeout")
+        drain_timeout = check_duration(drain_timeout, "drain_timeout")
         await self._active_runtime.process(
             function(handler, "handler"),
             ordering,
@@ -679,7 +680,7 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.partition_streams, unknown)
-        check_timeout(drain_timeout, "drain_timeout")
+        drain_timeout = check_duration(drain_timeout, "drain_timeout")
         return self._partition_streams(self._active_runtime, drain_timeout)
 
     @asynccontextmanager
@@ -1269,7 +1270,7 @@ class Consumer(Generic[K, V]):
         return runtime
 
     def _limit(self, timeout: float | None) -> float:
-        check_timeout(timeout, unlimited="default_api_timeout_ms")
+        timeout = check_timeout(timeout, unlimited="default_api_timeout_ms")
         return seconds(self.config.default_api_timeout_ms) if timeout is None else timeout
 
     def _chosen(self, partitions: Partitions) -> list[TopicPartition]:

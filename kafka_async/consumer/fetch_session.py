@@ -135,7 +135,7 @@ def fetch_request(
     for (topic, partition), topic_id in request.to_forget:
         to_forget[topic, topic_id].append(partition)
     return FetchRequest(
-        max_wait_ms=int(config.fetch_max_wait_ms) if wait else 0,
+        max_wait_ms=config.fetch_max_wait_ms if wait else 0,
         min_bytes=config.fetch_min_bytes if wait else 0,
         max_bytes=min(config.fetch_max_bytes, MAX_FETCH_BYTES, max(max_bytes, 1)),
         isolation_level=int(is_read_committed(config)),

@@ -388,7 +388,7 @@ class Fetcher:
         if duration is None:
             return RESET_TIMESTAMPS.get(policy)
         # Lower timestamps stand for the ends of a log.
-        return max(0, floor((self._services.clock.wall() - duration) * 1000))
+        return floor(max(0.0, self._services.clock.wall() - duration) * 1000)
 
     def fail_partition(self, state: PartitionState, error: KafkaError) -> None:
         """Raise an error when a poll reaches the partition; a missing permission once per topic."""

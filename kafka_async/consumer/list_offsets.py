@@ -9,9 +9,10 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from kafka_async.cluster.fan_out import call_each
 from kafka_async.cluster.request_router import FoundBroker
 from kafka_async.cluster.requested_rows import requested_rows
-from kafka_async.config import seconds
+from kafka_async.config import request_ms, seconds
 from kafka_async.consumer.offsets import UNKNOWN, is_read_committed
 from kafka_async.errors import (
     KafkaError,
@@ -97,7 +98,7 @@ class OffsetLookup:
                 replica_id=-1,
                 isolation_level=self._isolation,
                 topics=[ListOffsetsTopic(name=t, partitions=rows) for t, rows in topics.items()],
-                timeout_ms=round(timeout * 1000),
+                timeout_ms=request_ms(timeout),
             ),
             node_id,
             timeout,
@@ -161,20 +162,32 @@ class OffsetLookup:
     async def find_offsets(
         self, wanted: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, ListedOffset]:
-        """Return the offsets of timestamps, with retries.
+        """Return the offsets of timestamps, with retries; a slow leader delays no other one's.
 
         Raises KafkaTimeoutError if not all are known within `timeout` seconds.
         """
+        deadline = asyncio.get_running_loop().time() + timeout
+        await self._services.metadata.wait_for_topics({p.topic for p in wanted}, timeout=timeout)
+        leaders: dict[int | None, Iterable[TopicPartition]] = {**self.group_by_leader(wanted)}
+        leaders[None] = wanted.keys() - {p for group in leaders.values() for p in group}
+
+        async def find(leader: int | None) -> dict[TopicPartition, ListedOffset]:
+            group = {p: wanted[p] for p in leaders[leader]}
+            return await self._find_with_retries(group, deadline, timeout)
+
+        parts = await call_each(leaders, find)
+        return {partition: each for part in parts.values() for partition, each in part.items()}
+
+    async def _find_with_retries(
+        self, wanted: Mapping[TopicPartition, int], deadline: float, timeout: float
+    ) -> dict[TopicPartition, ListedOffset]:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
         backoff = self._services.retry_backoff()
         found: dict[TopicPartition, ListedOffset] = {}
-        await self._services.metadata.wait_for_topics({p.topic for p in wanted}, timeout=timeout)
-        while True:
-            left = {p: timestamp for p, timestamp in wanted.items() if p not in found}
+        while left := {p: timestamp for p, timestamp in wanted.items() if p not in found}:
             error = await self._find_once(left, found, deadline)
             if error is None:
-                return found
+                break
             if not isinstance(error, RetriableError):
                 raise error
             delay = backoff.next()
@@ -182,6 +195,7 @@ class OffsetLookup:
                 raise KafkaTimeoutError(f"no offsets within {timeout:g} s: {error}") from error
             self._services.metadata.request_update()
             await asyncio.sleep(delay)
+        return found
 
     async def _find_once(
         self,
@@ -189,27 +203,27 @@ class OffsetLookup:
         found: dict[TopicPartition, ListedOffset],
         deadline: float,
     ) -> KafkaError | None:
-        """Send one request to each leader; return why offsets are missing."""
-        last_error: KafkaError | None = None
-        requested: set[TopicPartition] = set()
-        for node_id, partitions in self.group_by_leader(wanted).items():
-            requested.update(partitions)
-            left = max(0.001, deadline - asyncio.get_running_loop().time())
+        """Send one request to each leader at once; return why offsets are missing."""
+        leaders = self.group_by_leader(wanted)
+        left = max(0.001, deadline - asyncio.get_running_loop().time())
+        timeout = min(left, seconds(self._config.request_timeout_ms))
+
+        async def ask(node_id: int) -> dict[TopicPartition, ListedOffset | KafkaError]:
+            partitions = leaders[node_id]
             try:
-                rows = await self.list_offsets(
-                    node_id,
-                    {p: wanted[p] for p in partitions},
-                    min(left, seconds(self._config.request_timeout_ms)),
-                )
+                times = {p: wanted[p] for p in partitions}
+                return await self.list_offsets(node_id, times, timeout)
             except RetriableError as error:
-                last_error = error
-                continue
+                return dict.fromkeys(partitions, error)
+
+        last_error: KafkaError | None = None
+        for rows in (await call_each(leaders, ask)).values():
             for partition, row in rows.items():
                 if isinstance(row, ListedOffset):
                     found[partition] = row
                 elif last_error is None or isinstance(last_error, RetriableError):
                     last_error = row
-        missing = wanted.keys() - requested
+        missing = wanted.keys() - {p for group in leaders.values() for p in group}
         if missing and last_error is None:
             partition = min(missing)
             last_error = self._services.metadata.snapshot.unknown_partition(

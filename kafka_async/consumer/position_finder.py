@@ -268,10 +268,18 @@ class PositionFinder:
         if end.offset >= state.fetch_offset:
             state.complete_validation(leader_epoch)
             return
+        if end.offset < 0:
+            finding = (
+                f"the new leader's log has no leader epoch up to {state.fetch_epoch}, that of the "
+                f"record before the fetch offset {state.fetch_offset}: records may have been lost"
+            )
+        else:
+            finding = (
+                f"the new leader's log ends at offset {end.offset}, before the fetch offset "
+                f"{state.fetch_offset}: records were lost"
+            )
         error = OffsetOutOfRangeError(
-            f"the new leader's log ends at offset {end.offset}, before the fetch offset "
-            f"{state.fetch_offset}: records were lost in an unclean leader election; seek to "
-            "continue",
+            f"{finding} in an unclean leader election; seek to continue",
             topic=state.partition.topic,
             partition=state.partition.partition,
             offset=state.fetch_offset,

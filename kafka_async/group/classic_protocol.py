@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafka_async.config import request_ms
 from kafka_async.errors import (
     InconsistentGroupProtocolError,
     KafkaError,
@@ -67,8 +68,8 @@ def join(
     settings = member.settings
     response = yield JoinGroupRequest(
         group_id=settings.group_id,
-        session_timeout_ms=_ms(settings.session_timeout),
-        rebalance_timeout_ms=_ms(settings.rebalance_timeout),
+        session_timeout_ms=request_ms(settings.session_timeout),
+        rebalance_timeout_ms=request_ms(settings.rebalance_timeout),
         member_id=member.member_id,
         group_instance_id=settings.group_instance_id,
         protocol_type=protocol_type,
@@ -158,7 +159,3 @@ def leave(
 
 def _error(code: int, member: LocalMember) -> KafkaError:
     return error_for(code, needs="READ", name=member.settings.group_id)
-
-
-def _ms(duration: float) -> int:
-    return round(duration * 1000)

@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from kafka_async.config import request_ms
 from kafka_async.errors import error_for
 from kafka_async.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -154,7 +155,7 @@ class ConsumerHeartbeatRequests(HeartbeatRequests):
         )
         if known is None:
             request.rack_id = self._rack
-            request.rebalance_timeout_ms = round(settings.rebalance_timeout * 1000)
+            request.rebalance_timeout_ms = request_ms(settings.rebalance_timeout)
             request.server_assignor = self._assignor
         topics, pattern = stated.subscription
         if known is None or topics != known.subscription.topics:

@@ -109,7 +109,7 @@ class GroupClient:
         Raises:
             IllegalStateError: The client was started in another event loop or process.
         """
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         await self._stop(timeout, finished=False)
 
     async def _stop(self, timeout: float | None, *, finished: bool) -> None:

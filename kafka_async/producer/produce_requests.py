@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafka_async.cluster.connection import PRODUCE_API
 from kafka_async.cluster.metadata import LeaderHint
 from kafka_async.cluster.topic_ids import LAST_VERSION_WITH_NAMES
+from kafka_async.config import request_ms, seconds
 from kafka_async.errors import KafkaError, error_for
 from kafka_async.producer.accumulator import REQUEST_OVERHEAD
 from kafka_async.types import Node, TopicPartition
@@ -57,7 +58,7 @@ class ProduceRequests:
         self.acks: int = _ACKS_ALL if config.acks == "all" else config.acks
         self.room = max(0, config.max_request_size - REQUEST_OVERHEAD)
         self._transactional_id = config.transactional_id
-        self._timeout_ms = int(config.request_timeout_ms)
+        self._timeout_ms = request_ms(seconds(config.request_timeout_ms))
         # Imported here, since importing kafka_async must not load messages.
         from kafka_async.protocol.messages import produce
 

@@ -195,7 +195,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.stop, unknown)
-        check_timeout(timeout, unlimited="close_timeout_ms")
+        timeout = check_timeout(timeout, unlimited="close_timeout_ms")
         if not self._started or self._stopped.is_set():
             return
         self._supervisor.check_event_loop(self._closing)
@@ -298,7 +298,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.flush, unknown)
-        check_timeout(timeout, unlimited="no limit but delivery_timeout_ms")
+        timeout = check_timeout(timeout, unlimited="no limit but delivery_timeout_ms")
         runtime = self._check_running()
         try:
             async with asyncio.timeout(timeout):
@@ -464,7 +464,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.init_transactions, unknown)
-        check_timeout(timeout, unlimited="max_block_ms")
+        timeout = check_timeout(timeout, unlimited="max_block_ms")
         with convert_transaction_errors(begun=False):
             await self._require_transactions().init_transactions(timeout)
 

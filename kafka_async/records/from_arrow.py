@@ -137,8 +137,10 @@ def _rows_by_topic(
     if topics.null_count:
         row = first_row + topics.is_null().index(True).as_py()
         raise ValueError(f"rows[{row}]: topic is null: set it, or give one topic for all rows")
-    if not (types.is_string(topics.type) or types.is_large_string(topics.type)):
+    if not _is_text(types, topics.type):
         raise _type_error("topic", "string", topics.type)
+    if not (types.is_string(topics.type) or types.is_large_string(topics.type)):
+        topics = topics.cast(pa.large_string())  # Strings in views cannot be encoded.
     encoded = topics.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     for name in names:
@@ -186,6 +188,15 @@ def _cast_to_binary(pa: Any, array: Any, name: str, expected: str) -> Any:
     raise _type_error(name, expected, kind)
 
 
+def _is_text(types: Any, kind: Any) -> bool:
+    """Return whether a column has texts; strings in views are those of polars."""
+    return (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or (hasattr(types, "is_string_view") and types.is_string_view(kind))
+    )
+
+
 def _partitions(pa: Any, array: Any) -> NumberInput:
     if not pa.types.is_int32(array.type):
         raise _type_error("partition", "int32", array.type)
@@ -197,12 +208,22 @@ def _timestamps(pa: Any, array: Any) -> NumberInput:
     """Return milliseconds; smaller units are rounded down."""
     types, kind = pa.types, array.type
     if types.is_timestamp(kind):
-        if kind.unit != "ms":
-            array = array.cast(pa.timestamp("ms", tz=kind.tz), safe=kind.unit == "s")
+        if kind.unit == "s":
+            array = array.cast(pa.timestamp("ms", tz=kind.tz))
+        elif kind.unit != "ms":
+            array = _floored(array.view(pa.int64()), {"us": 1_000, "ns": 1_000_000}[kind.unit])
     elif not types.is_int64(kind):
         raise _type_error("timestamp", "a timestamp, or int64 in milliseconds", kind)
     validity, data = _buffers(array)
     return NumberInput(len(array), array.offset, validity, data, wide=True)
+
+
+def _floored(array: Any, units: int) -> Any:
+    """Return int64 divided by `units`, rounded down also below zero, unlike Arrow's division."""
+    compute = importlib.import_module("pyarrow.compute")
+    quotient = compute.divide(array, units)
+    rounded_up = compute.less(array, compute.multiply(quotient, units))
+    return compute.subtract(quotient, rounded_up.cast("int64"))
 
 
 def _headers(pa: Any, array: Any) -> HeaderInput:
@@ -214,7 +235,7 @@ def _headers(pa: Any, array: Any) -> HeaderInput:
     if [field.name for field in item] != ["key", "value"]:
         raise _type_error("headers", HEADERS, kind)
     names, values = array.values.flatten()
-    if not (types.is_string(names.type) or types.is_large_string(names.type)):
+    if not _is_text(types, names.type):
         raise _type_error("headers", HEADERS, kind)
     validity, offsets = array.buffers()[:2]
     return HeaderInput(

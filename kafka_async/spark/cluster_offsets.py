@@ -11,9 +11,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_async import blocking
-from kafka_async.admin import OffsetSpec, TopicDescription
 from kafka_async.admin.call import Call
 from kafka_async.admin.groups import alter_group_offsets
+from kafka_async.admin.topics import list_offsets
+from kafka_async.cluster.fan_out import call_each
 from kafka_async.cluster.request_router import Broker, Leader
 from kafka_async.cluster.requested_rows import requested_row
 from kafka_async.cluster.topic_ids import LAST_VERSION_WITH_NAMES
@@ -39,6 +40,8 @@ from kafka_async.types import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     import uuid
 
+    from kafka_async.admin import TopicDescription
+    from kafka_async.cluster.client import Client
     from kafka_async.spark.source_options import SourceOptions
     from kafka_async.types import OffsetAndTimestamp
 
@@ -169,10 +172,12 @@ class ClusterOffsets:
         if not wanted:
             return {}
         committed = (isolation or self._isolation) == "read_committed"
-        return self._admin().list_offsets(
-            {tp: OffsetSpec(at) if at < 0 else at for tp, at in wanted.items()},
-            isolation_level="read_committed" if committed else "read_uncommitted",
-        )
+        client = self._admin().asynchronous.client
+
+        async def look_up() -> dict[TopicPartition, OffsetAndTimestamp]:
+            return await list_offsets(Call(client, None), wanted, read_committed=committed)
+
+        return blocking.run(look_up)
 
     def available(self, partitions: Iterable[TopicPartition]) -> Available:
         """Return the bounds of the readable records of each partition."""
@@ -299,24 +304,26 @@ class ClusterOffsets:
         epochs: Mapping[TopicPartition, int],
     ) -> Offsets:
         """Return where the leader epochs of a position end, of partitions with a newer epoch."""
-        ends: Offsets = {}
-        for tp, epoch in position.epochs.items():
-            same_log = position.topic_ids.get(tp.topic) == topic_ids.get(tp.topic)
-            if not same_log or tp not in position.offsets or epochs.get(tp, -1) <= epoch:
-                continue
-            end = self._epoch_end(tp, epoch)
-            if end >= 0:  # Otherwise the broker does not know the epoch any more.
-                ends[tp] = end
-        return ends
+        ended = {
+            tp: epoch
+            for tp, epoch in position.epochs.items()
+            if position.topic_ids.get(tp.topic) == topic_ids.get(tp.topic)
+            and tp in position.offsets
+            and epochs.get(tp, -1) > epoch
+        }
+        if not ended:
+            return {}
+        client = self._admin().asynchronous.client
+        ends = blocking.run(call_each, ended, lambda tp: self._epoch_end(client, tp, ended[tp]))
+        # A negative end is that of an epoch that the broker does not know any more.
+        return {tp: end for tp, end in ends.items() if end >= 0}
 
-    def _epoch_end(self, tp: TopicPartition, epoch: int) -> int:
+    async def _epoch_end(self, client: Client, tp: TopicPartition, epoch: int) -> int:
         row = OffsetForLeaderPartition(partition=tp.partition, leader_epoch=epoch)
         request = OffsetForLeaderEpochRequest(
             replica_id=-1, topics=[OffsetForLeaderTopic(topic=tp.topic, partitions=[row])]
         )
-        response = blocking.run(
-            self._admin().asynchronous.client.request, request, to=Leader(tp), timeout=self._timeout
-        )
+        response = await client.request(request, to=Leader(tp), timeout=self._timeout)
         topic = requested_row(tp.topic, response.topics, lambda row: row.topic)
         found = requested_row(tp.partition, topic.partitions, lambda row: row.partition)
         if found.error_code:
@@ -337,13 +344,20 @@ class ClusterOffsets:
                 tp = TopicPartition(name, row.partition)
                 if row.leader is not None and tp in starts:
                     leaders[row.leader].append(tp)
-        sizes: dict[TopicPartition, float] = {}
-        for node_id, partitions in leaders.items():
-            sizes.update(self._sample(node_id, {tp: starts[tp] for tp in partitions}))
-        return sizes
+        if not leaders:
+            return {}
+        client = self._admin().asynchronous.client
+        samples = blocking.run(
+            call_each,
+            leaders,
+            lambda node_id: self._sample(
+                client, node_id, {tp: starts[tp] for tp in leaders[node_id]}
+            ),
+        )
+        return {tp: size for sizes in samples.values() for tp, size in sizes.items()}
 
-    def _sample(
-        self, node_id: int, starts: Mapping[TopicPartition, int]
+    async def _sample(
+        self, client: Client, node_id: int, starts: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, float]:
         rows: defaultdict[str, list[FetchPartition]] = defaultdict(list)
         for tp, offset in starts.items():
@@ -356,8 +370,7 @@ class ClusterOffsets:
             max_bytes=SAMPLE_BYTES * len(starts),
             topics=[FetchTopic(topic=topic, partitions=each) for topic, each in rows.items()],
         )
-        response = blocking.run(
-            self._admin().asynchronous.client.request,
+        response = await client.request(
             request,
             to=Broker(node_id),
             timeout=self._timeout,

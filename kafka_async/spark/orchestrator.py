@@ -390,7 +390,7 @@ class Orchestrator:
             TimeoutError: Another driver is still active.
             ClientClosedError: The orchestrator was not started, or is stopped.
         """
-        check_timeout(timeout, unlimited="no limit")
+        timeout = check_timeout(timeout, unlimited="no limit")
         async with asyncio.timeout(timeout):
             await self._active_driver()
 
@@ -526,7 +526,7 @@ class Orchestrator:
             ClientClosedError: The orchestrator was not started, or is stopped.
             ValueError: A range or the tag is not valid, or there is no job of this name.
         """
-        check_timeout(timeout, unlimited="no limit")
+        timeout = check_timeout(timeout, unlimited="no limit")
         checked = () if ranges is None else check_ranges(ranges)
         _check_tag(tag)
         name, function = self._resolve(job)

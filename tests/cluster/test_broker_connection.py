@@ -650,6 +650,7 @@ async def test_hooks_report_connections_and_requests(setting: Setting) -> None:
     ]
     assert [event.api_version for event in sent] == [ListGroupsRequest.VERSIONS.max]
     assert sent[0].correlation_id == received[0].correlation_id
+    assert sent[0].api == received[0].api == "ListGroups"
     assert sent[0].size > 0
     await setting.disconnect()
     await until(lambda: bool(setting.events_of(Disconnected)))

@@ -18,6 +18,7 @@ from kafka_async.admin import (
     AclResourceType,
     ConfigResource,
     NewTopic,
+    OffsetSpec,
     ResourceType,
     UserScramCredentialDeletion,
 )
@@ -223,7 +224,10 @@ CASES = {
         "group g: the principal lacks DELETE on the group",
     ),
     "list_offsets": Case(
-        admin(lambda it: it.list_offsets({TP: -1})), [], TopicError, "t: the principal lacks DESC"
+        admin(lambda it: it.list_offsets({TP: OffsetSpec.LATEST})),
+        [],
+        TopicError,
+        "t: the principal lacks DESC",
     ),
     "list_group_offsets": Case(
         admin(lambda it: it.list_group_offsets("g", [TP])),

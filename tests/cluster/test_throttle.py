@@ -256,7 +256,7 @@ async def test_wait_shows_in_hooks_and_on_the_connection(lane: Lane) -> None:
     await asyncio.sleep(1.0)
     await lane.first.send(REQUEST, timeout=5.0)
     client_id = lane.client.config.client_id
-    assert throttled == [Throttled(client_id, 1, LIST_GROUPS, 3.0, "coordinator")]
+    assert throttled == [Throttled(client_id, 1, LIST_GROUPS, "ListGroups", 3.0, "coordinator")]
     (wait,) = lane.waits
     assert (wait.api_key, wait.kind, wait.seconds) == (
         LIST_GROUPS,

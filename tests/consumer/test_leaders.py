@@ -9,6 +9,7 @@ import pytest
 
 from kafka_async.cluster.client import services_of
 from kafka_async.consumer.list_offsets import EpochEndOffset, OffsetLookup
+from kafka_async.consumer.offsets import UNKNOWN
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
@@ -92,6 +93,20 @@ async def test_truncated_log_is_raised_without_reset_policy(
             await offsets(consumer)
         consumer.seek(partition, 4)
         assert await offsets(consumer) == [4]
+
+
+async def test_leader_without_the_epoch_of_a_position_is_not_said_to_end_before_it(
+    start_stage: StartStage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = await start_stage(3)
+    async with stage.reader(records=5) as (consumer, partition):
+        assert await offsets(consumer) == [0, 1, 2, 3, 4]
+        ends_at(monkeypatch, UNKNOWN)
+        await new_leader(stage, consumer, partition)
+        await offsets(consumer)
+    warnings = [row.getMessage() for row in caplog.records if row.levelname == "WARNING"]
+    assert "the new leader's log has no leader epoch up to 0" in warnings[0]
+    assert not [text for text in warnings if "-1" in text]
 
 
 async def test_validates_committed_offset_of_older_epoch(start_stage: StartStage) -> None:

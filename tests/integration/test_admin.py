@@ -123,7 +123,7 @@ async def test_lists_offsets_of_an_empty_topic(admin: Admin, kafka_cluster: Clus
     await admin.create_topics([NewTopic(name, 3)])
     zero, one, two = (TopicPartition(name, index) for index in range(3))
     found = await admin.list_offsets(
-        {zero: OffsetSpec.EARLIEST, one: OffsetSpec.LATEST, two: 1_600_000_000_000}
+        {zero: OffsetSpec.EARLIEST, one: OffsetSpec.LATEST, two: 1_600_000_000}
     )
     assert found[zero].offset == found[one].offset == 0
     assert found[two] == OffsetAndTimestamp(-1, -1, None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async import blocking
-from kafka_async.admin import AclBinding, AclOperation, AclResourceType
+from kafka_async.admin import AclBinding, AclOperation, AclResourceType, OffsetSpec
 from kafka_async.errors import DeliveryError, TopicAuthorizationError
 from kafka_async.types import TopicPartition
 from tests.integration.helpers import create_topic_blocking
@@ -107,7 +107,7 @@ def test_writer_without_permission_names_the_topic(secure_cluster: SecureCluster
         writer.write(iter([rows]))
     with blocking.Admin(secure_cluster.handle.bootstrap_servers) as admin:
         tp = TopicPartition(topic, 0)
-        assert admin.list_offsets({tp: -1})[tp].offset == 0
+        assert admin.list_offsets({tp: OffsetSpec.LATEST})[tp].offset == 0
 
 
 def test_progress_without_permission_is_a_warning_that_names_the_group(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async import blocking
+from kafka_async.admin import OffsetSpec
 from kafka_async.types import TopicPartition
 from tests.integration.helpers import create_topic_blocking
 from tests.integration.stream_readers import READ_LIMITS
@@ -69,7 +70,7 @@ def test_query_reads_each_record_once_across_restarts(
     assert sum(counts) == 100
     with blocking.Admin(kafka_cluster.bootstrap_servers) as admin:
         committed = {tp: at.offset for tp, at in admin.list_group_offsets(group).items()}
-        ends = {tp: admin.list_offsets({tp: -1})[tp].offset for tp in committed}
+        ends = {tp: admin.list_offsets({tp: OffsetSpec.LATEST})[tp].offset for tp in committed}
     assert set(committed) == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
     assert sum(ends.values()) == 110
     if spark_version() < READ_LIMITS:  # as in the table of versions in docs/spark.md

@@ -119,6 +119,33 @@ async def test_accepts_arrow_data_of_other_libraries() -> None:
         assert bench.values("views") == [b"a", b"b"]
 
 
+async def test_names_may_be_strings_in_views_as_of_polars() -> None:
+    header = pa.struct([("key", pa.string_view()), ("value", pa.binary_view())])
+    data = rows(
+        [b"a", b"b", b"c"],
+        topic=pa.array(["views", "clicks", "views"], pa.string_view()),
+        headers=pa.array([[("name", b"1")], None, []], pa.large_list(header)),
+    )
+    async with Bench(TOPICS) as bench:
+        await bench.producer.send_arrow(data)
+        await bench.producer.flush()
+        assert bench.values("views") == [b"a", b"c"]
+        assert list(bench.records("views")[0].headers) == [("name", b"1")]
+
+
+@pytest.mark.parametrize(("unit", "per_ms"), [("us", 1_000), ("ns", 1_000_000)])
+async def test_times_before_1970_are_rounded_down_like_others(unit: str, per_ms: int) -> None:
+    times = pa.array([0, None, 1_999 * per_ms // 1_000, 2 * per_ms], pa.timestamp(unit, tz="UTC"))
+    before = pa.array([-1_001 * per_ms // 1_000], pa.timestamp(unit))
+    async with Bench(TOPICS) as bench:
+        await bench.producer.send_arrow(rows([b""] * 4, timestamp=times), "views")
+        with pytest.raises(ValueError, match=r"rows\[0\]: a timestamp is -1 to .*, not -2"):
+            await bench.producer.send_arrow(rows([b""], timestamp=before), "views")
+        await bench.producer.flush()
+        found = [row.timestamp for row in bench.records("views")]
+    assert (found[0], *found[2:]) == (0, 1, 2)
+
+
 async def test_no_rows_append_nothing() -> None:
     async with Bench(TOPICS) as bench:
         assert await bench.producer.send_arrow(rows([]), "views") == 0

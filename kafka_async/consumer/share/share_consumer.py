@@ -362,7 +362,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
                 "poll takes arguments by name: poll(timeout=1.0), in seconds, or "
                 "poll(max_records=500)"
             )
-        check_timeout(timeout, unlimited="no limit")
+        timeout = check_timeout(timeout, unlimited="no limit")
         limit = self.config.max_poll_records
         if max_records is not None:
             limit = whole_number(max_records, "max_records", low=1, high=MAX_INT32)
@@ -487,7 +487,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.commit, unknown)
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         self._running()
         fetcher = self._started()
         if timeout is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
+from kafka_async.config import request_ms
 from kafka_async.consumer.completed_fetch import CompletedFetch
 from kafka_async.consumer.fetch_session import MAX_FETCH_BYTES
 from kafka_async.consumer.share.acquired_records import (
@@ -77,8 +78,7 @@ def fetch_request(
         group_id=member.group_id,
         member_id=member.member_id,
         share_session_epoch=session.epoch,
-        # Not rounded down to 0, so that the end of a poll is not a busy loop of requests.
-        max_wait_ms=max(int(max_wait * 1000), int(max_wait > 0)),
+        max_wait_ms=request_ms(max_wait),
         min_bytes=config.fetch_min_bytes,
         max_bytes=min(config.fetch_max_bytes, MAX_FETCH_BYTES),
         max_records=max_records,

@@ -107,7 +107,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.commit_offsets, unknown)
-        check_timeout(timeout, unlimited="max_block_ms")
+        timeout = check_timeout(timeout, unlimited="max_block_ms")
         manager = self._active_manager("commit_offsets")
         source: OffsetSource | None = None
         with convert_transaction_errors():
@@ -138,7 +138,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.commit, unknown)
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         manager = self._active_manager("commit")
         self._refuse_incomplete(manager)
         with convert_transaction_errors():
@@ -171,7 +171,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.prepare, unknown)
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         manager = self._active_manager("prepare")
         self._refuse_incomplete(manager)
         with convert_transaction_errors():
@@ -197,7 +197,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.abort, unknown)
-        check_timeout(timeout, unlimited="max_block_ms")
+        timeout = check_timeout(timeout, unlimited="max_block_ms")
         manager = self._active_manager("abort")
         with convert_transaction_errors():
             await manager.abort(timeout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafka_async.cluster.fan_out import call_each
 from kafka_async.cluster.request_router import Leader
 from kafka_async.cluster.topic_ids import LAST_VERSION_WITH_NAMES
 from kafka_async.consumer.consumer import Consumer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.kernel import Record
     from kafka_async.spark.jobs.ranges import Ranges
+    from kafka_async.spark.offsets import OffsetRange
 
 SAMPLES: Final = 8
 """Places per range at which the sizes of records are sampled."""
@@ -84,18 +86,18 @@ class OffsetLookup:
 
     async def sample_sizes(self, ranges: Ranges) -> dict[TopicPartition, list[SizeSample]]:
         """Return the bytes per offset at evenly spaced places of each range, as stored."""
-        samples: dict[TopicPartition, list[SizeSample]] = {}
-        for part in ranges:
-            step = max(1, part.size // SAMPLES)
-            found: list[SizeSample] = []
-            for offset in range(part.start, part.end, step):
-                if found and found[-1].offset >= offset:
-                    continue
-                sample = await self._sample(partition_of(part), offset)
-                if sample is not None:
-                    found.append(sample)
-            samples[partition_of(part)] = found
-        return samples
+        samples = await call_each(ranges, self._sample_range)
+        return {partition_of(part): found for part, found in samples.items()}
+
+    async def _sample_range(self, part: OffsetRange) -> list[SizeSample]:
+        found: list[SizeSample] = []
+        for offset in range(part.start, part.end, max(1, part.size // SAMPLES)):
+            if found and found[-1].offset >= offset:
+                continue
+            sample = await self._sample(partition_of(part), offset)
+            if sample is not None:
+                found.append(sample)
+        return found
 
     async def _sample(self, partition: TopicPartition, offset: int) -> SizeSample | None:
         request = FetchRequest(
