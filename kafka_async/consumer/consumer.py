@@ -47,6 +47,7 @@ from kafka_async.foreign_names import (
     check_construction,
     unknown_keyword,
 )
+from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor, not_started_error, wait_shielded
 from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -144,9 +145,9 @@ class Consumer(Generic[K, V]):
         self.config = chosen
         self.client = client
         self._subscription = Subscription()
-        self._supervisor = Supervisor(
-            f"Consumer {chosen.group_id or chosen.client_id}", client.hooks
-        )
+        name = f"Consumer {chosen.group_id or chosen.client_id}"
+        self._supervisor = Supervisor(name, client.hooks)
+        self._start_guard = StartGuard(name)
         self._runtime: ConsumerRuntime | None = None
         self._convert = converter_of(chosen)
         self._interceptors = ConsumerInterceptors.from_config(chosen)
@@ -154,7 +155,7 @@ class Consumer(Generic[K, V]):
         self._listeners = RebalanceListenerInvoker(
             seconds(self.config.rebalance_listener_timeout_ms)
         )
-        self._started = self._starting = False
+        self._started = False
         self._closing: asyncio.Task[None] | None = None
         self._stopped_by_handler = False
         if listener is not None:
@@ -197,14 +198,18 @@ class Consumer(Generic[K, V]):
             BootstrapError: No bootstrap server could be used.
             RetriableError: With group_protocol="auto", the group's coordinator was not available
                 for default_api_timeout_ms.
+            ClientClosedError: The consumer was stopped before, or meanwhile.
+            IllegalStateError: The consumer was started before.
         """
         if unknown:
             raise unknown_keyword(self.start, unknown)
-        self._supervisor.begin_start()
-        self._starting = True
-        if self._owns_client:
-            await self.client.start()
+        async with self._start_guard.starting():
+            await self._start()
+
+    async def _start(self) -> None:
         try:
+            if self._owns_client:
+                await self.client.start()
             await self._supervisor.start()
             runtime_class = await self._supervisor.offload(_load_runtime_class)
             self._runtime = await runtime_class.create(
@@ -231,7 +236,8 @@ class Consumer(Generic[K, V]):
         Offsets that could not be committed in time are named in a warning. Without anything to
         commit, it returns within 2 s even if no broker responds. It is completed even if the
         caller is cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s.
-        Safe to call again.
+        Safe to call again. A start in progress is cancelled, and raises ClientClosedError, as does
+        a later one.
 
         In a handler of `process`, or a task of `partition_streams`, it returns at once: the
         consumer closes once the handlers have returned, and `process`, or the block of
@@ -258,8 +264,10 @@ class Consumer(Generic[K, V]):
         await self._stop(timeout, finished=False)
 
     async def _stop(self, timeout: float | None, *, finished: bool) -> None:
+        await self._start_guard.end()
         runtime = self._runtime
-        if runtime is None:
+        if runtime is None or not self._started:
+            self._stopped = True
             return
         self._supervisor.check_event_loop(self._closing)
         if self._closing is None:
@@ -1197,7 +1205,7 @@ class Consumer(Generic[K, V]):
         if self._stopped:
             return "stopping" if self._supervisor.hosting else "closed"
         if not self._started:
-            return "starting" if self._starting else "new"
+            return "starting" if self._start_guard.begun else "new"
         if self._runtime is not None and self._runtime.failed:
             return "failed"
         return self.client.health().state

@@ -34,6 +34,7 @@ from kafka_async.producer.transactions.manager import TransactionManager
 from kafka_async.producer.transactions.state import TransactionState
 from kafka_async.producer.transactions.transaction import Transaction
 from kafka_async.producer.writer import RecordWriter
+from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor, wait_shielded
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         self._transactions: TransactionManager | None = None
         name = f"Producer {self.config.transactional_id or self.config.client_id}"
         self._supervisor = Supervisor(name, self.client.hooks)
-        self._starting = False
+        self._start_guard = StartGuard(name)
         self._started = False
         self._stopping = False
         self._stopped = asyncio.Event()
@@ -141,21 +142,22 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 servers, or received no producer id within max_block_ms; the cause says why. Start a
                 new producer.
             InvalidConfigurationError: An option or a permission must be changed first.
+            ClientClosedError: The producer was stopped before, or meanwhile.
+            IllegalStateError: The producer was started before.
         """
         if unknown:
             raise unknown_keyword(self.start, unknown)
-        self._supervisor.begin_start()
-        self._starting = True
-        if self.config.transactional_id is None:
-            await self._start()
-        else:
-            with convert_transaction_errors(begun=False):
+        async with self._start_guard.starting():
+            if self.config.transactional_id is None:
                 await self._start()
+            else:
+                with convert_transaction_errors(begun=False):
+                    await self._start()
 
     async def _start(self) -> None:
-        if self._owned:
-            await self.client.start()
         try:
+            if self._owned:
+                await self.client.start()
             await self._supervisor.start()
             transactional = self.config.transactional_id is not None
             await self._supervisor.offload(
@@ -181,8 +183,9 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         """Abort an open transaction, deliver what was enqueued, and close.
 
         Records of the aborted transaction that were not sent yet fail. Does nothing if the producer
-        was not started or is already stopped. While another call stops it, this one waits for the
-        other, within the other's timeout, and raises nothing.
+        is already stopped. While another call stops it, this one waits for the other, within the
+        other's timeout, and raises nothing. A start in progress is cancelled, and raises
+        ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time for all of it, in seconds (default: close_timeout_ms). With 0 the
@@ -196,6 +199,9 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         if unknown:
             raise unknown_keyword(self.stop, unknown)
         check_timeout(timeout, unlimited="close_timeout_ms")
+        await self._start_guard.end()
+        if not self._started:
+            self._stopping = True
         if not self._started or self._stopped.is_set():
             return
         self._supervisor.check_event_loop(self._closing)
@@ -403,7 +409,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         ):
             return "failed"
         if not self._started:
-            return "starting" if self._starting else "new"
+            return "starting" if self._start_guard.begun else "new"
         return self.client.health().state
 
     # -- transactions -----------------------------------------------------------------------------
