@@ -164,13 +164,16 @@ class Client(BlockingClient):
             InvalidConfigurationError: A certificate or key that an option names cannot be used.
             SslAuthenticationError: The client does not accept a broker's certificate, or a broker
                 not the client's; raised at once, as every AuthenticationError.
+            ClientClosedError: The client was stopped before, or meanwhile.
+            IllegalStateError: The client was started before.
         """
         run(self._client.start)
 
     def stop(self, timeout: float | None = None) -> None:
         """Close all connections; requests in flight fail. May be called again.
 
-        It completes even if the caller is cancelled meanwhile.
+        It completes even if the caller is cancelled meanwhile. A start in progress is cancelled,
+        and raises ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
@@ -406,6 +409,8 @@ class Producer(BlockingClient, Generic[K, V]):
                 servers, or received no producer id within max_block_ms; the cause says why. Start a
                 new producer.
             InvalidConfigurationError: An option or a permission must be changed first.
+            ClientClosedError: The producer was stopped before, or meanwhile.
+            IllegalStateError: The producer was started before.
         """
         run(self._client.start, **unknown)
 
@@ -413,8 +418,9 @@ class Producer(BlockingClient, Generic[K, V]):
         """Abort an open transaction, deliver what was enqueued, and close.
 
         Records of the aborted transaction that were not sent yet fail. Does nothing if the producer
-        was not started or is already stopped. While another call stops it, this one waits for the
-        other, within the other's timeout, and raises nothing.
+        is already stopped. While another call stops it, this one waits for the other, within the
+        other's timeout, and raises nothing. A start in progress is cancelled, and raises
+        ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time for all of it, in seconds (default: close_timeout_ms). With 0 the
@@ -1105,6 +1111,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             BootstrapError: No bootstrap server could be used.
             RetriableError: With group_protocol="auto", the group's coordinator was not available
                 for default_api_timeout_ms.
+            ClientClosedError: The consumer was stopped before, or meanwhile.
+            IllegalStateError: The consumer was started before.
         """
         run(self._client.start, **unknown)
 
@@ -1117,7 +1125,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Offsets that could not be committed in time are named in a warning. Without anything to
         commit, it returns within 2 s even if no broker responds. It is completed even if the
         caller is cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s.
-        Safe to call again.
+        Safe to call again. A start in progress is cancelled, and raises ClientClosedError, as does
+        a later one.
 
         Args:
             timeout: Maximum total time in seconds (default: close_timeout_ms).
@@ -1813,13 +1822,16 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
 
         Raises:
             BootstrapError: No bootstrap server could be used.
+            ClientClosedError: The client was stopped before, or meanwhile.
+            IllegalStateError: The client was started before.
         """
         run(self._client.start)
 
     def stop(self, timeout: float | None = None) -> None:
         """Leave the group and close; calls that wait raise ClientClosedError.
 
-        It is completed even if the caller is cancelled. Safe to call again.
+        It is completed even if the caller is cancelled. Safe to call again. A start in progress is
+        cancelled, and raises ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time in seconds (default: close_timeout_ms).
@@ -1898,11 +1910,15 @@ class Admin(BlockingClient):
 
         Raises:
             BootstrapError: No bootstrap server can be used.
+            ClientClosedError: The client was stopped before, or meanwhile.
+            IllegalStateError: The client was started before.
         """
         run(self._client.start, **unknown)
 
     def stop(self, timeout: float | None = None, **unknown: Never) -> None:
         """Close the connections, unless the client is shared. May be called again.
+
+        A start in progress is cancelled, and raises ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms).
