@@ -1455,7 +1455,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         assigned while the consumer subscribes to topics: they are not the group's.
 
         Handlers of `process`, tasks of `partition_streams` and `on_revoked` may also commit while
-        `stop` waits for them.
+        `stop` waits for them, and make the other calls that do not ask for further records.
 
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of

@@ -383,6 +383,7 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.subscribe, unknown)
+        runtime = self._subscribing_runtime()
         if (topics is None) == (pattern is None):
             raise TypeError(
                 'subscribe takes topics or pattern=, one of the two: subscribe(["orders"])'
@@ -394,8 +395,8 @@ class Consumer(Generic[K, V]):
             self._listeners.add(listener)  # first, since it raises TypeError for another type
         broker_pattern = pattern if on_broker and isinstance(pattern, str) else ""
         self._subscription.subscribe(names, compiled, broker_pattern)
-        if self._runtime is not None:
-            self._active_runtime.on_subscription_changed()
+        if runtime is not None:
+            runtime.on_subscription_changed()
 
     async def unsubscribe(self, **unknown: Never) -> None:
         """Unsubscribe from all topics, leave the group and return when that is done.
@@ -406,7 +407,7 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.unsubscribe, unknown)
-        runtime = self._active_runtime
+        runtime = self._reading_runtime
         self._subscription.unsubscribe()
         runtime.mark_all_processed()
         if runtime.membership is not None:
@@ -421,9 +422,10 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.assign, unknown)
+        runtime = self._subscribing_runtime()
         self._subscription.assign_manually(topic_partitions(partitions))
-        if self._runtime is not None:
-            self._active_runtime.on_assignment_changed()
+        if runtime is not None:
+            runtime.on_assignment_changed()
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics."""
@@ -483,10 +485,11 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.pause, unknown)
+        runtime = self._active_runtime
         for state in self._subscription.select(topic_partitions(partitions)):
-            self._active_runtime.queue.take_back(state)
+            runtime.queue.take_back(state)
             state.pause()
-        self._active_runtime.fetcher.wakeup()  # their bytes counted against other partitions
+        runtime.fetcher.wakeup()  # their bytes counted against other partitions
 
     def resume(self, partitions: Partitions = (), **unknown: Never) -> None:
         """Undo `pause`.
@@ -496,11 +499,12 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.resume, unknown)
+        runtime = self._active_runtime
         for state in self._subscription.select(topic_partitions(partitions)):
             state.resume()
             if state.has_delivery:
-                self._active_runtime.queue.add(state)
-        self._active_runtime.fetcher.wakeup()
+                runtime.queue.add(state)
+        runtime.fetcher.wakeup()
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
@@ -510,11 +514,11 @@ class Consumer(Generic[K, V]):
 
     def __aiter__(self) -> RecordIterator[K, V]:
         """Return a stream of records; it ends when the consumer is stopped."""
-        return self._active_runtime.delivery.new_stream()
+        return self._reading_runtime.delivery.new_stream()
 
     async def __anext__(self) -> Record[K, V]:
         """Return the next record."""
-        return await self._active_runtime.delivery.anext_stream().__anext__()
+        return await self._reading_runtime.delivery.anext_stream().__anext__()
 
     async def poll(
         self,
@@ -571,7 +575,7 @@ class Consumer(Generic[K, V]):
         limit = self.config.max_poll_records
         if max_records is not None:
             limit = whole_number(max_records, "max_records", low=1, high=MAX_INT32)
-        return await self._active_runtime.delivery.poll(limit, timeout)
+        return await self._reading_runtime.delivery.poll(limit, timeout)
 
     async def poll_batches(
         self, *misplaced: Never, timeout: float | None = 1.0, **unknown: Never
@@ -589,7 +593,7 @@ class Consumer(Generic[K, V]):
         if misplaced:
             raise TypeError("poll_batches takes its time-out by name: poll_batches(timeout=1.0)")
         check_timeout(timeout, unlimited="no limit")
-        return await self._active_runtime.delivery.poll_batches(timeout)
+        return await self._reading_runtime.delivery.poll_batches(timeout)
 
     async def process(
         self,
@@ -638,7 +642,7 @@ class Consumer(Generic[K, V]):
         if ordering not in ("key", "partition", "none"):
             raise ValueError(f'ordering must be "key", "partition" or "none", not {ordering!r:.60}')
         check_timeout(drain_timeout, "drain_timeout")
-        await self._active_runtime.process(
+        await self._reading_runtime.process(
             function(handler, "handler"),
             ordering,
             concurrency=whole_number(concurrency, "concurrency", low=1, high=MAX_INT32),
@@ -688,7 +692,7 @@ class Consumer(Generic[K, V]):
         if unknown:
             raise unknown_keyword(self.partition_streams, unknown)
         check_timeout(drain_timeout, "drain_timeout")
-        return self._partition_streams(self._active_runtime, drain_timeout)
+        return self._partition_streams(self._reading_runtime, drain_timeout)
 
     @asynccontextmanager
     async def _partition_streams(
@@ -717,13 +721,20 @@ class Consumer(Generic[K, V]):
             raise unknown_keyword(self.seek, unknown)
         partition = topic_partition(partition)
         target = offset_and_metadata(offset, "offset")
-        self._seek(partition, target.offset, target.leader_epoch)
-        self._active_runtime.on_partitions_changed()
+        runtime = self._active_runtime
+        self._seek(runtime, partition, target.offset, target.leader_epoch)
+        runtime.on_partitions_changed()
 
-    def _seek(self, partition: TopicPartition, offset: int, epoch: int | None = None) -> None:
+    def _seek(
+        self,
+        runtime: ConsumerRuntime,
+        partition: TopicPartition,
+        offset: int,
+        epoch: int | None = None,
+    ) -> None:
         """Set a position; the caller notifies the runtime once for all partitions."""
         state = self._subscription.state(partition)
-        self._active_runtime.queue.take_back(state)
+        runtime.queue.take_back(state)
         state.seek(offset, UNKNOWN if epoch is None else epoch)
 
     async def seek_to_beginning(self, partitions: Partitions = (), **unknown: Never) -> None:
@@ -782,7 +793,7 @@ class Consumer(Generic[K, V]):
                 dict.fromkeys(beyond, LATEST), self._limit(timeout)
             )
         for partition, target in found.items():
-            self._seek(partition, target.offset)
+            self._seek(runtime, partition, target.offset)
         runtime.on_partitions_changed()
 
     async def position(
@@ -855,7 +866,7 @@ class Consumer(Generic[K, V]):
             raise unknown_keyword(self.rewind, unknown)
         wanted = by_partition(offsets, "offsets", offset_and_metadata)
         found = {partition: row.offset for partition, row in wanted.items()}
-        return await self._active_runtime.rewind(found, self._limit(timeout)) if found else {}
+        return await self._reading_runtime.rewind(found, self._limit(timeout)) if found else {}
 
     async def beginning_offsets(
         self, partitions: Partitions, *, timeout: float | None = None, **unknown: Never
@@ -926,7 +937,7 @@ class Consumer(Generic[K, V]):
         assigned while the consumer subscribes to topics: they are not the group's.
 
         Handlers of `process`, tasks of `partition_streams` and `on_revoked` may also commit while
-        `stop` waits for them.
+        `stop` waits for them, and make the other calls that do not ask for further records.
 
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
@@ -946,7 +957,7 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.commit, unknown)
-        runtime = self._committing_runtime
+        runtime = self._active_runtime
         if runtime.offset_committer is None:
             raise IllegalStateError("committing needs a group_id")
         offsets = self._to_commit(what)
@@ -1251,30 +1262,35 @@ class Consumer(Generic[K, V]):
 
     @property
     def _active_runtime(self) -> ConsumerRuntime:
-        """Runtime of a consumer that is started and not stopped; otherwise ClientClosedError."""
-        runtime = self._runtime
-        if self._stopped:
-            raise ClientClosedError(f"{self._supervisor.name} is closed")
-        if runtime is None:
-            raise not_started_error(self._supervisor.name)
-        runtime.check()
-        return runtime
+        """Runtime of a consumer that is started and owns its partitions; else ClientClosedError.
 
-    @property
-    def _committing_runtime(self) -> ConsumerRuntime:
-        """Runtime of a consumer that may commit: also while handlers or listeners end in `stop`."""
+        While `stop` waits for handlers and listeners, calls work as before it.
+        """
         runtime = self._runtime
-        if runtime is None or not self._stopped:
-            return self._active_runtime
+        if runtime is None or not self._started:
+            if self._stopped:
+                raise ClientClosedError(f"{self._supervisor.name} is closed")
+            raise not_started_error(self._supervisor.name)
         if runtime.drained and not runtime.gate.listener_running:
             raise ClientClosedError(
-                f"{self._supervisor.name} is closed, so it commits no more: commit before stop(), "
+                f"{self._supervisor.name} is closed: commit, and call it otherwise, before stop(), "
                 "in on_revoked, or in a handler of process() or a task of partition_streams() "
                 "before it returns; stop() waits for handlers and tasks, for drain_timeout and "
                 "half of its timeout at most"
             )
         runtime.check()
         return runtime
+
+    @property
+    def _reading_runtime(self) -> ConsumerRuntime:
+        """Runtime of a consumer that may read on; ClientClosedError as soon as it is stopped."""
+        if self._stopped:
+            raise ClientClosedError(f"{self._supervisor.name} is closed")
+        return self._active_runtime
+
+    def _subscribing_runtime(self) -> ConsumerRuntime | None:
+        """Return the runtime that a change of the subscription concerns; None before the start."""
+        return self._reading_runtime if self._started or self._stopped else None
 
     def _limit(self, timeout: float | None) -> float:
         check_timeout(timeout, unlimited="default_api_timeout_ms")
