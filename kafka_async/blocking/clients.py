@@ -188,11 +188,11 @@ class Client(BlockingClient):
     def health(self) -> Health:
         """Return a snapshot of the client's health; no request is sent.
 
-        This may be called at any time, also before `start` and after `stop`. The state of a running
-        client is "degraded" after a connection has failed or a request has timed out, while no
-        broker is connected and responding; and while a broker has not responded for 5 s to a
-        request that it does not hold back: `last_error` names that broker. An idle client stays
-        "running". The fields of producers and consumers keep their defaults.
+        This may be called in any thread at any time, also before `start` and after `stop`. The
+        state of a running client is "degraded" after a connection has failed or a request has timed
+        out, while no broker is connected and responding; and while a broker has not responded for
+        5 s to a request that it does not hold back: `last_error` names that broker. An idle client
+        stays "running". The fields of producers and consumers keep their defaults.
         """
         return call(self._client.health)
 
@@ -469,7 +469,11 @@ class Producer(BlockingClient, Generic[K, V]):
         return call(self._client.purge, queued=queued, in_flight=in_flight, **unknown)
 
     def statistics(self) -> ProducerStatistics:
-        """Return counts since the start, under Kafka's metric names."""
+        """Return counts since the start, under Kafka's metric names.
+
+        This may be called in any thread at any time: before `start` all counts are 0, and after
+        `stop` they are the last ones.
+        """
         return call(self._client.statistics)
 
     def reload_certificates(self, **unknown: Never) -> bool:
@@ -506,9 +510,9 @@ class Producer(BlockingClient, Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
 
-        It may be taken at any time, also before `start` and after `stop`. The brokers are those of
-        its client, which may be shared. `in_flight` counts the producer's own requests, and
-        `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
+        It may be taken in any thread at any time, also before `start` and after `stop`. The brokers
+        are those of its client, which may be shared. `in_flight` counts the producer's own
+        requests, and `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
         """
         return call(self._client.health)
 
@@ -1540,7 +1544,11 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         return run(self._client.partitions_for, topic, timeout=timeout, **unknown)
 
     def statistics(self) -> ConsumerStatistics:
-        """Return a snapshot of the statistics since `start`."""
+        """Return a snapshot of the statistics since `start`.
+
+        This may be called in any thread at any time: before `start` all counts are 0, and after
+        `stop` they are the last ones.
+        """
         return call(self._client.statistics)
 
     def explain(self) -> AssignmentExplanation:
@@ -1591,10 +1599,10 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; sends no request.
 
-        It may be called at any time, also before `start` and after `stop`. The state is "failed"
-        once a task has died or the group has rejected this member for good, and "degraded" while no
-        broker is both connected and responding. The brokers are those of its client, which may be
-        shared; `in_flight` counts the consumer's own requests.
+        It may be called in any thread at any time, also before `start` and after `stop`. The state
+        is "failed" once a task has died or the group has rejected this member for good, and
+        "degraded" while no broker is both connected and responding. The brokers are those of its
+        client, which may be shared; `in_flight` counts the consumer's own requests.
         """
         return call(self._client.health)
 
@@ -1687,17 +1695,16 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; no request is sent.
 
-        It may be taken at any time. The brokers are those of its client, which may be shared. A
-        share consumer has no lag: `Admin.list_share_group_offsets` has that of the group.
+        It may be taken in any thread at any time. The brokers are those of its client, which may be
+        shared. A share consumer has no lag: `Admin.list_share_group_offsets` has that of the group.
         """
         return call(self._client.health)
 
     def statistics(self) -> ShareConsumerStatistics:
         """Return a snapshot of the statistics since `start`.
 
-        Raises:
-            ClientClosedError: The consumer is not started, or is stopped.
-            KafkaError: A task of the consumer has died.
+        This may be called in any thread at any time: before `start` all counts are 0, and after
+        `stop` they are the last ones.
         """
         return call(self._client.statistics)
 

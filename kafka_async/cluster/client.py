@@ -46,6 +46,7 @@ from kafka_async.kernel import IMPLEMENTATION
 from kafka_async.protocol.message import Request
 from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor, wait_shielded
+from kafka_async.thread_reads import readable_in_any_thread
 from kafka_async.types import Health, TopicPartition
 
 if TYPE_CHECKING:
@@ -222,14 +223,15 @@ class Client:
         if getattr(self, "_services", None) is not None and not self._stopped:
             self._supervisor.warn_never_stopped(self)
 
+    @readable_in_any_thread
     def health(self) -> Health:
         """Return a snapshot of the client's health; no request is sent.
 
-        This may be called at any time, also before `start` and after `stop`. The state of a running
-        client is "degraded" after a connection has failed or a request has timed out, while no
-        broker is connected and responding; and while a broker has not responded for 5 s to a
-        request that it does not hold back: `last_error` names that broker. An idle client stays
-        "running". The fields of producers and consumers keep their defaults.
+        This may be called in any thread at any time, also before `start` and after `stop`. The
+        state of a running client is "degraded" after a connection has failed or a request has timed
+        out, while no broker is connected and responding; and while a broker has not responded for
+        5 s to a request that it does not hold back: `last_error` names that broker. An idle client
+        stays "running". The fields of producers and consumers keep their defaults.
         """
         services, failure = self._services, self._supervisor.failure
         if services is None:

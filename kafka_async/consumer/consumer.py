@@ -49,6 +49,7 @@ from kafka_async.foreign_names import (
 )
 from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor, not_started_error, wait_shielded
+from kafka_async.thread_reads import readable_in_any_thread
 from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -1121,31 +1122,14 @@ class Consumer(Generic[K, V]):
         )
         return list(range(metadata.partitions(topic) or 0))
 
+    @readable_in_any_thread
     def statistics(self) -> ConsumerStatistics:
-        """Return a snapshot of the statistics since `start`."""
-        runtime = self._active_runtime
-        lags = runtime.fetcher.lags()
-        return ConsumerStatistics(
-            records_consumed_total=runtime.queue.records,
-            bytes_consumed_total=runtime.fetcher.bytes,
-            fetch_total=runtime.fetcher.fetches,
-            commit_total=0
-            if runtime.offset_committer is None
-            else runtime.offset_committer.commit_count,
-            rebalance_total=0 if runtime.membership is None else runtime.membership.rebalances,
-            offset_reset_total=runtime.position_finder.reset_count,
-            assigned_partitions=len(self._subscription.assignment),
-            records_lag=lags,
-            records_lag_max=max(lags.values(), default=None),
-            buffered_bytes=runtime.fetcher.buffered,
-            fetch_throttle_time_avg=runtime.fetcher.throttle_total
-            / max(1, runtime.fetcher.fetches),
-            fetch_throttle_time_max=runtime.fetcher.throttle_max,
-            fetch_throttle_wait_total=round(runtime.fetcher.throttle_wait * 1000),
-            quota_usage_percent=services_of(self.client).quota_usage.percentages(
-                asyncio.get_running_loop().time()
-            ),
-        )
+        """Return a snapshot of the statistics since `start`.
+
+        This may be called in any thread at any time: before `start` all counts are 0, and after
+        `stop` they are the last ones.
+        """
+        return ConsumerStatistics() if self._runtime is None else self._runtime.statistics()
 
     def explain(self) -> AssignmentExplanation:
         """Explain the group's current assignment: who has which partitions, and why.
@@ -1201,13 +1185,14 @@ class Consumer(Generic[K, V]):
             raise unknown_keyword(self.set_sasl_credentials, unknown)
         await self.client.set_sasl_credentials(username, password)
 
+    @readable_in_any_thread
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; sends no request.
 
-        It may be called at any time, also before `start` and after `stop`. The state is "failed"
-        once a task has died or the group has rejected this member for good, and "degraded" while no
-        broker is both connected and responding. The brokers are those of its client, which may be
-        shared; `in_flight` counts the consumer's own requests.
+        It may be called in any thread at any time, also before `start` and after `stop`. The state
+        is "failed" once a task has died or the group has rejected this member for good, and
+        "degraded" while no broker is both connected and responding. The brokers are those of its
+        client, which may be shared; `in_flight` counts the consumer's own requests.
         """
         health = replace(self.client.health(), in_flight=0, state=self._state())
         return health if self._runtime is None else self._runtime.health(health)

@@ -14,6 +14,7 @@ from kafka_async.config import seconds
 from kafka_async.errors import ClientClosedError, KafkaError
 from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor, wait_shielded
+from kafka_async.thread_reads import readable_in_any_thread
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -190,10 +191,12 @@ class GroupClient:
         if getattr(self, "_membership", None) is not None and not self._stopped:
             self._supervisor.warn_never_stopped(self)
 
+    @readable_in_any_thread
     def health(self) -> Health:
         """Return a snapshot of the member's condition; no request is sent.
 
-        It may be taken at any time. The brokers are those of its client, which may be shared.
+        It may be taken in any thread at any time. The brokers are those of its client, which may be
+        shared.
         """
         health = self.client.health()
         membership, failure = self._membership, self._supervisor.failure

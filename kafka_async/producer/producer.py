@@ -30,12 +30,14 @@ from kafka_async.foreign_names import (
 from kafka_async.producer.interceptors import ProducerInterceptors
 from kafka_async.producer.preload import preload
 from kafka_async.producer.runtime import ProducerRuntime, Serializers
+from kafka_async.producer.statistics import ProducerStatistics
 from kafka_async.producer.transactions.manager import TransactionManager
 from kafka_async.producer.transactions.state import TransactionState
 from kafka_async.producer.transactions.transaction import Transaction
 from kafka_async.producer.writer import RecordWriter
 from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor, wait_shielded
+from kafka_async.thread_reads import readable_in_any_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
     from kafka_async.config import ProducerOptions
     from kafka_async.hooks import Hooks
     from kafka_async.producer.idempotence import ProducerIdAndEpoch
-    from kafka_async.producer.statistics import ProducerStatistics
     from kafka_async.secrets import Secret
     from kafka_async.types import Health
 
@@ -338,9 +339,17 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         runtime = self._check_running()
         return runtime.accumulator.purge(runtime.now(), queued=queued, in_flight=in_flight)
 
+    @readable_in_any_thread
     def statistics(self) -> ProducerStatistics:
-        """Return counts since the start, under Kafka's metric names."""
-        return self._check_running().statistics()
+        """Return counts since the start, under Kafka's metric names.
+
+        This may be called in any thread at any time: before `start` all counts are 0, and after
+        `stop` they are the last ones.
+        """
+        if self._runtime is None:
+            memory = self.config.buffer_memory
+            return ProducerStatistics(buffer_total_bytes=memory, buffer_available_bytes=memory)
+        return self._runtime.statistics()
 
     async def reload_certificates(self, **unknown: Never) -> bool:
         """Read the files of certificates again, as `Client.reload_certificates` does.
@@ -377,12 +386,13 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             raise unknown_keyword(self.set_sasl_credentials, unknown)
         await self.client.set_sasl_credentials(username, password)
 
+    @readable_in_any_thread
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
 
-        It may be taken at any time, also before `start` and after `stop`. The brokers are those of
-        its client, which may be shared. `in_flight` counts the producer's own requests, and
-        `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
+        It may be taken in any thread at any time, also before `start` and after `stop`. The brokers
+        are those of its client, which may be shared. `in_flight` counts the producer's own
+        requests, and `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
         """
         health = replace(self.client.health(), state=self._state(), in_flight=0)
         runtime, transactions = self._runtime, self._transactions
