@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         CoordinatorOfTransactionalId,
         Leader,
     )
-    from kafka_async.consumer.consumer import Consumer
+    from kafka_async.consumer.consumer import Consumer, RebalanceListener
     from kafka_async.consumer.share.share_consumer import ShareConsumer
     from kafka_async.consumer.share.share_record import ShareRecord
     from kafka_async.embedded import EmbeddedCluster
@@ -67,6 +67,7 @@ __all__ = [
     "PreparedTransaction",
     "Producer",
     "ProducerRecord",
+    "RebalanceListener",
     "Record",
     "RecordBatch",
     "RecordMetadata",
@@ -103,6 +104,7 @@ _MODULES: Final[dict[str, str | None]] = {
     "PreparedTransaction": "kafka_async.types",
     "Producer": "kafka_async.producer.producer",
     "ProducerRecord": "kafka_async.types",
+    "RebalanceListener": "kafka_async.consumer.consumer",
     "Record": "kafka_async.kernel",
     "RecordBatch": "kafka_async.records.batch",
     "RecordMetadata": "kafka_async.types",

@@ -20,7 +20,7 @@ import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, TypeVarTuple
 
 from kafka_async.clock import keeps_virtual_time
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
@@ -122,20 +122,20 @@ def not_started_error(name: str) -> ClientClosedError:
     )
 
 
-def _started_before_error(name: str) -> IllegalStateError:
+def started_before_error(name: str) -> IllegalStateError:
     """Return the error of a second start of a client."""
     return IllegalStateError(f"{name} was started before; make a new one instead")
 
 
 async def wait_shielded(
-    task: asyncio.Task[object],
+    task: asyncio.Future[Any],
     deadline: float | None = None,
     on_cancel: Callable[[], None] | None = None,
 ) -> asyncio.CancelledError | None:
     """Wait until a task has ended, even if the caller is cancelled meanwhile.
 
     Args:
-        task: The task to wait for.
+        task: The task or future to wait for.
         deadline: Time of the loop's clock after which to stop waiting; None for no limit.
         on_cancel: Called at each cancellation of the caller; those of an anyio cancel scope are not
             delivered here.
@@ -206,24 +206,6 @@ class SupervisedTask:
         self._ended.set()
 
 
-class StartGuard:
-    """Refuses a second start, also after one that failed.
-
-    Args:
-        name: Appears in the error, such as "Producer client-1".
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._begun = False
-
-    def begin(self) -> None:
-        """Raise IllegalStateError unless this is the first call."""
-        if self._begun:
-            raise _started_before_error(self._name)
-        self._begun = True
-
-
 class Supervisor:
     """Owns the tasks of one client and its pools of two threads for blocking functions.
 
@@ -243,7 +225,6 @@ class Supervisor:
         self._listeners: list[Callable[[KafkaError], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
-        self._start_guard = StartGuard(name)
         self._tasks: dict[asyncio.Task[None], SupervisedTask] = {}
         self.running = False
         self._pool: ThreadPoolExecutor | None = None
@@ -261,17 +242,10 @@ class Supervisor:
         """True from `start` until the client has stopped or failed, and all tasks have ended."""
         return bool(self._tasks) or (self.running and self.failure is None)
 
-    def begin_start(self) -> None:
-        """Raise unless this is the first start of the client, even if the first one has failed.
-
-        A client calls it before it starts anything else, such as the `Client` that it uses.
-        """
-        self._start_guard.begin()
-
     async def start(self) -> None:
         """Permit tasks to be spawned in this event loop."""
         if self._loop is not None:
-            raise _started_before_error(self.name)
+            raise started_before_error(self.name)
         check_standard_library()
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()

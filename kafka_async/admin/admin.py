@@ -19,7 +19,7 @@ from kafka_async.arguments import check_timeout, instance_of
 from kafka_async.cluster.client import connect_with, services_of
 from kafka_async.config import ClientConfig, hide_secret, hide_secrets
 from kafka_async.foreign_names import ADMIN, add_foreign_names, check_construction, unknown_keyword
-from kafka_async.supervisor import StartGuard
+from kafka_async.start_guard import StartGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -118,17 +118,21 @@ class Admin:
 
         Raises:
             BootstrapError: No bootstrap server can be used.
+            ClientClosedError: The client was stopped before, or meanwhile.
+            IllegalStateError: The client was started before.
         """
         if unknown:
             raise unknown_keyword(self.start, unknown)
         if self._owned:
-            self._start_guard.begin()
-            await self.client.start()
+            async with self._start_guard.starting():
+                await self.client.start()
         else:
             services_of(self.client)  # raises unless the client runs
 
     async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
         """Close the connections, unless the client is shared. May be called again.
+
+        A start in progress is cancelled, and raises ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms).
@@ -140,6 +144,7 @@ class Admin:
             raise unknown_keyword(self.stop, unknown)
         timeout = check_timeout(timeout)
         if self._owned:
+            await self._start_guard.end()
             await self.client.stop(timeout)
 
     async def reload_certificates(self, **unknown: Never) -> bool:

@@ -31,6 +31,7 @@ from kafka_async.callbacks import awaitable_result
 from kafka_async.config import GroupMemberConfig, hide_secrets, seconds
 from kafka_async.errors import ClientClosedError, KafkaError
 from kafka_async.group.group_member import GroupMember
+from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import check_event_loop, wait_shielded
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class WorkerPool:
             **options,
         )
         self._name = f"{self._protocol_type} {group_id}"
+        self._start_guard = StartGuard(self._name)
         self._generation = -1
         self._assigned = frozenset[str]()
         self._finished = frozenset[str]()
@@ -139,14 +141,18 @@ class WorkerPool:
 
         Raises:
             BootstrapError: No bootstrap server could be used.
+            ClientClosedError: The pool was stopped before, or meanwhile.
+            IllegalStateError: The pool was started before.
         """
-        await self._member.start()
-        self._follower = self._spawn(self._follow(), "assignments")
+        async with self._start_guard.starting():
+            await self._member.start()
+            self._follower = self._spawn(self._follow(), "assignments")
 
     async def stop(self, timeout: float | None = None) -> None:
         """Cancel the workers, wait for them, and leave the group, so that others continue at once.
 
-        It is completed even if the caller is cancelled. Safe to call again.
+        It is completed even if the caller is cancelled. Safe to call again. A start in progress is
+        cancelled, and raises ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time in seconds (default: close_timeout_ms).
@@ -156,7 +162,9 @@ class WorkerPool:
             Exception: What a worker has raised, or the error that has ended the pool.
         """
         timeout = check_timeout(timeout)
+        await self._start_guard.end()
         if self._follower is None:
+            await self._member.stop()
             return
         check_event_loop(self._name, self._follower.get_loop(), self._closing)
         cancelled = await wait_shielded(self._close("the pool is stopped", timeout))

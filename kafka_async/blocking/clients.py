@@ -164,13 +164,16 @@ class Client(BlockingClient):
             InvalidConfigurationError: A certificate or key that an option names cannot be used.
             SslAuthenticationError: The client does not accept a broker's certificate, or a broker
                 not the client's; raised at once, as every AuthenticationError.
+            ClientClosedError: The client was stopped before, or meanwhile.
+            IllegalStateError: The client was started before.
         """
         run(self._client.start)
 
     def stop(self, timeout: float | None = None) -> None:
         """Close all connections; requests in flight fail. May be called again.
 
-        It completes even if the caller is cancelled meanwhile.
+        It completes even if the caller is cancelled meanwhile. A start in progress is cancelled,
+        and raises ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
@@ -185,11 +188,11 @@ class Client(BlockingClient):
     def health(self) -> Health:
         """Return a snapshot of the client's health; no request is sent.
 
-        This may be called at any time, also before `start` and after `stop`. The state of a running
-        client is "degraded" after a connection has failed or a request has timed out, while no
-        broker is connected and responding; and while a broker has not responded for 5 s to a
-        request that it does not hold back: `last_error` names that broker. An idle client stays
-        "running". The fields of producers and consumers keep their defaults.
+        This may be called in any thread at any time, also before `start` and after `stop`. The
+        state of a running client is "degraded" after a connection has failed or a request has timed
+        out, while no broker is connected and responding; and while a broker has not responded for
+        5 s to a request that it does not hold back: `last_error` names that broker. An idle client
+        stays "running". The fields of producers and consumers keep their defaults.
         """
         return call(self._client.health)
 
@@ -406,6 +409,8 @@ class Producer(BlockingClient, Generic[K, V]):
                 servers, or received no producer id within max_block_ms; the cause says why. Start a
                 new producer.
             InvalidConfigurationError: An option or a permission must be changed first.
+            ClientClosedError: The producer was stopped before, or meanwhile.
+            IllegalStateError: The producer was started before.
         """
         run(self._client.start, **unknown)
 
@@ -413,8 +418,9 @@ class Producer(BlockingClient, Generic[K, V]):
         """Abort an open transaction, deliver what was enqueued, and close.
 
         Records of the aborted transaction that were not sent yet fail. Does nothing if the producer
-        was not started or is already stopped. While another call stops it, this one waits for the
-        other, within the other's timeout, and raises nothing.
+        is already stopped. While another call stops it, this one waits for the other, within the
+        other's timeout, and raises nothing. A start in progress is cancelled, and raises
+        ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time for all of it, in seconds (default: close_timeout_ms). With 0 the
@@ -463,7 +469,11 @@ class Producer(BlockingClient, Generic[K, V]):
         return call(self._client.purge, queued=queued, in_flight=in_flight, **unknown)
 
     def statistics(self) -> ProducerStatistics:
-        """Return counts since the start, under Kafka's metric names."""
+        """Return counts since the start, under Kafka's metric names.
+
+        This may be called in any thread at any time: before `start` all counts are 0, and after
+        `stop` they are the last ones.
+        """
         return call(self._client.statistics)
 
     def reload_certificates(self, **unknown: Never) -> bool:
@@ -500,9 +510,9 @@ class Producer(BlockingClient, Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
 
-        It may be taken at any time, also before `start` and after `stop`. The brokers are those of
-        its client, which may be shared. `in_flight` counts the producer's own requests, and
-        `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
+        It may be taken in any thread at any time, also before `start` and after `stop`. The brokers
+        are those of its client, which may be shared. `in_flight` counts the producer's own
+        requests, and `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
         """
         return call(self._client.health)
 
@@ -1114,6 +1124,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             BootstrapError: No bootstrap server could be used.
             RetriableError: With group_protocol="auto", the group's coordinator was not available
                 for default_api_timeout_ms.
+            ClientClosedError: The consumer was stopped before, or meanwhile.
+            IllegalStateError: The consumer was started before.
         """
         run(self._client.start, **unknown)
 
@@ -1126,7 +1138,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Offsets that could not be committed in time are named in a warning. Without anything to
         commit, it returns within 2 s even if no broker responds. It is completed even if the
         caller is cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s.
-        Safe to call again.
+        Safe to call again. A start in progress is cancelled, and raises ClientClosedError, as does
+        a later one.
 
         Args:
             timeout: Maximum total time in seconds (default: close_timeout_ms).
@@ -1455,7 +1468,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         assigned while the consumer subscribes to topics: they are not the group's.
 
         Handlers of `process`, tasks of `partition_streams` and `on_revoked` may also commit while
-        `stop` waits for them.
+        `stop` waits for them, and make the other calls that do not ask for further records.
 
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
@@ -1540,7 +1553,11 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         return run(self._client.partitions_for, topic, timeout=timeout, **unknown)
 
     def statistics(self) -> ConsumerStatistics:
-        """Return a snapshot of the statistics since `start`."""
+        """Return a snapshot of the statistics since `start`.
+
+        This may be called in any thread at any time: before `start` all counts are 0, and after
+        `stop` they are the last ones.
+        """
         return call(self._client.statistics)
 
     def explain(self) -> AssignmentExplanation:
@@ -1591,10 +1608,10 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; sends no request.
 
-        It may be called at any time, also before `start` and after `stop`. The state is "failed"
-        once a task has died or the group has rejected this member for good, and "degraded" while no
-        broker is both connected and responding. The brokers are those of its client, which may be
-        shared; `in_flight` counts the consumer's own requests.
+        It may be called in any thread at any time, also before `start` and after `stop`. The state
+        is "failed" once a task has died or the group has rejected this member for good, and
+        "degraded" while no broker is both connected and responding. The brokers are those of its
+        client, which may be shared; `in_flight` counts the consumer's own requests.
         """
         return call(self._client.health)
 
@@ -1687,17 +1704,16 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; no request is sent.
 
-        It may be taken at any time. The brokers are those of its client, which may be shared. A
-        share consumer has no lag: `Admin.list_share_group_offsets` has that of the group.
+        It may be taken in any thread at any time. The brokers are those of its client, which may be
+        shared. A share consumer has no lag: `Admin.list_share_group_offsets` has that of the group.
         """
         return call(self._client.health)
 
     def statistics(self) -> ShareConsumerStatistics:
         """Return a snapshot of the statistics since `start`.
 
-        Raises:
-            ClientClosedError: The consumer is not started, or is stopped.
-            KafkaError: A task of the consumer has died.
+        This may be called in any thread at any time: before `start` all counts are 0, and after
+        `stop` they are the last ones.
         """
         return call(self._client.statistics)
 
@@ -1822,13 +1838,16 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
 
         Raises:
             BootstrapError: No bootstrap server could be used.
+            ClientClosedError: The client was stopped before, or meanwhile.
+            IllegalStateError: The client was started before.
         """
         run(self._client.start)
 
     def stop(self, timeout: float | None = None) -> None:
         """Leave the group and close; calls that wait raise ClientClosedError.
 
-        It is completed even if the caller is cancelled. Safe to call again.
+        It is completed even if the caller is cancelled. Safe to call again. A start in progress is
+        cancelled, and raises ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time in seconds (default: close_timeout_ms).
@@ -1907,11 +1926,15 @@ class Admin(BlockingClient):
 
         Raises:
             BootstrapError: No bootstrap server can be used.
+            ClientClosedError: The client was stopped before, or meanwhile.
+            IllegalStateError: The client was started before.
         """
         run(self._client.start, **unknown)
 
     def stop(self, timeout: float | None = None, **unknown: Never) -> None:
         """Close the connections, unless the client is shared. May be called again.
+
+        A start in progress is cancelled, and raises ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms).

@@ -44,7 +44,9 @@ from kafka_async.foreign_names import check_construction
 from kafka_async.hooks import Hooks
 from kafka_async.kernel import IMPLEMENTATION
 from kafka_async.protocol.message import Request
+from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor, wait_shielded
+from kafka_async.thread_reads import readable_in_any_thread
 from kafka_async.types import Health, TopicPartition
 
 if TYPE_CHECKING:
@@ -103,7 +105,9 @@ class Client:
                 "kafka_async.hooks.Hooks(), and add functions with its method listen"
             )
         self.hooks = hooks or Hooks()
-        self._supervisor = Supervisor(f"Client {self.config.client_id}", self.hooks)
+        name = f"Client {self.config.client_id}"
+        self._supervisor = Supervisor(name, self.hooks)
+        self._start_guard = StartGuard(name)
         self._clock = clock
         self._dialer = dialer
         self._services: ClientServices | None = None
@@ -137,8 +141,14 @@ class Client:
             InvalidConfigurationError: A certificate or key that an option names cannot be used.
             SslAuthenticationError: The client does not accept a broker's certificate, or a broker
                 not the client's; raised at once, as every AuthenticationError.
+            ClientClosedError: The client was stopped before, or meanwhile.
+            IllegalStateError: The client was started before.
         """
         _log_kernel()
+        async with self._start_guard.starting():
+            await self._start()
+
+    async def _start(self) -> None:
         await self._supervisor.start()
         dialer = self._dialer or SocketDialer(self._supervisor)
         clock = self._clock or LoopClock(self._supervisor.loop)
@@ -153,17 +163,18 @@ class Client:
             await services.metadata.refresh(tracked=False)
         except KafkaTimeoutError as error:
             failure = bootstrap_error(services.brokers)
-            await self.stop()
+            await self._stop(None)
             raise failure from error
         except BaseException:
-            await self.stop()
+            await self._stop(None)
             raise
         self._started = True
 
     async def stop(self, timeout: float | None = None) -> None:
         """Close all connections; requests in flight fail. May be called again.
 
-        It completes even if the caller is cancelled meanwhile.
+        It completes even if the caller is cancelled meanwhile. A start in progress is cancelled,
+        and raises ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
@@ -174,6 +185,10 @@ class Client:
             IllegalStateError: The client was started in another event loop or process.
         """
         timeout = check_timeout(timeout)
+        await self._start_guard.end()
+        await self._stop(timeout)
+
+    async def _stop(self, timeout: float | None) -> None:
         self._supervisor.check_event_loop(self._closing)
         services = self._services
         self._stopped = True
@@ -208,14 +223,15 @@ class Client:
         if getattr(self, "_services", None) is not None and not self._stopped:
             self._supervisor.warn_never_stopped(self)
 
+    @readable_in_any_thread
     def health(self) -> Health:
         """Return a snapshot of the client's health; no request is sent.
 
-        This may be called at any time, also before `start` and after `stop`. The state of a running
-        client is "degraded" after a connection has failed or a request has timed out, while no
-        broker is connected and responding; and while a broker has not responded for 5 s to a
-        request that it does not hold back: `last_error` names that broker. An idle client stays
-        "running". The fields of producers and consumers keep their defaults.
+        This may be called in any thread at any time, also before `start` and after `stop`. The
+        state of a running client is "degraded" after a connection has failed or a request has timed
+        out, while no broker is connected and responding; and while a broker has not responded for
+        5 s to a request that it does not hold back: `last_error` names that broker. An idle client
+        stays "running". The fields of producers and consumers keep their defaults.
         """
         services, failure = self._services, self._supervisor.failure
         if services is None:

@@ -37,9 +37,13 @@ class ByteRate:
             self._drop_old(second)
 
     def rate(self, now: float) -> float:
-        """Return the bytes of eleven samples over the ten to eleven seconds they cover."""
-        self._drop_old(int(now))
-        return sum(size for _, size in self._samples) / (SAMPLES - 1 + now % 1)
+        """Return the bytes of eleven samples over the ten to eleven seconds they cover.
+
+        It changes nothing, since any thread may call it.
+        """
+        oldest = int(now) - SAMPLES
+        covered = (size for second, size in self._samples.copy() if second > oldest)
+        return sum(covered) / (SAMPLES - 1 + now % 1)
 
     def _drop_old(self, second: int) -> None:
         while self._samples and self._samples[0][0] <= second - SAMPLES:

@@ -48,7 +48,9 @@ from kafka_async.foreign_names import (
     check_construction,
     unknown_keyword,
 )
+from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor, not_started_error, wait_shielded
+from kafka_async.thread_reads import readable_in_any_thread
 from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -145,9 +147,9 @@ class Consumer(Generic[K, V]):
         self.config = chosen
         self.client = client
         self._subscription = Subscription()
-        self._supervisor = Supervisor(
-            f"Consumer {chosen.group_id or chosen.client_id}", client.hooks
-        )
+        name = f"Consumer {chosen.group_id or chosen.client_id}"
+        self._supervisor = Supervisor(name, client.hooks)
+        self._start_guard = StartGuard(name)
         self._runtime: ConsumerRuntime | None = None
         self._convert = converter_of(chosen)
         self._interceptors = ConsumerInterceptors.from_config(chosen)
@@ -155,7 +157,7 @@ class Consumer(Generic[K, V]):
         self._listeners = RebalanceListenerInvoker(
             seconds(self.config.rebalance_listener_timeout_ms)
         )
-        self._started = self._starting = False
+        self._started = False
         self._closing: asyncio.Task[None] | None = None
         self._stopped_by_handler = False
         if listener is not None:
@@ -198,14 +200,18 @@ class Consumer(Generic[K, V]):
             BootstrapError: No bootstrap server could be used.
             RetriableError: With group_protocol="auto", the group's coordinator was not available
                 for default_api_timeout_ms.
+            ClientClosedError: The consumer was stopped before, or meanwhile.
+            IllegalStateError: The consumer was started before.
         """
         if unknown:
             raise unknown_keyword(self.start, unknown)
-        self._supervisor.begin_start()
-        self._starting = True
-        if self._owns_client:
-            await self.client.start()
+        async with self._start_guard.starting():
+            await self._start()
+
+    async def _start(self) -> None:
         try:
+            if self._owns_client:
+                await self.client.start()
             await self._supervisor.start()
             runtime_class = await self._supervisor.offload(_load_runtime_class)
             self._runtime = await runtime_class.create(
@@ -232,7 +238,8 @@ class Consumer(Generic[K, V]):
         Offsets that could not be committed in time are named in a warning. Without anything to
         commit, it returns within 2 s even if no broker responds. It is completed even if the
         caller is cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s.
-        Safe to call again.
+        Safe to call again. A start in progress is cancelled, and raises ClientClosedError, as does
+        a later one.
 
         In a handler of `process`, or a task of `partition_streams`, it returns at once: the
         consumer closes once the handlers have returned, and `process`, or the block of
@@ -259,8 +266,10 @@ class Consumer(Generic[K, V]):
         await self._stop(timeout, finished=False)
 
     async def _stop(self, timeout: float | None, *, finished: bool) -> None:
+        await self._start_guard.end()
         runtime = self._runtime
-        if runtime is None:
+        if runtime is None or not self._started:
+            self._stopped = True
             return
         self._supervisor.check_event_loop(self._closing)
         if self._closing is None:
@@ -376,6 +385,7 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.subscribe, unknown)
+        runtime = self._subscribing_runtime()
         if (topics is None) == (pattern is None):
             raise TypeError(
                 'subscribe takes topics or pattern=, one of the two: subscribe(["orders"])'
@@ -387,8 +397,8 @@ class Consumer(Generic[K, V]):
             self._listeners.add(listener)  # first, since it raises TypeError for another type
         broker_pattern = pattern if on_broker and isinstance(pattern, str) else ""
         self._subscription.subscribe(names, compiled, broker_pattern)
-        if self._runtime is not None:
-            self._active_runtime.on_subscription_changed()
+        if runtime is not None:
+            runtime.on_subscription_changed()
 
     async def unsubscribe(self, **unknown: Never) -> None:
         """Unsubscribe from all topics, leave the group and return when that is done.
@@ -399,7 +409,7 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.unsubscribe, unknown)
-        runtime = self._active_runtime
+        runtime = self._reading_runtime
         self._subscription.unsubscribe()
         runtime.mark_all_processed()
         if runtime.membership is not None:
@@ -414,9 +424,10 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.assign, unknown)
+        runtime = self._subscribing_runtime()
         self._subscription.assign_manually(topic_partitions(partitions))
-        if self._runtime is not None:
-            self._active_runtime.on_assignment_changed()
+        if runtime is not None:
+            runtime.on_assignment_changed()
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics."""
@@ -476,10 +487,11 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.pause, unknown)
+        runtime = self._active_runtime
         for state in self._subscription.select(topic_partitions(partitions)):
-            self._active_runtime.queue.take_back(state)
+            runtime.queue.take_back(state)
             state.pause()
-        self._active_runtime.fetcher.wakeup()  # their bytes counted against other partitions
+        runtime.fetcher.wakeup()  # their bytes counted against other partitions
 
     def resume(self, partitions: Partitions = (), **unknown: Never) -> None:
         """Undo `pause`.
@@ -489,11 +501,12 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.resume, unknown)
+        runtime = self._active_runtime
         for state in self._subscription.select(topic_partitions(partitions)):
             state.resume()
             if state.has_delivery:
-                self._active_runtime.queue.add(state)
-        self._active_runtime.fetcher.wakeup()
+                runtime.queue.add(state)
+        runtime.fetcher.wakeup()
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
@@ -503,11 +516,11 @@ class Consumer(Generic[K, V]):
 
     def __aiter__(self) -> RecordIterator[K, V]:
         """Return a stream of records; it ends when the consumer is stopped."""
-        return self._active_runtime.delivery.new_stream()
+        return self._reading_runtime.delivery.new_stream()
 
     async def __anext__(self) -> Record[K, V]:
         """Return the next record."""
-        return await self._active_runtime.delivery.anext_stream().__anext__()
+        return await self._reading_runtime.delivery.anext_stream().__anext__()
 
     async def poll(
         self,
@@ -564,7 +577,7 @@ class Consumer(Generic[K, V]):
         limit = self.config.max_poll_records
         if max_records is not None:
             limit = whole_number(max_records, "max_records", low=1, high=MAX_INT32)
-        return await self._active_runtime.delivery.poll(limit, timeout)
+        return await self._reading_runtime.delivery.poll(limit, timeout)
 
     async def poll_batches(
         self, *misplaced: Never, timeout: float | None = 1.0, **unknown: Never
@@ -582,7 +595,7 @@ class Consumer(Generic[K, V]):
         if misplaced:
             raise TypeError("poll_batches takes its time-out by name: poll_batches(timeout=1.0)")
         timeout = check_timeout(timeout, unlimited="no limit")
-        return await self._active_runtime.delivery.poll_batches(timeout)
+        return await self._reading_runtime.delivery.poll_batches(timeout)
 
     async def process(
         self,
@@ -631,7 +644,7 @@ class Consumer(Generic[K, V]):
         if ordering not in ("key", "partition", "none"):
             raise ValueError(f'ordering must be "key", "partition" or "none", not {ordering!r:.60}')
         drain_timeout = check_duration(drain_timeout, "drain_timeout")
-        await self._active_runtime.process(
+        await self._reading_runtime.process(
             function(handler, "handler"),
             ordering,
             concurrency=whole_number(concurrency, "concurrency", low=1, high=MAX_INT32),
@@ -681,7 +694,7 @@ class Consumer(Generic[K, V]):
         if unknown:
             raise unknown_keyword(self.partition_streams, unknown)
         drain_timeout = check_duration(drain_timeout, "drain_timeout")
-        return self._partition_streams(self._active_runtime, drain_timeout)
+        return self._partition_streams(self._reading_runtime, drain_timeout)
 
     @asynccontextmanager
     async def _partition_streams(
@@ -710,13 +723,20 @@ class Consumer(Generic[K, V]):
             raise unknown_keyword(self.seek, unknown)
         partition = topic_partition(partition)
         target = offset_and_metadata(offset, "offset")
-        self._seek(partition, target.offset, target.leader_epoch)
-        self._active_runtime.on_partitions_changed()
+        runtime = self._active_runtime
+        self._seek(runtime, partition, target.offset, target.leader_epoch)
+        runtime.on_partitions_changed()
 
-    def _seek(self, partition: TopicPartition, offset: int, epoch: int | None = None) -> None:
+    def _seek(
+        self,
+        runtime: ConsumerRuntime,
+        partition: TopicPartition,
+        offset: int,
+        epoch: int | None = None,
+    ) -> None:
         """Set a position; the caller notifies the runtime once for all partitions."""
         state = self._subscription.state(partition)
-        self._active_runtime.queue.take_back(state)
+        runtime.queue.take_back(state)
         state.seek(offset, UNKNOWN if epoch is None else epoch)
 
     async def seek_to_beginning(self, partitions: Partitions = (), **unknown: Never) -> None:
@@ -775,7 +795,7 @@ class Consumer(Generic[K, V]):
                 dict.fromkeys(beyond, LATEST), self._limit(timeout)
             )
         for partition, target in found.items():
-            self._seek(partition, target.offset)
+            self._seek(runtime, partition, target.offset)
         runtime.on_partitions_changed()
 
     async def position(
@@ -848,7 +868,7 @@ class Consumer(Generic[K, V]):
             raise unknown_keyword(self.rewind, unknown)
         wanted = by_partition(offsets, "offsets", offset_and_metadata)
         found = {partition: row.offset for partition, row in wanted.items()}
-        return await self._active_runtime.rewind(found, self._limit(timeout)) if found else {}
+        return await self._reading_runtime.rewind(found, self._limit(timeout)) if found else {}
 
     async def beginning_offsets(
         self, partitions: Partitions, *, timeout: float | None = None, **unknown: Never
@@ -919,7 +939,7 @@ class Consumer(Generic[K, V]):
         assigned while the consumer subscribes to topics: they are not the group's.
 
         Handlers of `process`, tasks of `partition_streams` and `on_revoked` may also commit while
-        `stop` waits for them.
+        `stop` waits for them, and make the other calls that do not ask for further records.
 
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
@@ -939,7 +959,7 @@ class Consumer(Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.commit, unknown)
-        runtime = self._committing_runtime
+        runtime = self._active_runtime
         if runtime.offset_committer is None:
             raise IllegalStateError("committing needs a group_id")
         offsets = self._to_commit(what)
@@ -1103,31 +1123,14 @@ class Consumer(Generic[K, V]):
         )
         return list(range(metadata.partitions(topic) or 0))
 
+    @readable_in_any_thread
     def statistics(self) -> ConsumerStatistics:
-        """Return a snapshot of the statistics since `start`."""
-        runtime = self._active_runtime
-        lags = runtime.fetcher.lags()
-        return ConsumerStatistics(
-            records_consumed_total=runtime.queue.records,
-            bytes_consumed_total=runtime.fetcher.bytes,
-            fetch_total=runtime.fetcher.fetches,
-            commit_total=0
-            if runtime.offset_committer is None
-            else runtime.offset_committer.commit_count,
-            rebalance_total=0 if runtime.membership is None else runtime.membership.rebalances,
-            offset_reset_total=runtime.position_finder.reset_count,
-            assigned_partitions=len(self._subscription.assignment),
-            records_lag=lags,
-            records_lag_max=max(lags.values(), default=None),
-            buffered_bytes=runtime.fetcher.buffered,
-            fetch_throttle_time_avg=runtime.fetcher.throttle_total
-            / max(1, runtime.fetcher.fetches),
-            fetch_throttle_time_max=runtime.fetcher.throttle_max,
-            fetch_throttle_wait_total=round(runtime.fetcher.throttle_wait * 1000),
-            quota_usage_percent=services_of(self.client).quota_usage.percentages(
-                asyncio.get_running_loop().time()
-            ),
-        )
+        """Return a snapshot of the statistics since `start`.
+
+        This may be called in any thread at any time: before `start` all counts are 0, and after
+        `stop` they are the last ones.
+        """
+        return ConsumerStatistics() if self._runtime is None else self._runtime.statistics()
 
     def explain(self) -> AssignmentExplanation:
         """Explain the group's current assignment: who has which partitions, and why.
@@ -1183,13 +1186,14 @@ class Consumer(Generic[K, V]):
             raise unknown_keyword(self.set_sasl_credentials, unknown)
         await self.client.set_sasl_credentials(username, password)
 
+    @readable_in_any_thread
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; sends no request.
 
-        It may be called at any time, also before `start` and after `stop`. The state is "failed"
-        once a task has died or the group has rejected this member for good, and "degraded" while no
-        broker is both connected and responding. The brokers are those of its client, which may be
-        shared; `in_flight` counts the consumer's own requests.
+        It may be called in any thread at any time, also before `start` and after `stop`. The state
+        is "failed" once a task has died or the group has rejected this member for good, and
+        "degraded" while no broker is both connected and responding. The brokers are those of its
+        client, which may be shared; `in_flight` counts the consumer's own requests.
         """
         health = replace(self.client.health(), in_flight=0, state=self._state())
         return health if self._runtime is None else self._runtime.health(health)
@@ -1198,7 +1202,7 @@ class Consumer(Generic[K, V]):
         if self._stopped:
             return "stopping" if self._supervisor.hosting else "closed"
         if not self._started:
-            return "starting" if self._starting else "new"
+            return "starting" if self._start_guard.begun else "new"
         if self._runtime is not None and self._runtime.failed:
             return "failed"
         return self.client.health().state
@@ -1244,30 +1248,35 @@ class Consumer(Generic[K, V]):
 
     @property
     def _active_runtime(self) -> ConsumerRuntime:
-        """Runtime of a consumer that is started and not stopped; otherwise ClientClosedError."""
-        runtime = self._runtime
-        if self._stopped:
-            raise ClientClosedError(f"{self._supervisor.name} is closed")
-        if runtime is None:
-            raise not_started_error(self._supervisor.name)
-        runtime.check()
-        return runtime
+        """Runtime of a consumer that is started and owns its partitions; else ClientClosedError.
 
-    @property
-    def _committing_runtime(self) -> ConsumerRuntime:
-        """Runtime of a consumer that may commit: also while handlers or listeners end in `stop`."""
+        While `stop` waits for handlers and listeners, calls work as before it.
+        """
         runtime = self._runtime
-        if runtime is None or not self._stopped:
-            return self._active_runtime
+        if runtime is None or not self._started:
+            if self._stopped:
+                raise ClientClosedError(f"{self._supervisor.name} is closed")
+            raise not_started_error(self._supervisor.name)
         if runtime.drained and not runtime.gate.listener_running:
             raise ClientClosedError(
-                f"{self._supervisor.name} is closed, so it commits no more: commit before stop(), "
+                f"{self._supervisor.name} is closed: commit, and call it otherwise, before stop(), "
                 "in on_revoked, or in a handler of process() or a task of partition_streams() "
                 "before it returns; stop() waits for handlers and tasks, for drain_timeout and "
                 "half of its timeout at most"
             )
         runtime.check()
         return runtime
+
+    @property
+    def _reading_runtime(self) -> ConsumerRuntime:
+        """Runtime of a consumer that may read on; ClientClosedError as soon as it is stopped."""
+        if self._stopped:
+            raise ClientClosedError(f"{self._supervisor.name} is closed")
+        return self._active_runtime
+
+    def _subscribing_runtime(self) -> ConsumerRuntime | None:
+        """Return the runtime that a change of the subscription concerns; None before the start."""
+        return self._reading_runtime if self._started or self._stopped else None
 
     def _limit(self, timeout: float | None) -> float:
         timeout = check_timeout(timeout, unlimited="default_api_timeout_ms")

@@ -76,7 +76,7 @@ class RebalanceListenerInvoker:
             if not callable(getattr(listener, name, None)):
                 raise TypeError(
                     f"listener has no method {name}: derive {type(listener).__name__} from "
-                    "kafka_async.consumer.consumer.RebalanceListener"
+                    "kafka_async.RebalanceListener"
                 )
         self.assigned.append(listener.on_assigned)
         self.revoked.append(listener.on_revoked)

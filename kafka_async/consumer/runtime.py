@@ -32,6 +32,7 @@ from kafka_async.consumer.processing import HandlerQueue, RecordProcessor
 from kafka_async.consumer.rebalance_handler import ConsumerRebalanceHandler
 from kafka_async.consumer.rewind_store import RewindStore
 from kafka_async.consumer.rewinds import Rewinds
+from kafka_async.consumer.statistics import ConsumerStatistics
 from kafka_async.consumer.stored_rewinds import StoredRewinds
 from kafka_async.consumer.transaction_offsets import TransactionOffsets
 from kafka_async.errors import (
@@ -337,6 +338,27 @@ class ConsumerRuntime:
             last_poll_s=_age(self.gate.polled_at(), now),
             last_heartbeat_s=None if member is None else _age(member.heartbeat_at, now),
             last_error=base.last_error if error is None else f"{type(error).__name__}: {error}",
+        )
+
+    def statistics(self) -> ConsumerStatistics:
+        """Return a snapshot of the statistics since the start."""
+        fetcher, committer = self.fetcher, self.offset_committer
+        lags, throttle_total = fetcher.lags(), fetcher.throttle_total
+        return ConsumerStatistics(
+            records_consumed_total=self.queue.records,
+            bytes_consumed_total=fetcher.bytes,
+            fetch_total=fetcher.fetches,
+            commit_total=0 if committer is None else committer.commit_count,
+            rebalance_total=0 if self.membership is None else self.membership.rebalances,
+            offset_reset_total=self.position_finder.reset_count,
+            assigned_partitions=len(self.subscription.assignment),
+            records_lag=lags,
+            records_lag_max=max(lags.values(), default=None),
+            buffered_bytes=fetcher.buffered,
+            fetch_throttle_time_avg=throttle_total / max(1, fetcher.fetches),
+            fetch_throttle_time_max=fetcher.throttle_max,
+            fetch_throttle_wait_total=round(fetcher.throttle_wait * 1000),
+            quota_usage_percent=self._services.quota_usage.percentages(self._loop.time()),
         )
 
     @property

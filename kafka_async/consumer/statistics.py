@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from kafka_async.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +35,22 @@ class ConsumerStatistics:
             the present rates and the quotas that its last call has found; None before a call.
     """
 
-    records_consumed_total: int
-    bytes_consumed_total: int
-    fetch_total: int
-    commit_total: int
-    rebalance_total: int
-    offset_reset_total: int
-    assigned_partitions: int
-    records_lag: Mapping[TopicPartition, int]
-    records_lag_max: int | None
-    buffered_bytes: int
-    fetch_throttle_time_avg: float
-    fetch_throttle_time_max: int
-    fetch_throttle_wait_total: int
-    quota_usage_percent: Mapping[tuple[int, str], float | None]
+    records_consumed_total: int = 0
+    bytes_consumed_total: int = 0
+    fetch_total: int = 0
+    commit_total: int = 0
+    rebalance_total: int = 0
+    offset_reset_total: int = 0
+    assigned_partitions: int = 0
+    records_lag: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    records_lag_max: int | None = None
+    buffered_bytes: int = 0
+    fetch_throttle_time_avg: float = 0.0
+    fetch_throttle_time_max: int = 0
+    fetch_throttle_wait_total: int = 0
+    quota_usage_percent: Mapping[tuple[int, str], float | None] = field(
+        default_factory=dict[tuple[int, str], float | None]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +75,16 @@ class ShareConsumerStatistics:
         quota_usage_percent: As in `ConsumerStatistics`.
     """
 
-    records_consumed_total: int
-    bytes_consumed_total: int
-    fetch_total: int
-    rebalance_total: int
-    assigned_partitions: int
-    acquired_records: int
-    acknowledgements_total: Mapping[str, int]
-    acknowledgements_error_total: int
-    fetch_throttle_time_avg: float
-    fetch_throttle_time_max: int
-    quota_usage_percent: Mapping[tuple[int, str], float | None]
+    records_consumed_total: int = 0
+    bytes_consumed_total: int = 0
+    fetch_total: int = 0
+    rebalance_total: int = 0
+    assigned_partitions: int = 0
+    acquired_records: int = 0
+    acknowledgements_total: Mapping[str, int] = field(default_factory=dict[str, int])
+    acknowledgements_error_total: int = 0
+    fetch_throttle_time_avg: float = 0.0
+    fetch_throttle_time_max: int = 0
+    quota_usage_percent: Mapping[tuple[int, str], float | None] = field(
+        default_factory=dict[tuple[int, str], float | None]
+    )

@@ -45,6 +45,7 @@ from kafka_async.errors import (
     InvalidConfigurationError,
     UnknownTopicOrPartitionError,
 )
+from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class EmbeddedCluster:
         **settings: Unpack[SettingOptions],
     ) -> None:
         self._supervisor = Supervisor("EmbeddedCluster")
+        self._start_guard = StartGuard("EmbeddedCluster")
         instance_of(brokers, int, "brokers")
         if brokers < 1:
             raise InvalidConfigurationError(f"brokers must be 1 or more, not {brokers}")
@@ -233,14 +235,19 @@ class EmbeddedCluster:
         Raises:
             OSError: A port cannot be opened.
             IllegalStateError: The cluster was started before.
+            ClientClosedError: The cluster was stopped before, or meanwhile.
         """
+        async with self._start_guard.starting():
+            await self._start()
+
+    async def _start(self) -> None:
         await self._supervisor.start()
         self.scheduler.start()
         try:
             for broker_id, broker in self.brokers.items():
                 await self._open(broker_id, broker.ports)
         except BaseException:
-            await self.stop()
+            await self._stop()
             raise
         self._schedule_retention()
         self._schedule_token_removal()
@@ -248,9 +255,15 @@ class EmbeddedCluster:
     async def stop(self) -> None:
         """Close every connection and cancel every timer and task; safe to call again.
 
+        A start in progress is cancelled, and raises ClientClosedError, as does a later one.
+
         Raises:
             IllegalStateError: The cluster was started in another event loop or process.
         """
+        await self._start_guard.end()
+        await self._stop()
+
+    async def _stop(self) -> None:
         if not self._supervisor.running:
             await self._supervisor.stop()
             return

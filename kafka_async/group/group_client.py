@@ -12,7 +12,9 @@ from kafka_async.arguments import check_timeout
 from kafka_async.cluster.client import services_of
 from kafka_async.config import seconds
 from kafka_async.errors import ClientClosedError, KafkaError
+from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor, wait_shielded
+from kafka_async.thread_reads import readable_in_any_thread
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -44,6 +46,7 @@ class GroupClient:
         self.client = client
         self._owns_client = owns
         self._supervisor = Supervisor(name, client.hooks)
+        self._start_guard = StartGuard(name)
         self._membership: GroupMembership | None = None
         self._stopped = False
         self._close_timeout = seconds(config.close_timeout_ms)
@@ -80,11 +83,16 @@ class GroupClient:
 
         Raises:
             BootstrapError: No bootstrap server could be used.
+            ClientClosedError: The client was stopped before, or meanwhile.
+            IllegalStateError: The client was started before.
         """
-        self._supervisor.begin_start()
-        if self._owns_client:
-            await self.client.start()
+        async with self._start_guard.starting():
+            await self._start()
+
+    async def _start(self) -> None:
         try:
+            if self._owns_client:
+                await self.client.start()
             await self._supervisor.start()
             services = services_of(self.client)
             self._supervisor.on_failure(lambda _: self._wake())
@@ -101,7 +109,8 @@ class GroupClient:
     async def stop(self, timeout: float | None = None) -> None:
         """Leave the group and close; calls that wait raise ClientClosedError.
 
-        It is completed even if the caller is cancelled. Safe to call again.
+        It is completed even if the caller is cancelled. Safe to call again. A start in progress is
+        cancelled, and raises ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time in seconds (default: close_timeout_ms).
@@ -113,7 +122,9 @@ class GroupClient:
         await self._stop(timeout, finished=False)
 
     async def _stop(self, timeout: float | None, *, finished: bool) -> None:
+        await self._start_guard.end()
         if self._membership is None:
+            self._stopped = True
             return
         self._supervisor.check_event_loop(self._closing)
         limit = self._close_timeout if timeout is None else timeout
@@ -180,15 +191,17 @@ class GroupClient:
         if getattr(self, "_membership", None) is not None and not self._stopped:
             self._supervisor.warn_never_stopped(self)
 
+    @readable_in_any_thread
     def health(self) -> Health:
         """Return a snapshot of the member's condition; no request is sent.
 
-        It may be taken at any time. The brokers are those of its client, which may be shared.
+        It may be taken in any thread at any time. The brokers are those of its client, which may be
+        shared.
         """
         health = self.client.health()
         membership, failure = self._membership, self._supervisor.failure
         if membership is None:
-            return replace(health, state="closed" if self._stopped else "new")
+            return replace(health, state=self._state_before_membership())
         state, heartbeat_at = health.state, membership.heartbeat_at
         if self._stopped:
             state = "stopping" if self._supervisor.hosting else "closed"
@@ -204,3 +217,8 @@ class GroupClient:
             else max(0.0, self._supervisor.loop.time() - heartbeat_at),
             last_error=health.last_error if error is None else f"{type(error).__name__}: {error}",
         )
+
+    def _state_before_membership(self) -> str:
+        if self._stopped:
+            return "stopping" if self._supervisor.hosting else "closed"
+        return "starting" if self._start_guard.begun else "new"

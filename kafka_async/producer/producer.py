@@ -30,11 +30,14 @@ from kafka_async.foreign_names import (
 from kafka_async.producer.interceptors import ProducerInterceptors
 from kafka_async.producer.preload import preload
 from kafka_async.producer.runtime import ProducerRuntime, Serializers
+from kafka_async.producer.statistics import ProducerStatistics
 from kafka_async.producer.transactions.manager import TransactionManager
 from kafka_async.producer.transactions.state import TransactionState
 from kafka_async.producer.transactions.transaction import Transaction
 from kafka_async.producer.writer import RecordWriter
+from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor, wait_shielded
+from kafka_async.thread_reads import readable_in_any_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +51,6 @@ if TYPE_CHECKING:
     from kafka_async.config import ProducerOptions
     from kafka_async.hooks import Hooks
     from kafka_async.producer.idempotence import ProducerIdAndEpoch
-    from kafka_async.producer.statistics import ProducerStatistics
     from kafka_async.secrets import Secret
     from kafka_async.types import Health
 
@@ -111,7 +113,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         self._transactions: TransactionManager | None = None
         name = f"Producer {self.config.transactional_id or self.config.client_id}"
         self._supervisor = Supervisor(name, self.client.hooks)
-        self._starting = False
+        self._start_guard = StartGuard(name)
         self._started = False
         self._stopping = False
         self._stopped = asyncio.Event()
@@ -141,21 +143,22 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 servers, or received no producer id within max_block_ms; the cause says why. Start a
                 new producer.
             InvalidConfigurationError: An option or a permission must be changed first.
+            ClientClosedError: The producer was stopped before, or meanwhile.
+            IllegalStateError: The producer was started before.
         """
         if unknown:
             raise unknown_keyword(self.start, unknown)
-        self._supervisor.begin_start()
-        self._starting = True
-        if self.config.transactional_id is None:
-            await self._start()
-        else:
-            with convert_transaction_errors(begun=False):
+        async with self._start_guard.starting():
+            if self.config.transactional_id is None:
                 await self._start()
+            else:
+                with convert_transaction_errors(begun=False):
+                    await self._start()
 
     async def _start(self) -> None:
-        if self._owned:
-            await self.client.start()
         try:
+            if self._owned:
+                await self.client.start()
             await self._supervisor.start()
             transactional = self.config.transactional_id is not None
             await self._supervisor.offload(
@@ -181,8 +184,9 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         """Abort an open transaction, deliver what was enqueued, and close.
 
         Records of the aborted transaction that were not sent yet fail. Does nothing if the producer
-        was not started or is already stopped. While another call stops it, this one waits for the
-        other, within the other's timeout, and raises nothing.
+        is already stopped. While another call stops it, this one waits for the other, within the
+        other's timeout, and raises nothing. A start in progress is cancelled, and raises
+        ClientClosedError, as does a later one.
 
         Args:
             timeout: Maximum time for all of it, in seconds (default: close_timeout_ms). With 0 the
@@ -196,6 +200,9 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         if unknown:
             raise unknown_keyword(self.stop, unknown)
         timeout = check_timeout(timeout, unlimited="close_timeout_ms")
+        await self._start_guard.end()
+        if not self._started:
+            self._stopping = True
         if not self._started or self._stopped.is_set():
             return
         self._supervisor.check_event_loop(self._closing)
@@ -332,9 +339,17 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         runtime = self._check_running()
         return runtime.accumulator.purge(runtime.now(), queued=queued, in_flight=in_flight)
 
+    @readable_in_any_thread
     def statistics(self) -> ProducerStatistics:
-        """Return counts since the start, under Kafka's metric names."""
-        return self._check_running().statistics()
+        """Return counts since the start, under Kafka's metric names.
+
+        This may be called in any thread at any time: before `start` all counts are 0, and after
+        `stop` they are the last ones.
+        """
+        if self._runtime is None:
+            memory = self.config.buffer_memory
+            return ProducerStatistics(buffer_total_bytes=memory, buffer_available_bytes=memory)
+        return self._runtime.statistics()
 
     async def reload_certificates(self, **unknown: Never) -> bool:
         """Read the files of certificates again, as `Client.reload_certificates` does.
@@ -371,12 +386,13 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             raise unknown_keyword(self.set_sasl_credentials, unknown)
         await self.client.set_sasl_credentials(username, password)
 
+    @readable_in_any_thread
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
 
-        It may be taken at any time, also before `start` and after `stop`. The brokers are those of
-        its client, which may be shared. `in_flight` counts the producer's own requests, and
-        `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
+        It may be taken in any thread at any time, also before `start` and after `stop`. The brokers
+        are those of its client, which may be shared. `in_flight` counts the producer's own
+        requests, and `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
         """
         health = replace(self.client.health(), state=self._state(), in_flight=0)
         runtime, transactions = self._runtime, self._transactions
@@ -403,7 +419,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         ):
             return "failed"
         if not self._started:
-            return "starting" if self._starting else "new"
+            return "starting" if self._start_guard.begun else "new"
         return self.client.health().state
 
     # -- transactions -----------------------------------------------------------------------------

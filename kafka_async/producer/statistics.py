@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed
@@ -42,21 +42,23 @@ class ProducerStatistics:
             the present rates and the quotas that its last call has found; None before a call.
     """
 
-    record_send_total: int
-    record_error_total: int
-    record_retry_total: int
-    batch_total: int
-    batch_split_total: int
-    byte_total: int
-    request_total: int
-    requests_in_flight: int
-    buffer_total_bytes: int
-    buffer_available_bytes: int
-    waiting_threads: int
-    produce_throttle_time_avg: float
-    produce_throttle_time_max: int
-    produce_throttle_wait_total: int
-    quota_usage_percent: Mapping[tuple[int, str], float | None]
+    record_send_total: int = 0
+    record_error_total: int = 0
+    record_retry_total: int = 0
+    batch_total: int = 0
+    batch_split_total: int = 0
+    byte_total: int = 0
+    request_total: int = 0
+    requests_in_flight: int = 0
+    buffer_total_bytes: int = 0
+    buffer_available_bytes: int = 0
+    waiting_threads: int = 0
+    produce_throttle_time_avg: float = 0.0
+    produce_throttle_time_max: int = 0
+    produce_throttle_wait_total: int = 0
+    quota_usage_percent: Mapping[tuple[int, str], float | None] = field(
+        default_factory=dict[tuple[int, str], float | None]
+    )
 
 
 class ProducerMetrics:

@@ -402,12 +402,6 @@ async def test_statistics_and_events_count_acknowledgements_by_type() -> None:
     assert isinstance(failed.error, NotLeaderOrFollowerError)
 
 
-async def test_statistics_need_a_started_consumer() -> None:
-    consumer = ShareWorld().consumer()
-    with pytest.raises(ClientClosedError):
-        consumer.statistics()
-
-
 async def test_outcome_of_piggybacked_acknowledgements_goes_to_the_callback() -> None:
     world = ShareWorld()
     world.offer(0, [b"a", b"b"])

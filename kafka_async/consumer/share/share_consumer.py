@@ -42,6 +42,7 @@ from kafka_async.group.consumer_group_heartbeat import ConsumerGroupMembership
 from kafka_async.group.consumer_group_requests import ShareHeartbeatRequests
 from kafka_async.group.group_client import GroupClient
 from kafka_async.group.member import GroupSettings, GroupSubscription
+from kafka_async.thread_reads import readable_in_any_thread
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -232,11 +233,12 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             services_of(self.client).metadata.untrack(self._topics)
         await super()._tear_down(deadline)
 
+    @readable_in_any_thread
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; no request is sent.
 
-        It may be taken at any time. The brokers are those of its client, which may be shared. A
-        share consumer has no lag: `Admin.list_share_group_offsets` has that of the group.
+        It may be taken in any thread at any time. The brokers are those of its client, which may be
+        shared. A share consumer has no lag: `Admin.list_share_group_offsets` has that of the group.
         """
         health, fetcher = super().health(), self._fetcher
         if fetcher is None:
@@ -256,14 +258,17 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             last_error=error,
         )
 
+    @readable_in_any_thread
     def statistics(self) -> ShareConsumerStatistics:
         """Return a snapshot of the statistics since `start`.
 
-        Raises:
-            ClientClosedError: The consumer is not started, or is stopped.
-            KafkaError: A task of the consumer has died.
+        This may be called in any thread at any time: before `start` all counts are 0, and after
+        `stop` they are the last ones.
         """
-        membership, fetcher = self._running(), self._started()
+        membership, fetcher = self._membership, self._fetcher
+        if membership is None or fetcher is None:
+            none = dict.fromkeys(ACKNOWLEDGE_TYPES, 0)
+            return ShareConsumerStatistics(acknowledgements_total=none)
         states = RecordState.ACQUIRED, RecordState.DELIVERED
         states = *states, RecordState.ACKNOWLEDGED, RecordState.IN_FLIGHT
         return ShareConsumerStatistics(
@@ -279,9 +284,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             acknowledgements_error_total=fetcher.failed_acknowledgements,
             fetch_throttle_time_avg=fetcher.throttle_total / max(1, fetcher.fetches),
             fetch_throttle_time_max=fetcher.throttle_max,
-            quota_usage_percent=services_of(self.client).quota_usage.percentages(
-                self._supervisor.loop.time()
-            ),
+            quota_usage_percent=fetcher.quota_usage_percent(),
         )
 
     # -- subscription -----------------------------------------------------------------------------

@@ -181,6 +181,10 @@ class ShareFetcher:
         """Requests without a response."""
         return sum(broker.in_flight for broker in self._brokers.values())
 
+    def quota_usage_percent(self) -> dict[tuple[int, str], float | None]:
+        """Return the used part of each quota of the client, see `ConsumerStatistics`."""
+        return self._services.quota_usage.percentages(self._loop.time())
+
     # -- for polls and commits --------------------------------------------------------------------
 
     def assign(self, partitions: frozenset[TopicPartition]) -> None:
