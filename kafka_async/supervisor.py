@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, TypeVarTuple
 from kafka_async.clock import keeps_virtual_time
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
 from kafka_async.hooks import Hooks, TaskDied
+from kafka_async.process_end import clients_of, report_lost, unwatch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -318,7 +319,7 @@ class Supervisor:
             return _call_inline(self.loop, partial(function, *args))
         if self._pool is None:
             self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"{self.name} pool")
-        return self.loop.run_in_executor(self._pool, partial(function, *args))
+        return self._run_in(self._pool, partial(function, *args))
 
     async def offload_credentials(self, function: Callable[[*Args], R], *args: *Args) -> R:
         """Run a function that computes or fetches credentials in separate threads.
@@ -332,7 +333,16 @@ class Supervisor:
             self._credentials_pool = ThreadPoolExecutor(
                 THREADS, thread_name_prefix=f"{self.name} credentials"
             )
-        return await self.loop.run_in_executor(self._credentials_pool, partial(function, *args))
+        return await self._run_in(self._credentials_pool, partial(function, *args))
+
+    def _run_in(self, pool: ThreadPoolExecutor, function: Callable[[], R]) -> asyncio.Future[R]:
+        """Run a function in a thread; inline after the main thread's end, which closes all pools."""
+        try:
+            return self.loop.run_in_executor(pool, function)
+        except RuntimeError:
+            if self._stopping.is_set():
+                raise
+            return _call_inline(self.loop, function)
 
     async def stop(self) -> None:
         """Cancel all tasks and wait for them; may be called again."""
@@ -358,8 +368,30 @@ class Supervisor:
             self._group = group
             self.running = not self._stopping.is_set()
             ready.set()
-            await self._stopping.wait()
+            try:
+                await self._stopping.wait()
+            except asyncio.CancelledError:
+                self._fail_cancelled()
+                raise
             group.cancel_scope.cancel()
+
+    def _notify(self, failure: KafkaError) -> None:
+        self.failure = failure
+        for listener in list(self._listeners):
+            listener(failure)
+
+    def _fail_cancelled(self) -> None:
+        """Fail what waits for the tasks, which were cancelled by code other than this class."""
+        if self._stopping.is_set():
+            return
+        # All tasks of the event loop are cancelled, in any order: report before one fails records.
+        for client in clients_of(self.loop):
+            unwatch(client)
+            report_lost(client, "its event loop cancelled all tasks")
+        if self.failure is None:
+            self._notify(
+                ClientClosedError(f"{self.name} was not stopped, and its tasks were cancelled")
+            )
 
     async def _guard(self, task: SupervisedTask, body: Callable[[], Awaitable[object]]) -> None:
         try:
@@ -377,10 +409,8 @@ class Supervisor:
         logger.error("%s died: %s", task_name, error, exc_info=error)
         failure = TaskDiedError(f"{task_name} died: {error!r}")
         failure.__cause__ = error
-        self.failure = failure
         if self._hooks is not None and self._hooks.active:
             self._hooks.emit(TaskDied(self.name, task_name, error))
-        for listener in list(self._listeners):
-            listener(failure)
+        self._notify(failure)
         if self._group is not None:
             self._group.cancel_scope.cancel()

@@ -27,12 +27,14 @@ from kafka_async.foreign_names import (
     check_construction,
     unknown_keyword,
 )
+from kafka_async.process_end import unwatch, watch
 from kafka_async.producer.interceptors import ProducerInterceptors
 from kafka_async.producer.preload import preload
 from kafka_async.producer.runtime import ProducerRuntime, Serializers
 from kafka_async.producer.transactions.manager import TransactionManager
 from kafka_async.producer.transactions.state import TransactionState
 from kafka_async.producer.transactions.transaction import Transaction
+from kafka_async.producer.unfinished import UnfinishedRecords
 from kafka_async.producer.writer import RecordWriter
 from kafka_async.supervisor import Supervisor, wait_shielded
 
@@ -175,6 +177,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             await self._close(asyncio.get_running_loop().time() + MAX_CLEANUP_TIME)
             raise
         self._started = True
+        self._unfinished = UnfinishedRecords(self._runtime, self._transactions)
+        watch(self._unfinished)
         self._open_writer(self._runtime)
 
     async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
@@ -221,6 +225,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 await self._runtime.flush_before_stop(deadline, timeout)
         finally:
             await self._close(deadline)
+            unwatch(self._unfinished)
         failures = self._runtime.accumulator.take_failures()
         if failures is not None:
             raise failures
