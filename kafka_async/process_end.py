@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafka_async.process_end")
 
-END_OF_PROCESS: Final = "the end of the process"
+CURE: Final = "use `async with` (kafka_async.blocking: `with`), or call stop()"
+END_OF_PROCESS: Final = f"It was not stopped before the end of the process: {CURE}"
+END_OF_LOOP: Final = f"It was not stopped before its event loop cancelled all tasks: {CURE}"
 
 
 class Unfinished(Protocol):
@@ -76,16 +78,13 @@ def finish_at_exit(loop: asyncio.AbstractEventLoop, finish: Callable[[], object]
 
 
 def report_lost(client: Unfinished, cause: str) -> None:
-    """Log what a client loses now; without a configuration, logging prints errors on stderr."""
+    """Log what a client loses now, and the cause, a sentence.
+
+    Unless the application configures logging, errors are printed on stderr.
+    """
     lost = client.lost()
     if lost:
-        logger.error(
-            "%s was not stopped before %s: %s. Use `async with` (kafka_async.blocking: `with`), or "
-            "call stop()",
-            client.name,
-            cause,
-            lost,
-        )
+        logger.error("%s: %s. %s", client.name, lost, cause)
 
 
 def _report_at_exit() -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, TypeVarTuple
 from kafka_async.clock import keeps_virtual_time
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
 from kafka_async.hooks import Hooks, TaskDied
-from kafka_async.process_end import clients_of, report_lost, unwatch
+from kafka_async.process_end import END_OF_LOOP, clients_of, report_lost, unwatch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -387,7 +387,7 @@ class Supervisor:
         # All tasks of the event loop are cancelled, in any order: report before one fails records.
         for client in clients_of(self.loop):
             unwatch(client)
-            report_lost(client, "its event loop cancelled all tasks")
+            report_lost(client, END_OF_LOOP)
         if self.failure is None:
             self._notify(
                 ClientClosedError(f"{self.name} was not stopped, and its tasks were cancelled")

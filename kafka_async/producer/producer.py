@@ -27,7 +27,7 @@ from kafka_async.foreign_names import (
     check_construction,
     unknown_keyword,
 )
-from kafka_async.process_end import unwatch, watch
+from kafka_async.process_end import report_lost, unwatch, watch
 from kafka_async.producer.interceptors import ProducerInterceptors
 from kafka_async.producer.preload import preload
 from kafka_async.producer.runtime import ProducerRuntime, Serializers
@@ -223,6 +223,10 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 await self._transactions.end_open_transaction(min(MAX_CLEANUP_TIME, timeout))
             if self._supervisor.failure is None:
                 await self._runtime.flush_before_stop(deadline, timeout)
+        except BaseException:
+            unwatch(self._unfinished)
+            report_lost(self._unfinished, "Its stop() was cancelled")
+            raise
         finally:
             await self._close(deadline)
             unwatch(self._unfinished)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafka_async.config import seconds
 from kafka_async.errors import KafkaTimeoutError
+from kafka_async.process_end import END_OF_PROCESS
 
 if TYPE_CHECKING:
     from kafka_async.producer.runtime import ProducerRuntime
@@ -35,11 +36,13 @@ class UnfinishedRecords:
     def lost(self) -> str:
         """Return what would be lost now, such as "3 records were not delivered"; empty if none."""
         accumulator, transactions = self._runtime.accumulator, self._transactions
+        lost: list[str] = []
         count = accumulator.unacknowledged_count
-        lost = [f"{_records(count)} not delivered"] if count else []
+        if count:
+            lost.append("1 record was" if count == 1 else f"{count} records were")
+            lost[0] += " not delivered"
         if transactions is not None and transactions.in_transaction:
-            written = accumulator.written_count
-            lost.append(f"the transaction with {_records(written)} delivered was not committed")
+            lost.append(f"a transaction was not committed ({accumulator.written_count} delivered)")
         return ", and ".join(lost)
 
     async def finish(self) -> None:
@@ -51,13 +54,9 @@ class UnfinishedRecords:
                 await runtime.flush()
         except TimeoutError:
             error = KafkaTimeoutError(
-                f"not delivered within close_timeout_ms ({timeout:g} s) at the end of the process"
+                f"not delivered within close_timeout_ms ({timeout:g} s)"
             )
             runtime.fail_all(error)
         failures = runtime.accumulator.take_failures()
         if failures is not None:
-            logger.error("%s, at the end of the process: %s", self.name, failures)
-
-
-def _records(count: int) -> str:
-    return "1 record was" if count == 1 else f"{count} records were"
+            logger.error("%s: %s. %s", self.name, failures, END_OF_PROCESS)
