@@ -6,27 +6,36 @@ Each test runs a program that writes a dot for each record that a producer has a
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafka_async import blocking
 from kafka_async.embedded import run_in_thread
 from kafka_async.types import TopicPartition
-from tests.programs import ROOT
+from tests.programs import ROOT, python_path
 
 if TYPE_CHECKING:
     from kafka_async.embedded import BlockingCluster
+
+pytestmark = pytest.mark.one_kernel
 
 DEADLINE = 60.0
 """Seconds after which a program counts as hung."""
 
 topics = (f"topic-{number}" for number in itertools.count())
+
+
+def some(cases: Iterable[str], *quick: str) -> list[Any]:
+    """Return parameters of which only a few run in `make test`; each is a program."""
+    return [case if case in quick else pytest.param(case, marks=pytest.mark.slow) for case in cases]
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +78,11 @@ class Ended:
 class Programs:
     """Runs programs with the addresses of the cluster and the name of a topic."""
 
-    def __init__(self, admin: blocking.Admin, servers: str, topic: str, loop: str) -> None:
+    def __init__(
+        self, admin: blocking.Admin, servers: str, topic: str, loop: str, path: Path
+    ) -> None:
         self.admin = admin
+        self._path = path
         self.servers = servers
         self.topic = topic
         self.loop = loop
@@ -80,9 +92,11 @@ class Programs:
         text = "import sys\n"
         if self.loop == "asyncio":
             text += 'sys.modules["uvloop"] = None\n'
+        self._path.write_text(text + "\n".join(parts))
         done = subprocess.run(
-            [sys.executable, "-c", text + "\n".join(parts), self.servers, self.topic],
+            [sys.executable, self._path, self.servers, self.topic],
             cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": python_path()},
             capture_output=True,
             text=True,
             timeout=DEADLINE,
@@ -107,8 +121,11 @@ class Programs:
 
 
 @pytest.fixture
-def programs(admin: blocking.Admin, cluster: BlockingCluster, topic: str, loop: str) -> Programs:
-    return Programs(admin, cluster.bootstrap_servers, topic, loop)
+def programs(
+    admin: blocking.Admin, cluster: BlockingCluster, topic: str, loop: str, tmp_path: Path
+) -> Programs:
+    path = tmp_path / "program.py"
+    return Programs(admin, cluster.bootstrap_servers, topic, loop, path)
 
 
 # -- blocking producers ---------------------------------------------------------------------------
@@ -201,7 +218,14 @@ ENDS: dict[str, tuple[int, str]] = {
 """The status and the text of programs that end in different ways."""
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    "end",
+    some(
+        ENDS,
+        *("normal", "exception", "thread that goes on", "daemon thread"),
+        *("stop registered before", "records registered before", "logging handler that stops"),
+    ),
+)
 def test_blocking_producers_deliver_what_they_have_accepted(programs: Programs, end: str) -> None:
     status, text = ENDS[end]
     ended = programs.run(BLOCKING, text)
@@ -431,7 +455,9 @@ ASYNCIO_ENDS: dict[str, tuple[int, str]] = {
 }
 
 
-@pytest.mark.parametrize("end", ASYNCIO_ENDS)
+@pytest.mark.parametrize(
+    "end", some(ASYNCIO_ENDS, "main returns", "another task", "loop closed", "daemon thread")
+)
 def test_error_counts_records_that_asyncio_producers_lose(programs: Programs, end: str) -> None:
     status, text = ASYNCIO_ENDS[end]
     ended = programs.run(ASYNCIO, text)
@@ -482,8 +508,8 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("action", ACTIONS)
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("action", some(ACTIONS, "stop", "exception"))
+@pytest.mark.parametrize("call", some(CALLS, "flush", "stop"))
 def test_signal_handler_calls_clients_in_the_middle_of_a_call(
     programs: Programs, call: str, action: str
 ) -> None:
@@ -540,7 +566,7 @@ def accept(producer):
     os.write(1, b".")
 
 def use_new_producer():
-    signal.alarm(30)
+    signal.alarm(20)
     with blocking.Producer(servers) as new:
         accept(new)
 
@@ -585,41 +611,76 @@ FORKS: dict[str, str] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("state", FORKS)
+@pytest.mark.parametrize("state", some(FORKS, "before the first call", "running"))
 def test_forked_child_delivers_with_new_clients(programs: Programs, state: str) -> None:
     ended = programs.run(FORK, FORKS[state])
     assert (ended.status, ended.errors) == (0, "")
     assert ended.accepted >= 1
 
 
-PAUSED = """
-paused, resumed = threading.Event(), threading.Event()
+SPAWN = """
+if __name__ == "__main__":
+    {before}
+    process = multiprocessing.get_context("{method}").Process(target=leave_new_producer)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+"""
+
+
+@pytest.mark.parametrize("before", ["pass", "use_new_producer()"])
+@pytest.mark.parametrize("method", some(["fork", "spawn", "forkserver"], "fork"))
+def test_process_of_multiprocessing_delivers_what_it_has_accepted(
+    programs: Programs, method: str, before: str
+) -> None:
+    ended = programs.run(FORK, SPAWN.format(before=before, method=method))
+    assert (ended.status, ended.errors) == (0, "")
+    assert ended.accepted >= 1
+
+
+FIRST_CALL = """
+reached = threading.Event()
 calls = 0
 
-def pause(frame, event, argument):
-    # Pauses the threads of the first call at each STEP-th call of a function.
+def count(frame, event, argument):
+    # Lets the main thread fork at each STEP-th call of a function in the other threads.
     global calls
-    if event == "call" and not threading.current_thread() is threading.main_thread():
-        calls += 1
-        if calls % STEP == 0:
-            paused.set()
-            resumed.wait()
+    calls += 1
+    if calls % STEP == 0:
+        reached.set()
 
 def first_call():
-    with blocking.Producer(servers) as producer:
-        accept(producer)
+    with blocking.Producer(servers) as first:
+        accept(first)
     sys.setprofile(None)
-    paused.set()
+    reached.set()
 
-threading.setprofile(pause)
+def child_works():
+    threading.setprofile(None)
+    use_new_producer()
+
+threading.setprofile(count)
 thread = threading.Thread(target=first_call)
 thread.start()
+children = []
 while thread.is_alive():
-    paused.wait()
-    if thread.is_alive():
-        threading.setprofile(None)
-        paused.clear()
-        check_fork(use_new_producer)
-        resumed.set()
-        resumed.clear()
+    reached.wait()
+    reached.clear()
+    child = os.fork()
+    if child == 0:
+        child_works()
+        sys.exit()
+    children.append(child)
+for child in children:
+    _, status = os.waitpid(child, 0)
+    assert status == 0, status
 """
+
+
+@pytest.mark.slow
+def test_child_forked_at_any_moment_of_another_threads_first_call_works(
+    programs: Programs,
+) -> None:
+    ended = programs.run(FORK, FIRST_CALL.replace("STEP", "1500"))
+    assert (ended.status, ended.errors) == (0, "")
+    assert ended.accepted >= 3

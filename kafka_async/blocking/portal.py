@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import os
+import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self
 
 from typing_extensions import TypeVar
 
@@ -145,6 +147,35 @@ class _LoopThread:
 
 _loop_threads: dict[int, _LoopThread] = {}
 """By process id; a forked child makes another one, since the thread of its parent is not there."""
+
+
+MAX_IMPORT_WAIT: Final = 5.0
+"""Maximum seconds for which a fork waits for imports of other threads."""
+
+FIRST_CALL_PACKAGES: Final = frozenset(
+    ("kafka_async", "anyio", "uvloop", "crc32c", "lz4", "zstandard", "cramjam")
+)
+"""Packages that clients import when they are started, in several threads."""
+
+
+def _wait_for_imports() -> None:
+    """Wait until no thread imports what a first call imports, before the process is forked.
+
+    A module whose import has begun in another thread stays locked in the child for ever. A signal
+    handler of the importing thread may fork too, hence the limit.
+    """
+    end = time.monotonic() + MAX_IMPORT_WAIT
+    while any(map(_is_being_imported, tuple(sys.modules.items()))) and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def _is_being_imported(module: tuple[str, object]) -> bool:
+    package, _, _ = module[0].partition(".")
+    spec = getattr(module[1], "__spec__", None)
+    return package in FIRST_CALL_PACKAGES and getattr(spec, "_initializing", False)
+
+
+os.register_at_fork(before=_wait_for_imports)
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
