@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, TypeVarTuple
 from kafka_async.clock import keeps_virtual_time
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
 from kafka_async.hooks import Hooks, TaskDied
+from kafka_async.process_end import END_OF_LOOP, clients_of, report_lost, unwatch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -334,7 +335,7 @@ class Supervisor:
             return _call_inline(self.loop, partial(function, *args))
         if self._pool is None:
             self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"{self.name} pool")
-        return self.loop.run_in_executor(self._pool, partial(function, *args))
+        return self._run_in(self._pool, partial(function, *args))
 
     async def offload_credentials(self, function: Callable[[*Args], R], *args: *Args) -> R:
         """Run a function that computes or fetches credentials in separate threads.
@@ -348,7 +349,16 @@ class Supervisor:
             self._credentials_pool = ThreadPoolExecutor(
                 THREADS, thread_name_prefix=f"{self.name} credentials"
             )
-        return await self.loop.run_in_executor(self._credentials_pool, partial(function, *args))
+        return await self._run_in(self._credentials_pool, partial(function, *args))
+
+    def _run_in(self, pool: ThreadPoolExecutor, function: Callable[[], R]) -> asyncio.Future[R]:
+        """Run a function in a thread; inline after the main thread's end closed all pools."""
+        try:
+            return self.loop.run_in_executor(pool, function)
+        except RuntimeError:
+            if not self.running:
+                raise
+            return _call_inline(self.loop, function)
 
     async def stop(self) -> None:
         """Cancel all tasks and wait for them; may be called again."""
@@ -366,9 +376,30 @@ class Supervisor:
         for task in self._tasks.values():
             task.cancel()
 
+    def _notify(self, failure: KafkaError) -> None:
+        self.failure = failure
+        for listener in list(self._listeners):
+            listener(failure)
+
+    def _fail_cancelled(self) -> None:
+        """Fail what waits for the tasks, which were cancelled by code other than this class."""
+        if not self.running:
+            return
+        # All tasks of the event loop are cancelled, in any order: report before one fails records.
+        for client in clients_of(self.loop):
+            unwatch(client)
+            report_lost(client, END_OF_LOOP)
+        if self.failure is None:
+            self._notify(
+                ClientClosedError(f"{self.name} was not stopped, and its tasks were cancelled")
+            )
+
     async def _guard(self, task: SupervisedTask, body: Callable[[], Awaitable[object]]) -> None:
         try:
             await task.run(body)
+        except asyncio.CancelledError:  # not by `SupervisedTask.cancel`, which ends without it
+            self._fail_cancelled()
+            raise
         except Exception as error:  # noqa: BLE001 (any exception stops the client)
             # What a task awaited may arrive just before the task would be cancelled: it then runs
             # on in the closed client until its next await, or until it wants to spawn a task.
@@ -382,9 +413,7 @@ class Supervisor:
         logger.error("%s died: %s", task_name, error, exc_info=error)
         failure = TaskDiedError(f"{task_name} died: {error!r}")
         failure.__cause__ = error
-        self.failure = failure
         if self._hooks is not None and self._hooks.active:
             self._hooks.emit(TaskDied(self.name, task_name, error))
-        for listener in list(self._listeners):
-            listener(failure)
+        self._notify(failure)
         self._cancel_all()

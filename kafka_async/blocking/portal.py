@@ -1,24 +1,35 @@
-"""Runs the event loop of the blocking clients in a background thread."""
+"""Runs the event loop of the blocking clients in a background thread.
+
+No function takes a lock: a signal handler may call a blocking client while the main thread calls
+one, and the process may be forked meanwhile.
+"""
 
 from __future__ import annotations
 
-import atexit
-import importlib.util
+import asyncio
+import concurrent.futures
 import os
+import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self
 
 from typing_extensions import TypeVar
 
 from kafka_async.errors import IllegalStateError
+from kafka_async.process_end import (
+    END_OF_PROCESS,
+    clients_of,
+    finish_at_exit,
+    report_lost,
+)
 from kafka_async.supervisor import check_standard_library
 
 if TYPE_CHECKING:
-    from anyio.from_thread import BlockingPortal
-
     from kafka_async.cluster.request_handle import RequestHandle as AsyncRequestHandle
     from kafka_async.kernel import Record
     from kafka_async.protocol.message import Response
@@ -29,32 +40,166 @@ ResponseT = TypeVar("ResponseT", bound="Response")
 RecordT = TypeVar("RecordT", default="Record")
 
 
+class _Call(Generic[R]):
+    """Runs an async function in an event loop, and returns its result in another thread."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, function: Callable[[], Awaitable[R]]
+    ) -> None:
+        self._loop = loop
+        self._function = function
+        self._task: asyncio.Task[R] | None = None
+        # The queue's methods are reentrant: a signal handler may interrupt them by another call.
+        self._ended: SimpleQueue[asyncio.Task[R]] = SimpleQueue()
+
+    def result(self) -> R:
+        """Start the function and wait for its result; an exception meanwhile cancels it."""
+        try:
+            self._loop.call_soon_threadsafe(self._start)
+            task = self._ended.get()
+        except BaseException:
+            self._loop.call_soon_threadsafe(self._cancel)
+            raise
+        try:
+            if task.cancelled():
+                raise concurrent.futures.CancelledError
+            return task.result()
+        finally:
+            del task  # otherwise the frame, in the traceback of the error, refers to the error
+
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(self._end)
+
+    async def _run(self) -> R:
+        return await self._function()
+
+    def _end(self, task: asyncio.Task[R]) -> None:
+        self._task = None
+        if not task.cancelled():
+            task.exception()  # asyncio would log it if `result` was left
+        self._ended.put(task)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
 class _LoopThread:
-    """Runs the event loop of this process in a background thread."""
+    """Runs the event loop of this process in a daemon thread until the process ends.
+
+    Exit handlers and logging handlers that were registered earlier run after `finish`, and may call
+    their clients. So the event loop goes on, and each later call delivers its records
+    before it returns.
+    """
 
     def __init__(self) -> None:
-        from anyio.from_thread import start_blocking_portal
-
         check_standard_library()
-        self.pid = os.getpid()
-        self._stack = ExitStack()
-        uvloop = importlib.util.find_spec("uvloop") is not None
-        self.portal: BlockingPortal = self._stack.enter_context(
-            start_blocking_portal(
-                "asyncio", {"use_uvloop": uvloop}, name="kafka-async blocking loop"
-            )
-        )
-        self.thread_id: int = self.portal.call(threading.get_ident)
-        atexit.register(self._stop)
+        self.thread_id = 0
+        self.loop = _new_event_loop()
+        self._claimed = threading.Lock()
+        self._exiting = False
 
-    def _stop(self) -> None:
-        if os.getpid() == self.pid:
-            self.portal.call(partial(self.portal.stop, cancel_remaining=True))
-            self._stack.close()
+    def start(self) -> None:
+        """Start the thread, unless it runs."""
+        if self.thread_id:
+            return
+        thread = threading.Thread(target=self._run, name="kafka-async blocking loop", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if "interpreter shutdown" not in str(error):
+                raise
+            raise IllegalStateError(
+                "the program ends, and Python starts no thread for the blocking clients any more: "
+                "make the first call of a blocking client earlier"
+            ) from error
+
+    def _run(self) -> None:
+        # A signal handler may start a second thread before the first one gets here.
+        if not self._claimed.acquire(blocking=False):
+            return
+        self.thread_id = threading.get_ident()
+        while True:
+            # Functions of the application raise these; the thread that has called gets them too.
+            with suppress(SystemExit, KeyboardInterrupt):
+                self.loop.run_forever()
+
+    def call(self, function: Callable[[], Awaitable[R]]) -> R:
+        """Run an async function in the event loop and return its result."""
+        result = _Call(self.loop, function).result()
+        if self._exiting:
+            _Call(self.loop, self._finish).result()
+        return result
+
+    def finish(self) -> None:
+        """Deliver the records of all producers at the end of the process, and report the rest."""
+        if _loop_threads.get(os.getpid()) is not self:
+            return  # A forked child calls the exit handlers of its parent.
+        self._exiting = True
+        try:
+            _Call(self.loop, self._finish).result()
+        finally:  # also after Ctrl-C
+            for client in clients_of(self.loop):
+                report_lost(client, END_OF_PROCESS)
+
+    async def _finish(self) -> None:
+        await asyncio.gather(*(client.finish() for client in clients_of(self.loop)))
 
 
-_loop_thread: _LoopThread | None = None
-_lock = threading.Lock()
+_loop_threads: dict[int, _LoopThread] = {}
+"""By process id; a forked child makes another one, since the thread of its parent is not there."""
+
+
+MAX_IMPORT_WAIT: Final = 5.0
+"""Maximum seconds for which a fork waits for imports of other threads."""
+
+FIRST_CALL_PACKAGES: Final = frozenset(
+    ("kafka_async", "anyio", "uvloop", "crc32c", "lz4", "zstandard", "cramjam")
+)
+"""Packages that clients import when they are started, in several threads."""
+
+
+def _wait_for_imports() -> None:
+    """Wait until no thread imports what a first call imports, before the process is forked.
+
+    A module whose import has begun in another thread stays locked in the child for ever. A signal
+    handler of the importing thread may fork too, hence the limit.
+    """
+    end = time.monotonic() + MAX_IMPORT_WAIT
+    while any(map(_is_being_imported, tuple(sys.modules.items()))) and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def _is_being_imported(module: tuple[str, object]) -> bool:
+    package, _, _ = module[0].partition(".")
+    spec = getattr(module[1], "__spec__", None)
+    return package in FIRST_CALL_PACKAGES and getattr(spec, "_initializing", False)
+
+
+os.register_at_fork(before=_wait_for_imports)
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _loop_thread() -> _LoopThread:
+    """Return the loop thread of this process, started."""
+    found = _loop_threads.get(os.getpid())
+    if found is None:
+        new = _LoopThread()
+        found = _loop_threads.setdefault(os.getpid(), new)
+        if found is new:
+            finish_at_exit(new.loop, new.finish)
+        else:  # another thread or a signal handler was first
+            new.loop.close()
+    found.start()
+    return found
 
 
 def run(function: Callable[P, Awaitable[R]], *args: P.args, **keywords: P.kwargs) -> R:
@@ -73,25 +218,17 @@ def run(function: Callable[P, Awaitable[R]], *args: P.args, **keywords: P.kwargs
 
     Raises:
         IllegalStateError: A callback or a listener calls it, in the background event loop, which
-            would wait for itself. Or gevent or eventlet has patched the standard library.
+            would wait for itself. The program ends and it is the first call. Or gevent or eventlet
+            has patched the standard library.
     """
-    global _loop_thread
-    with _lock:
-        # The process id differs in a forked child, where the thread does not exist.
-        if _loop_thread is None or _loop_thread.pid != os.getpid():
-            _loop_thread = _LoopThread()
-    if _loop_thread.thread_id == threading.get_ident():
+    thread = _loop_thread()
+    if thread.thread_id == threading.get_ident():
         raise IllegalStateError(
             "a callback or a listener calls a blocking client in the background event loop, which "
             "would wait for itself: define it with `async def`, and await the asyncio client, the "
             "attribute `asynchronous` of the blocking one"
         )
-    future = _loop_thread.portal.start_task_soon(partial(function, *args, **keywords))
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
+    return thread.call(partial(function, *args, **keywords))
 
 
 def call(function: Callable[P, R], *args: P.args, **keywords: P.kwargs) -> R:

@@ -80,6 +80,7 @@ class Accumulator:
 
     Attributes:
         topics: Queue of each topic that records were appended to, by name.
+        written_count: Number of records that the last transaction has written.
     """
 
     # Slots are read faster than more than thirty attributes in a dictionary.
@@ -100,7 +101,7 @@ class Accumulator:
             "_wakeup",
         ),
         *("_adaptive", "_availability_timeout", "_waiting_since"),
-        *("_written_offsets", "closed_count", "topics"),
+        *("_written_offsets", "closed_count", "topics", "written_count"),
     )
 
     def __init__(
@@ -133,6 +134,7 @@ class Accumulator:
         self._abort_error: Exception | None = None
         self._aborting = False
         self._written_offsets: dict[TopicPartition, tuple[int, int]] = {}
+        self.written_count = 0
         self._partitioner = config.partitioner
         self._adaptive = config.partitioner_adaptive_partitioning_enable
         self._availability_timeout = seconds(config.partitioner_availability_timeout_ms)
@@ -582,7 +584,7 @@ class Accumulator:
     ) -> None:
         """Fail a batch for good; unless `report` is set, `flush` does not raise its error."""
         logger.debug("%s failed: %s", batch, error)
-        count = batch.count if batch.builder is None else batch.builder.count
+        count = _record_count(batch)
         self._sequencer.note_lost(batch.sequence)
         self._remove(batch)
         self._complete_failed(batch.outcome, batch.partition, count, error, report=report)
@@ -709,13 +711,21 @@ class Accumulator:
                     count += 1
                     self._fail_record(each, _purged_error(each.name, None), report=False)
             elif in_flight if each.attempts else queued:
-                count += each.count if each.builder is None else each.builder.count
+                count += _record_count(each)
                 if each.attempts and sequencer.enabled and self._translate_error is None:
                     sequencer.bump_epoch(each.queue.sequence)
                 self.fail(
                     each, _purged_error(*each.partition, sent=each.attempts), now, report=False
                 )
         return count
+
+    @property
+    def unacknowledged_count(self) -> int:
+        """Number of records that are neither acknowledged nor failed."""
+        return sum(
+            1 if isinstance(each, TopicQueue) else _record_count(each)
+            for each in self._incomplete.values()
+        )
 
     def take_failures(self) -> DeliveryError | None:
         """Remove all failures that no task has awaited, and return them as one error."""
@@ -870,6 +880,7 @@ class Accumulator:
         """
         self._translate_error = translate_error
         self._written_offsets = {}
+        self.written_count = 0
         self._add_partitions = add_partitions
         self._sequencer.begin_transaction()
         self._ready.begin_transaction(must_add_partitions=add_partitions is not None)
@@ -886,6 +897,7 @@ class Accumulator:
     def _note_written(self, partition: TopicPartition, first: int, last: int) -> None:
         before = self._written_offsets.get(partition, (first, last))
         self._written_offsets[partition] = (min(first, before[0]), max(last, before[1]))
+        self.written_count += last - first + 1
 
     @property
     def transactions_v2(self) -> bool:
@@ -1134,6 +1146,10 @@ class Accumulator:
             self._close(batch, now)
         else:
             self._ready.add_if_ready(batch.queue, now)
+
+
+def _record_count(batch: ProducerBatch) -> int:
+    return batch.count if batch.builder is None else batch.builder.count
 
 
 def _timeout_error(

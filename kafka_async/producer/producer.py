@@ -27,6 +27,7 @@ from kafka_async.foreign_names import (
     check_construction,
     unknown_keyword,
 )
+from kafka_async.process_end import report_lost, unwatch, watch
 from kafka_async.producer.interceptors import ProducerInterceptors
 from kafka_async.producer.preload import preload
 from kafka_async.producer.runtime import ProducerRuntime, Serializers
@@ -34,6 +35,7 @@ from kafka_async.producer.statistics import ProducerStatistics
 from kafka_async.producer.transactions.manager import TransactionManager
 from kafka_async.producer.transactions.state import TransactionState
 from kafka_async.producer.transactions.transaction import Transaction
+from kafka_async.producer.unfinished import UnfinishedRecords
 from kafka_async.producer.writer import RecordWriter
 from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor, wait_shielded
@@ -178,6 +180,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             await self._close(asyncio.get_running_loop().time() + MAX_CLEANUP_TIME)
             raise
         self._started = True
+        self._unfinished = UnfinishedRecords(self._runtime, self._transactions)
+        watch(self._unfinished)
         self._open_writer(self._runtime)
 
     async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
@@ -226,8 +230,13 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 await self._transactions.end_open_transaction(min(MAX_CLEANUP_TIME, timeout))
             if self._supervisor.failure is None:
                 await self._runtime.flush_before_stop(deadline, timeout)
+        except BaseException:
+            unwatch(self._unfinished)
+            report_lost(self._unfinished, "Its stop() was cancelled")
+            raise
         finally:
             await self._close(deadline)
+            unwatch(self._unfinished)
         failures = self._runtime.accumulator.take_failures()
         if failures is not None:
             raise failures

@@ -97,8 +97,8 @@ class ProducerRuntime:
         self.sender = Sender(
             config, services, self.accumulator, self._metrics, supervisor, self.rng
         )
-        supervisor.on_failure(self._fail_all)
-        self._remove_failure_listener = services.supervisor.on_failure(self._fail_all)
+        supervisor.on_failure(self.fail_all)
+        self._remove_failure_listener = services.supervisor.on_failure(self.fail_all)
         self._remove_cluster_listener = services.metadata.add_cluster_listener(
             self._on_cluster_changed
         )
@@ -146,10 +146,15 @@ class ProducerRuntime:
         self._remove_cluster_listener()
         self._sending.cancel()
         await self._sending.wait()
-        self._fail_all(ClientClosedError(f"{self.supervisor.name} is closed"))
+        self.fail_all(ClientClosedError(f"{self.supervisor.name} is closed"))
         if self._warnings is not None:
             self._warnings.clear()
         return self.sender.release_connections()
+
+    def fail_all(self, error: KafkaError) -> None:
+        """Fail all that is not acknowledged, in flight or not."""
+        self.accumulator.fail_all(error, self.now())
+        self.buffer_pool.wake_all_waiters()
 
     def _on_cluster_changed(self) -> None:
         """Continue with a producer id of the cluster that the client follows now.
@@ -158,7 +163,3 @@ class ProducerRuntime:
         """
         if self.config.transactional_id is None:
             self.accumulator.forget_producer_id(self.now())
-
-    def _fail_all(self, error: KafkaError) -> None:
-        self.accumulator.fail_all(error, self.now())
-        self.buffer_pool.wake_all_waiters()

@@ -85,6 +85,8 @@ _LOST_WITH_CLUSTER: Final = frozenset(
 )
 """States in which another cluster ends the transaction; in others its coordinator does."""
 
+_OPEN: Final = _LOST_WITH_CLUSTER - {TransactionState.PREPARED}
+
 _FENCED_EPOCH: Final = (ProducerFencedError, InvalidProducerEpochError)
 
 _AFTER_TIMEOUT: Final = (*_FENCED_EPOCH, InvalidTxnStateError)
@@ -155,6 +157,11 @@ class TransactionManager:
     def error(self) -> KafkaError | None:
         """The error that led to ABORTABLE_ERROR or FATAL_ERROR."""
         return self._machine.error
+
+    @property
+    def in_transaction(self) -> bool:
+        """True from `begin` until EndTxn is sent or another process ends the transaction."""
+        return self.state in _OPEN
 
     # -- calls ------------------------------------------------------------------------------------
 

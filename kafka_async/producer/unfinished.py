@@ -1,0 +1,60 @@
+"""Describes and delivers the records of a producer that was not stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kafka_async.config import seconds
+from kafka_async.errors import KafkaTimeoutError
+from kafka_async.process_end import END_OF_PROCESS
+
+if TYPE_CHECKING:
+    from kafka_async.producer.runtime import ProducerRuntime
+    from kafka_async.producer.transactions.manager import TransactionManager
+
+__all__ = ["UnfinishedRecords"]
+
+logger = logging.getLogger("kafka_async.producer")
+
+
+class UnfinishedRecords:
+    """What the end of the process or of the event loop does with the records of a producer.
+
+    Attributes:
+        name: Name of the producer.
+        loop: Its event loop.
+    """
+
+    def __init__(self, runtime: ProducerRuntime, transactions: TransactionManager | None) -> None:
+        self.name = runtime.supervisor.name
+        self.loop = runtime.supervisor.loop
+        self._runtime = runtime
+        self._transactions = transactions
+
+    def lost(self) -> str:
+        """Return what would be lost now, such as "3 records were not delivered"; empty if none."""
+        accumulator, transactions = self._runtime.accumulator, self._transactions
+        lost: list[str] = []
+        count = accumulator.unacknowledged_count
+        if count:
+            lost.append("1 record was" if count == 1 else f"{count} records were")
+            lost[0] += " not delivered"
+        if transactions is not None and transactions.in_transaction:
+            lost.append(f"a transaction was not committed ({accumulator.written_count} delivered)")
+        return ", and ".join(lost)
+
+    async def finish(self) -> None:
+        """Deliver what was appended within close_timeout_ms; what is left fails and is logged."""
+        runtime = self._runtime
+        timeout = seconds(runtime.config.close_timeout_ms)
+        try:
+            async with asyncio.timeout(timeout):
+                await runtime.flush()
+        except TimeoutError:
+            error = KafkaTimeoutError(f"not delivered within close_timeout_ms ({timeout:g} s)")
+            runtime.fail_all(error)
+        failures = runtime.accumulator.take_failures()
+        if failures is not None:
+            logger.error("%s: %s. %s", self.name, failures, END_OF_PROCESS)
