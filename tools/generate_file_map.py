@@ -24,6 +24,7 @@ MESSAGES: Final = "kafka_async/protocol/messages"
 BESIDE_THE_PACKAGE: Final = ("fuzz", "benchmarks", "tools", "examples")
 TESTS: Final = {
     "tests": "Of the modules directly in `kafka_async/`, and of the layout (`test_shape.py`).",
+    "tests/brokers": "Brokers of other versions, and incomplete responses.",
     "tests/benchmarks": "Of `benchmarks/`: cases, targets, verdicts and tables.",
     "tests/cli": "Of the command `kafka-async`.",
     "tests/conformance": "Messages compared with Kafka's own Java classes.",

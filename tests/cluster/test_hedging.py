@@ -1,4 +1,4 @@
-"""When a request is overdue by the history of its connection."""
+"""Requests that are overdue by the history of their connection."""
 
 from __future__ import annotations
 
