@@ -621,7 +621,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
     def _note_failure(self, error: Exception) -> None:
         """Note that a call raises an error, once per record or ready-made batch."""
 
-    def _located(self, error: Exception, place: str) -> Exception:
+    def _located(self, error: TypeError | ValueError | KafkaError, place: str) -> Exception:
         """Return an error that `enqueue` has raised and noted, with the place of the record."""
         self._noted = with_location(error, place)
         return self._noted

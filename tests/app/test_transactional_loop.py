@@ -161,6 +161,7 @@ TOPIC_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE = 29, 15
     [
         ("Produce", TRANSACTION_ABORTABLE),
         ("Produce", INVALID_TXN_STATE),
+        ("Produce", INVALID_PRODUCER_EPOCH),
         ("TxnOffsetCommit", TRANSACTION_ABORTABLE),
         ("TxnOffsetCommit", ILLEGAL_GENERATION),
         ("EndTxn", TRANSACTION_ABORTABLE),
@@ -180,7 +181,7 @@ async def test_abortable_error_keeps_the_producer_and_reads_the_records_again(
 @pytest.mark.parametrize(
     ("api", "code"),
     [
-        ("Produce", INVALID_PRODUCER_EPOCH),
+        ("Produce", PRODUCER_FENCED),
         ("TxnOffsetCommit", INVALID_PRODUCER_ID_MAPPING),
         ("EndTxn", PRODUCER_FENCED),
         ("EndTxn", INVALID_TXN_STATE),

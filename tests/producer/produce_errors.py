@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle, product
 from typing import Final, NamedTuple
 
 from kafka_async import errors
@@ -32,6 +33,17 @@ CODES: Final = tuple(
     code for code in range(-1, 150) if code and (code == -1 or for_code(code).code == code)
 )
 """All error codes."""
+
+VERSIONS: Final = (1, 2)
+"""Versions of transactions."""
+
+CASES: Final = (
+    *((code, *each) for code, each in zip(CODES, cycle(product(LAYOUTS, VERSIONS)), strict=False)),
+    *product(
+        (errors.RecordTooLargeError.code, errors.OutOfOrderSequenceError.code), LAYOUTS, VERSIONS
+    ),
+)
+"""Each code with one layout and version, two codes with all of them."""
 
 _DELIVERED: Final = (errors.DuplicateSequenceError.code, errors.RebootstrapRequiredError.code)
 """Codes that are not retriable and after which a batch is delivered: KIP-1102 bootstraps again."""

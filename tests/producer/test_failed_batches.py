@@ -9,8 +9,8 @@ Kafka's producer.
 from __future__ import annotations
 
 import asyncio
-from itertools import cycle, product
-from typing import TYPE_CHECKING
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,7 +28,7 @@ from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafka_async.protocol.messages.produce import ProduceRequest
 from tests.embedded_client import settle
 from tests.producer.bench import Bench, transactional
-from tests.producer.produce_errors import CODES, LAYOUTS, Layout, handling_of
+from tests.producer.produce_errors import CASES, CODES, LAYOUTS, VERSIONS, Layout, handling_of
 
 if TYPE_CHECKING:
     from kafka_async.producer.transactions.transaction import Transaction
@@ -41,19 +41,11 @@ CLASSES = {
     Category.APPLICATION_RECOVERABLE: ApplicationRecoverableError,
     Category.INVALID_CONFIGURATION: InvalidConfigurationError,
 }
-VERSIONS = (1, 2)
 RETRIED_WITHOUT_TRANSACTION = (
     errors.OutOfOrderSequenceError.code,
     errors.UnknownProducerIdError.code,
 )
 """Codes after which a producer without transactions bumps its epoch and sends the batch again."""
-CASES = [
-    *((code, *each) for code, each in zip(CODES, cycle(product(LAYOUTS, VERSIONS)), strict=False)),
-    *product(
-        (errors.RecordTooLargeError.code, errors.OutOfOrderSequenceError.code), LAYOUTS, VERSIONS
-    ),
-]
-"""Each code with one layout and version, two codes with all of them."""
 
 
 def case_id(part: int | Layout) -> str:
@@ -123,7 +115,7 @@ async def test_first_error_of_a_transaction_is_raised_everywhere(
 @pytest.mark.parametrize(("code", "layout"), list(zip(CODES, cycle(LAYOUTS), strict=False)))
 async def test_refused_batch_without_transaction_fails_alone(code: int, layout: Layout) -> None:
     in_flight = 1 + layout.behind
-    options = {"batch_size": 0, "max_in_flight_requests_per_connection": in_flight}
+    options: dict[str, Any] = {"batch_size": 0, "max_in_flight_requests_per_connection": in_flight}
     async with Bench({"counts": [1]}, **options) as bench:
         await bench.producer.send("counts", b"earlier")
         written = code == errors.DuplicateSequenceError.code
