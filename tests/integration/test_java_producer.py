@@ -110,7 +110,7 @@ async def java_producer() -> AsyncGenerator[JavaProducer]:
             await process.wait()
 
 
-def expected(code: int) -> tuple[bool, bool]:
+def expected(code: int | None) -> tuple[bool, bool]:
     """Return whether Java's producer commits, and whether it is usable afterwards."""
     if code == UnknownProducerIdError.code:  # no broker since Kafka 2.5 responds with it (KIP-360)
         return True, True
@@ -121,7 +121,7 @@ def expected(code: int) -> tuple[bool, bool]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_java_handles_refused_batches_as_we_do(version: int) -> None:
-    different: list[tuple[int, Layout, Outcomes]] = []
+    different: list[tuple[int | None, Layout, Outcomes]] = []
     async with (
         EmbeddedCluster(brokers=1, transaction_version=version) as cluster,
         java_producer() as java,

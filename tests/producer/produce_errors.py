@@ -64,8 +64,9 @@ JAVA_IS_STRICTER: Final = frozenset(
 added."""
 
 
-def handling_of(code: int) -> Category | None:
+def handling_of(code: int | None) -> Category | None:
     """Return the category of the error of a batch that is refused once; None if it is delivered."""
+    assert code is not None
     kind: type[KafkaError] = for_code(code)
     if code in _DELIVERED or issubclass(kind, RetriableError):
         return None
