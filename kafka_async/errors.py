@@ -313,6 +313,10 @@ class NoOffsetForPartitionError(KafkaError):
     """The group has no offset for the partition and auto_offset_reset is "none"."""
 
 
+class IncompleteTransactionError(TransactionAbortableError):
+    """A call to send records of the transaction raised, so it is not committed."""
+
+
 class TransactionOutcomeUnknownError(ApplicationRecoverableError):
     """The commit was sent and no response came; `commit()` may be awaited again."""
 

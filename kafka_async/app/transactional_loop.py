@@ -15,6 +15,7 @@ from kafka_async.consumer.consumer import Consumer, partitions_outside_group
 from kafka_async.errors import (
     Category,
     IllegalStateError,
+    IncompleteTransactionError,
     InvalidConfigurationError,
     KafkaError,
     RetriableError,
@@ -295,7 +296,7 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         is_misuse = isinstance(error, IllegalStateError) or isinstance(
             error.__cause__, IllegalStateError
         )
-        reaction = Reaction.RAISE if is_misuse else REACTIONS[error.category]
+        reaction = Reaction.RAISE if is_misuse else REACTIONS[_category(error)]
         if reaction is Reaction.AGAIN:
             reaction = if_retriable
         if reaction is Reaction.RAISE:
@@ -317,6 +318,13 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
             except RetriableError as error:
                 logger.info("transactional: will try again: %s", error)
                 await asyncio.sleep(self._backoff.next())
+
+
+def _category(error: KafkaError) -> Category | None:
+    """Return an error's category; that of the overlooked error for an incomplete transaction."""
+    if not isinstance(error, IncompleteTransactionError):
+        return error.category
+    return error.__cause__.category if isinstance(error.__cause__, KafkaError) else None
 
 
 def _first_offsets(records: Iterable[Record[Any, Any]]) -> dict[TopicPartition, int]:

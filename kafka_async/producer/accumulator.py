@@ -1166,7 +1166,7 @@ def _timeout_error(
     text = f"not delivered within delivery_timeout_ms ({timeout:g} s)"
     if batch.error is not None:
         text += f"; the last of {batch.attempts} attempts: {batch.error}"
-    elif batch.queue.leader is None:
+    if batch.queue.leader is None:
         text += "; the partition has no leader"
         if connection_error is not None:
             text += f": {connection_error}"
@@ -1176,7 +1176,7 @@ def _timeout_error(
         text += f"; broker {batch.queue.leader} throttles this client for {throttle_time:.3g} s"
     topic, partition = batch.partition
     error = KafkaTimeoutError(text, topic=topic, partition=partition)
-    error.__cause__ = batch.error or connection_error
+    error.__cause__ = connection_error or batch.error
     return error
 
 

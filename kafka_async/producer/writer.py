@@ -548,6 +548,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                 self._check_ready()
                 result = append(*arguments, self._now(), waiter)
             except TimeoutError as error:
+                self._check_ready()  # another error may be the reason that no memory was released
                 raise self._buffer_timeout_error(runtime) from error
             finally:
                 buffer_pool.remove_waiter(waiter)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +16,7 @@ from kafka_async.errors import (
     Category,
     ClientClosedError,
     FencedInstanceIdError,
+    IncompleteTransactionError,
     InvalidConfigurationError,
     KafkaError,
     KafkaTimeoutError,
@@ -75,6 +76,7 @@ class Copying:
         self.calls: list[list[bytes | None]] = []
         self.failing: list[Exception] = []
         self.before_failure: Callable[[], object] = lambda: None
+        self.copy = copy
         self.task: asyncio.Task[None] = asyncio.create_task(
             transactional(
                 self._copy, consumer=consumer, producer_factory=self._make_producer, **options
@@ -88,7 +90,7 @@ class Copying:
 
     async def _copy(self, records: list[Record], txn: Transaction) -> None:
         self.calls.append([record.value for record in records])
-        await copy(records, txn)
+        await self.copy(records, txn)
         if self.failing:
             self.before_failure()
             raise self.failing.pop(0)
@@ -161,6 +163,7 @@ TOPIC_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE = 29, 15
     [
         ("Produce", TRANSACTION_ABORTABLE),
         ("Produce", INVALID_TXN_STATE),
+        ("Produce", INVALID_PRODUCER_EPOCH),
         ("TxnOffsetCommit", TRANSACTION_ABORTABLE),
         ("TxnOffsetCommit", ILLEGAL_GENERATION),
         ("EndTxn", TRANSACTION_ABORTABLE),
@@ -180,7 +183,7 @@ async def test_abortable_error_keeps_the_producer_and_reads_the_records_again(
 @pytest.mark.parametrize(
     ("api", "code"),
     [
-        ("Produce", INVALID_PRODUCER_EPOCH),
+        ("Produce", PRODUCER_FENCED),
         ("TxnOffsetCommit", INVALID_PRODUCER_ID_MAPPING),
         ("EndTxn", PRODUCER_FENCED),
         ("EndTxn", INVALID_TXN_STATE),
@@ -230,6 +233,19 @@ async def test_missing_permission_is_raised_and_nothing_is_committed() -> None:
             api="Produce", topic="copies", error=TOPIC_AUTHORIZATION_FAILED, count=None
         )
         with pytest.raises(TopicAuthorizationError):
+            await case.task
+        assert (await case.consumer.committed([PARTITION]))[PARTITION] is None
+
+
+async def test_error_that_the_function_overlooks_is_raised_and_nothing_is_committed() -> None:
+    async def overlook(records: list[Record], txn: Transaction) -> None:
+        await txn.enqueue("copies", b"a part")
+        with suppress(InvalidConfigurationError):
+            await txn.enqueue("copies", bytes(2_000_000))
+
+    async with copying() as case:
+        case.copy = overlook
+        with pytest.raises(IncompleteTransactionError):
             await case.task
         assert (await case.consumer.committed([PARTITION]))[PARTITION] is None
 

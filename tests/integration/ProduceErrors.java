@@ -16,13 +16,11 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *
  * <p>A line of standard input is a case: servers, transactional id, topic, transaction timeout in
  * milliseconds, and the numbers of records that are acknowledged before the fault, in flight behind
- * the failing one, and queued behind those. The program writes "ready" before the failing record is
+ * the failing one (-1 if no request is held), and queued behind those. The program writes "ready" before the failing record is
  * sent and "sent" when all that may be in flight is, and reads a line after each. It writes the
  * outcomes of the records, the commit, the abort, and the next transaction, separated by tabs.
  */
 public final class ProduceErrors {
-    private static final int MAX_IN_FLIGHT = 5;
-
     private ProduceErrors() {}
 
     public static void main(String[] arguments) throws Exception {
@@ -56,8 +54,7 @@ public final class ProduceErrors {
             for (int i = 0; i < 1 + behind + queued; i++) {
                 sent.add(send(producer, topic));
             }
-            int expected = Math.min(MAX_IN_FLIGHT, 1 + behind);
-            while (inFlight(producer) < expected) {
+            while (inFlight(producer) < 1 + behind) {
                 Thread.sleep(1);
             }
             tell("sent", input);
@@ -85,6 +82,9 @@ public final class ProduceErrors {
         options.put(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG, fields[3]);
         options.put(ProducerConfig.BATCH_SIZE_CONFIG, 0); // each record is a batch
         options.put(ProducerConfig.LINGER_MS_CONFIG, 0);
+        options.put(
+                ProducerConfig.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION,
+                Math.max(1, 1 + Integer.parseInt(fields[5])));
         options.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, 5000);
         options.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, 5000);
         options.put(ProducerConfig.MAX_BLOCK_MS_CONFIG, 5000);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from kafka_async import Admin, OffsetAndMetadata, Producer, TopicPartition
 from kafka_async.cluster.brokers import Brokers
 from kafka_async.errors import (
     ApplicationRecoverableError,
+    InvalidConfigurationError,
     InvalidTxnStateError,
     KafkaError,
     TransactionAbortableError,
@@ -155,3 +157,49 @@ async def test_stop_aborts_an_open_transaction(kafka_cluster: ClusterHandle) -> 
     async with producer_of(kafka_cluster) as producer, producer.transaction() as txn:
         await txn.send(topic, b"done")
     assert await read_values(kafka_cluster, topic) == [b"done"]
+
+
+async def test_refused_record_aborts_only_its_transaction(kafka_cluster: ClusterHandle) -> None:
+    topic = await create_topic(kafka_cluster, configs={"max.message.bytes": "2000"})
+    async with producer_of(kafka_cluster) as producer:
+        txn = await producer.begin()
+        deliveries = [
+            await txn.enqueue(topic, bytes(5000 if number == 100 else 100)) for number in range(200)
+        ]
+        with pytest.raises(InvalidConfigurationError, match="MESSAGE_TOO_LARGE") as caught:
+            await txn.commit()
+        outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
+        assert all(each is caught.value for each in outcomes if isinstance(each, Exception))
+        assert outcomes[100] is caught.value
+        await txn.abort()
+        async with producer.transaction() as txn:
+            await txn.send(topic, b"next")
+    assert await read_values(kafka_cluster, topic) == [b"next"]
+
+
+@pytest.mark.slow  # Kafka looks for timed-out transactions every 10 s
+@pytest.mark.timeout(120)
+async def test_producer_recovers_from_a_transaction_that_timed_out(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    topic = await create_topic(kafka_cluster)
+    async with Producer(
+        kafka_cluster.bootstrap_servers,
+        transactional_id=kafka_cluster.transactional_id(),
+        transaction_timeout_ms=1000,
+    ) as producer:
+        txn = await producer.begin()
+        await txn.send(topic, b"1")
+        async with Admin(kafka_cluster.bootstrap_servers) as admin:
+            transactional_id = producer.config.transactional_id
+            assert transactional_id is not None
+            while (  # noqa: ASYNC110  # in another process
+                await admin.describe_transactions([transactional_id])
+            )[transactional_id].state != "CompleteAbort":
+                await asyncio.sleep(0.2)
+        with pytest.raises(TransactionAbortableError, match="probably timed out"):
+            await txn.send(topic, b"late")
+        await txn.abort()
+        async with producer.transaction() as txn:
+            await txn.send(topic, b"next")
+    assert await read_values(kafka_cluster, topic) == [b"next"]

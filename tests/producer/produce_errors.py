@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle, product
 from typing import Final, NamedTuple
 
 from kafka_async import errors
@@ -33,6 +34,17 @@ CODES: Final = tuple(
 )
 """All error codes."""
 
+VERSIONS: Final = (1, 2)
+"""Versions of transactions."""
+
+CASES: Final = (
+    *((code, *each) for code, each in zip(CODES, cycle(product(LAYOUTS, VERSIONS)), strict=False)),
+    *product(
+        (errors.RecordTooLargeError.code, errors.OutOfOrderSequenceError.code), LAYOUTS, VERSIONS
+    ),
+)
+"""Each code with one layout and version, two codes with all of them."""
+
 _DELIVERED: Final = (errors.DuplicateSequenceError.code, errors.RebootstrapRequiredError.code)
 """Codes that are not retriable and after which a batch is delivered: KIP-1102 bootstraps again."""
 
@@ -52,8 +64,9 @@ JAVA_IS_STRICTER: Final = frozenset(
 added."""
 
 
-def handling_of(code: int) -> Category | None:
+def handling_of(code: int | None) -> Category | None:
     """Return the category of the error of a batch that is refused once; None if it is delivered."""
+    assert code is not None
     kind: type[KafkaError] = for_code(code)
     if code in _DELIVERED or issubclass(kind, RetriableError):
         return None

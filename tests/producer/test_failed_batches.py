@@ -9,8 +9,8 @@ Kafka's producer.
 from __future__ import annotations
 
 import asyncio
-from itertools import cycle, product
-from typing import TYPE_CHECKING
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,10 +27,11 @@ from kafka_async.producer.transactions.state import TransactionState
 from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafka_async.protocol.messages.produce import ProduceRequest
 from tests.embedded_client import settle
-from tests.producer.bench import Bench, transactional
-from tests.producer.produce_errors import CODES, LAYOUTS, Layout, handling_of
+from tests.producer.bench import GROUP, OFFSETS, Bench, transactional
+from tests.producer.produce_errors import CASES, CODES, LAYOUTS, VERSIONS, Layout, handling_of
 
 if TYPE_CHECKING:
+    from kafka_async.embedded.faults import Fault
     from kafka_async.producer.transactions.transaction import Transaction
     from kafka_async.types import RecordMetadata
 
@@ -41,19 +42,11 @@ CLASSES = {
     Category.APPLICATION_RECOVERABLE: ApplicationRecoverableError,
     Category.INVALID_CONFIGURATION: InvalidConfigurationError,
 }
-VERSIONS = (1, 2)
 RETRIED_WITHOUT_TRANSACTION = (
     errors.OutOfOrderSequenceError.code,
     errors.UnknownProducerIdError.code,
 )
 """Codes after which a producer without transactions bumps its epoch and sends the batch again."""
-CASES = [
-    *((code, *each) for code, each in zip(CODES, cycle(product(LAYOUTS, VERSIONS)), strict=False)),
-    *product(
-        (errors.RecordTooLargeError.code, errors.OutOfOrderSequenceError.code), LAYOUTS, VERSIONS
-    ),
-]
-"""Each code with one layout and version, two codes with all of them."""
 
 
 def case_id(part: int | Layout) -> str:
@@ -123,7 +116,7 @@ async def test_first_error_of_a_transaction_is_raised_everywhere(
 @pytest.mark.parametrize(("code", "layout"), list(zip(CODES, cycle(LAYOUTS), strict=False)))
 async def test_refused_batch_without_transaction_fails_alone(code: int, layout: Layout) -> None:
     in_flight = 1 + layout.behind
-    options = {"batch_size": 0, "max_in_flight_requests_per_connection": in_flight}
+    options: dict[str, Any] = {"batch_size": 0, "max_in_flight_requests_per_connection": in_flight}
     async with Bench({"counts": [1]}, **options) as bench:
         await bench.producer.send("counts", b"earlier")
         written = code == errors.DuplicateSequenceError.code
@@ -154,6 +147,59 @@ async def test_refused_batch_fails_records_of_other_partitions(version: int) -> 
         held.release()
         outcomes = await asyncio.gather(refused, retried, return_exceptions=True)
         assert isinstance(outcomes[0], InvalidConfigurationError)
+        await txn.abort()
+
+
+# -- other calls that find the error ---------------------------------------------------------------
+
+
+async def refuse_while_another_hangs(bench: Bench) -> tuple[Transaction, Fault]:
+    """Open a transaction with a batch of "lines" in flight, and one of "counts" that is refused."""
+    txn = await bench.producer.begin()
+    held = bench.hold("Produce", topic="lines", broker=2)
+    await txn.enqueue("lines", b"v" * 900)
+    await settle()
+    bench.faults.add(api="Produce", topic="counts", error="INVALID_RECORD", delay=1)
+    await txn.enqueue("counts", b"refused")
+    return txn, held
+
+
+def two_brokers(**options: Any) -> Bench:
+    return Bench({"counts": [1], "lines": [2]}, transactional_id="t", **options)
+
+
+async def test_commit_that_is_out_of_time_raises_the_first_error() -> None:
+    async with two_brokers() as bench:
+        txn, held = await refuse_while_another_hangs(bench)
+        with pytest.raises(InvalidConfigurationError):
+            await txn.commit(timeout=5)
+        held.release()
+        await txn.abort()
+
+
+async def test_call_that_waits_for_memory_raises_the_first_error() -> None:
+    options = {"max_block_ms": 5_000, "batch_size": 0, "buffer_memory": 4_000}
+    async with two_brokers(**options) as bench:
+        txn, held = await refuse_while_another_hangs(bench)
+        with pytest.raises(InvalidConfigurationError):
+            await txn.enqueue("lines", b"v" * 2_500)
+        held.release()
+        await txn.abort()
+
+
+async def test_offsets_that_are_refused_after_a_batch_raise_the_first_error() -> None:
+    async with transactional() as bench:
+        txn = await bench.open_transaction()
+        held = bench.hold("TxnOffsetCommit", error="TRANSACTION_ABORTABLE")
+        committing = asyncio.ensure_future(txn.commit_offsets(OFFSETS, GROUP))
+        await settle()
+        bench.refuse("INVALID_RECORD")
+        with pytest.raises(InvalidConfigurationError) as first:
+            await txn.send("counts", b"2")
+        held.release()
+        with pytest.raises(KafkaError) as caught:
+            await committing
+        assert caught.value is first.value
         await txn.abort()
 
 

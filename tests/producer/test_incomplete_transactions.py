@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from kafka_async.errors import (
+    IncompleteTransactionError,
     InvalidConfigurationError,
     KafkaError,
     SerializationError,
@@ -95,7 +96,7 @@ async def test_failed_call_makes_commit_raise(bench: Bench, name: str) -> None:
         await FAILING[name](txn)
     held.remove()
     with pytest.raises(
-        TransactionAbortableError, match=r"^a call to send .* ignore_fail"
+        IncompleteTransactionError, match=r"^a call to send .* ignore_fail"
     ) as caught:
         await txn.commit()
     cause = caught.value.__cause__

@@ -256,9 +256,10 @@ class TransactionManager:
             await self._commit_offsets(offsets, group, source, self._deadline(timeout))
         except Exception as error:
             translated = self._apply_error(to_transaction_error(self._with_timeout(error)))
-            if translated is error:
+            first = self._machine.error or translated  # a batch may have failed meanwhile
+            if first is error:
                 raise
-            raise translated from error
+            raise first from first.__cause__ or error
         except BaseException:
             doubt = "commit_offsets was cancelled: the transaction may or may not have its offsets"
             self._apply_error(_abortable(doubt))
@@ -527,7 +528,8 @@ class TransactionManager:
             async with asyncio.timeout_at(deadline):
                 await self._flush()
         except TimeoutError as error:
-            raise self._apply_error(_abortable("the records were not delivered in time")) from error
+            late = self._apply_error(_abortable("the records were not delivered in time"))
+            raise machine.error or late from error
         except BaseException:
             if machine.allows(TransactionEvent.COMMIT_INTERRUPTED):
                 machine.apply(TransactionEvent.COMMIT_INTERRUPTED)

@@ -10,8 +10,8 @@ from typing_extensions import TypeVar
 from kafka_async.arguments import by_partition, check_timeout, group_metadata, offset_and_metadata
 from kafka_async.errors import (
     Category,
+    IncompleteTransactionError,
     KafkaError,
-    TransactionAbortableError,
     TransactionStateError,
     convert_transaction_errors,
     to_transaction_error,
@@ -60,7 +60,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
     without a block.
 
     A call that sends and raises makes the transaction incomplete, so `commit` raises
-    `TransactionAbortableError`, which names the first such error. A cancelled call does not count.
+    `IncompleteTransactionError`, which names the first such error. A cancelled call does not count.
     With `ignore_failed_sends=True` the transaction commits what was accepted.
 
     All errors that its calls raise belong to the classes of KIP-1050: `TransactionAbortableError`
@@ -269,7 +269,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         first, count = self._failed_send, self._failed_send_count
         if first is not None and not self._ignore_failed_sends:
             calls = "a call" if count == 1 else f"{count} calls"
-            incomplete = TransactionAbortableError(
+            incomplete = IncompleteTransactionError(
                 f"{calls} to send records raised, so the transaction is incomplete: abort it, or "
                 f"begin it with ignore_failed_sends=True; the first error: {_described(first)}"
             )
