@@ -24,8 +24,8 @@ MESSAGES: Final = "kafka_async/protocol/messages"
 BESIDE_THE_PACKAGE: Final = ("fuzz", "benchmarks", "tools", "examples")
 TESTS: Final = {
     "tests": "Of the modules directly in `kafka_async/`, and of the layout (`test_shape.py`).",
-    "tests/brokers": "Brokers of other versions, and incomplete responses.",
     "tests/benchmarks": "Of `benchmarks/`: cases, targets, verdicts and tables.",
+    "tests/brokers": "Core scenarios on brokers with lower versions and with defective responses.",
     "tests/cli": "Of the command `kafka-async`.",
     "tests/conformance": "Messages compared with Kafka's own Java classes.",
     "tests/contract": "Raw requests whose responses must equal those of Apache Kafka.",

@@ -50,6 +50,13 @@ def broker(
             help="Authorities of client certificates, which are then required.", metavar="FILE"
         ),
     ] = None,
+    profile: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Brokers whose versions to offer, such as kafka-2.8, event-hubs or redpanda.",
+        ),
+    ] = "",
 ) -> None:
     """Run an embedded Kafka cluster for development and tests, until Ctrl-C.
 
@@ -77,6 +84,7 @@ def broker(
                 ports=ports_from(port, brokers),
                 listeners=security.listeners(),
                 users=security.users(),
+                profile=profile or None,
                 **rack_settings(racks, brokers),
             )
             await serve(cluster, announce)

@@ -19,6 +19,7 @@ from uuid import UUID
 from kafka_async.errors import (
     InvalidMetadataError,
     KafkaError,
+    LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
     error_for,
     for_code,
@@ -249,13 +250,16 @@ class ClusterMetadata:
                     topics[name], names[before.topic_id] = before, name
                 continue  # the broker lags
             changed.add(name)
-            topic = None if row.error_code else _merged_topic(name, before, row)
+            code = row.error_code
+            topic = None if code else _merged_topic(name, before, row)
+            if topic is not None and topic is not before and lacks_partitions(topic):
+                topic, code = None, LeaderNotAvailableError.code
             if before is not None and topic is not before:
                 topics.pop(name, None)
                 names.pop(before.topic_id, None)
             _note_former_id(former, name, before, topic)
             if topic is None:
-                errors[name] = row.error_code
+                errors[name] = code
                 continue
             errors.pop(name, None)
             topics[name] = topic
@@ -358,6 +362,11 @@ class ClusterMetadata:
             _names=self._names if keep_ids else {},
             _former_ids=self._former_ids if keep_ids else {},
         )
+
+
+def lacks_partitions(topic: TopicMetadata) -> bool:
+    """Return True if a partition is missing below the highest one: the broker lags."""
+    return bool(topic.partitions) and max(topic.partitions) >= len(topic.partitions)
 
 
 def _merged_topic(

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from kafka_async.cluster.requested_rows import requested_row
-from kafka_async.errors import UnsupportedVersionError
+from kafka_async.errors import EncodeError, UnsupportedVersionError
 
 if TYPE_CHECKING:
     from kafka_async.protocol.messages.offset_fetch import (
@@ -61,6 +61,11 @@ async def fetch_offsets(
             raise
         request.require_stable = False
         response = await send(request)
+    except EncodeError as error:
+        raise UnsupportedVersionError(
+            f"group {group.group_id}: brokers before Kafka 0.10.2 do not list all offsets of a "
+            "group: name the partitions"
+        ) from error
     return offset_fetch.OffsetFetchResponseGroup(
         group_id=group.group_id,
         error_code=response.error_code,

@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING
 from kafka_async.config import seconds
 from kafka_async.consumer.offsets import EARLIEST, LATEST, UNKNOWN
 from kafka_async.consumer.subscription import FetchState, PartitionState, Subscription
-from kafka_async.errors import KafkaError, OffsetOutOfRangeError, RetriableError
+from kafka_async.errors import (
+    KafkaError,
+    OffsetOutOfRangeError,
+    RetriableError,
+    UnsupportedVersionError,
+)
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -49,6 +54,7 @@ class PositionFinder:
     ) -> None:
         self.reset_count = 0
         """Number of positions that were out of range and reset."""
+        self._error: KafkaError | None = None
         self._services = services
         self._supervisor = supervisor
         self._subscription = subscription
@@ -64,6 +70,12 @@ class PositionFinder:
         self._wakeup = asyncio.Event()
         self.position_found = Notifier()
         """Notifies when positions may have become known."""
+
+    @property
+    def current_error(self) -> KafkaError | None:
+        """Error of the last lookup, if it is retried for a partition that has no position yet."""
+        waiting = any(state.fetch_state is not FetchState.FETCHING for state in self._subscription)
+        return self._error if waiting else None
 
     def wakeup(self) -> None:
         """Check for partitions that need a position, and for positions that became known."""
@@ -127,8 +139,10 @@ class PositionFinder:
         """Run a lookup, and retry after a backoff for partitions without a result."""
         try:
             await look_up(versions)
+            self._error = None
         except RetriableError as error:
             logger.debug("looking up offsets: %s", error)
+            self._error = error
             self._services.metadata.request_update()
         except KafkaError as error:
             for state, version in versions.items():
@@ -248,7 +262,11 @@ class PositionFinder:
         }
         rows: Mapping[TopicPartition, EpochEndOffset | KafkaError] = {}
         if wanted:
-            rows = await self._offset_lookup.epoch_end_offsets(node_id, wanted, self._timeout)
+            try:
+                rows = await self._offset_lookup.epoch_end_offsets(node_id, wanted, self._timeout)
+            except UnsupportedVersionError as error:  # as in Java, a position is valid there
+                logger.debug("positions are not validated: %s", error)
+                wanted = {}
         for state, version in versions.items():
             if state.version != version:
                 continue

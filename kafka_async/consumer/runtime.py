@@ -327,6 +327,7 @@ class ConsumerRuntime:
             *(state.error for state in self.subscription),
             *self.subscription.denial_errors,
             self._missing_topics.current_error,
+            self.position_finder.current_error,
         ]
         error = next((each for each in errors if each is not None), None)
         return replace(

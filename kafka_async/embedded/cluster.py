@@ -19,9 +19,10 @@ from kafka_async.embedded.groups.group_configs import GroupConfigs
 from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
 from kafka_async.embedded.groups.share_partition_manager import ShareBrokers
 from kafka_async.embedded.groups.share_states import ShareStates
-from kafka_async.embedded.handlers.routes import Parts, routes_by_api_key
+from kafka_async.embedded.handlers.routes import ROUTES, Parts, routes_by_api_key
 from kafka_async.embedded.kafka_apis import KafkaApis
 from kafka_async.embedded.network import ClientConnection, listen
+from kafka_async.embedded.profiles import profile_settings
 from kafka_async.embedded.quotas.client_quotas import ClientQuotas
 from kafka_async.embedded.quotas.quota_manager import QuotaManager, QuotaOptions
 from kafka_async.embedded.requests.authorization import Authorization
@@ -85,6 +86,9 @@ class EmbeddedCluster:
         users: Passwords by user name, for PLAIN and SCRAM. Default: no users.
         quota_callback: Decides about the quotas of clients, as Kafka's ClientQuotaCallback.
             Default: the quotas that AlterClientQuotas and `quotas` have set.
+        profile: Name of the brokers in `PROFILES` whose versions and features the cluster has,
+            such as "kafka-2.8", "event-hubs" or "redpanda"; `settings` replace single ones.
+            Default: those of Kafka 4.4.
         settings: Broker settings; see `Settings`.
 
     Attributes:
@@ -95,7 +99,8 @@ class EmbeddedCluster:
 
     Raises:
         InvalidConfigurationError: There are no brokers, `ports` has another length, a listener is
-            not valid, a setting is out of range, or a broker with a rack does not exist.
+            not valid, there is no such profile, a setting is out of range, or a broker with a rack
+            does not exist.
     """
 
     def __init__(
@@ -109,6 +114,7 @@ class EmbeddedCluster:
         listeners: Listeners | None = None,
         users: Mapping[str, str | Secret] | None = None,
         quota_callback: QuotaCallback | None = None,
+        profile: str | None = None,
         **settings: Unpack[SettingOptions],
     ) -> None:
         self._supervisor = Supervisor("EmbeddedCluster")
@@ -123,7 +129,7 @@ class EmbeddedCluster:
                 raise InvalidConfigurationError(
                     f"ports must have one port for each of {brokers} brokers, not {ports}"
                 )
-        self.settings = Settings(**settings)
+        self.settings = Settings(**_with_profile(profile, settings))
         for name in ("racks", "advertised_hosts"):
             given: object = getattr(self.settings, name)
             if not isinstance(given, Mapping) or any(
@@ -565,3 +571,12 @@ class EmbeddedCluster:
         if asyncio.get_running_loop() is loop:
             return await body
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(body, loop))
+
+
+def _with_profile(profile: str | None, settings: SettingOptions) -> SettingOptions:
+    """Return the settings, with those of a profile for what they do not set."""
+    if profile is None:
+        return settings
+    given = profile_settings(profile, {route.api_key for route in ROUTES})
+    versions = {**given["api_versions"], **settings.get("api_versions", {})}
+    return {**given, **settings, "api_versions": versions}

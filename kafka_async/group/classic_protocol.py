@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafka_async.cluster.requested_rows import missing_row, requested_row
 from kafka_async.config import request_ms
 from kafka_async.errors import (
     InconsistentGroupProtocolError,
@@ -90,10 +91,14 @@ def join(
                 'group.consumer.migration.policy="bidirectional"'
             )
         raise error
+    if response.protocol_name is None:
+        raise missing_row("the protocol of the group")
     leads = response.leader == response.member_id
+    if leads:  # the leader, too, is a member that needs partitions
+        requested_row(response.member_id, response.members, lambda row: row.member_id)
     return Joined(
         response.generation_id,
-        response.protocol_name or "",
+        response.protocol_name,
         response.member_id,
         leads,
         bool(response.leader),

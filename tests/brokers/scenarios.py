@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     Scenario = Callable[["Stage"], Awaitable[object]]
 
+API_VERSIONS: Final = 18
 LIMIT: Final = 120
 """Seconds of virtual time in which a scenario ends, by its result or by an error."""
 QUICK: Final[dict[str, Any]] = {
@@ -298,7 +299,7 @@ async def admin_security(stage: Stage) -> object:
         filters = [AclFilter(principal=f"User:{name}") for name in "ab"]
         deleted = await admin.delete_acls(filters)
         found += [[row.principal for row in deleted[each]] for each in filters]
-        await admin.alter_client_quotas(dict.fromkeys(entities, {"producer_byte_rate": 1e6}))
+        await admin.alter_client_quotas({each: {"producer_byte_rate": 1e6} for each in entities})
         quotas = await admin.describe_client_quotas()
         found.append({str(entity): dict(values) for entity, values in quotas.items()})
         scram = ScramMechanism.SCRAM_SHA_256
@@ -315,9 +316,11 @@ async def admin_transactions(stage: Stage) -> object:
     await stage.cluster.create_topic(T, 2)
     found: list[object] = []
     for name in ("x", "y"):
-        async with stage.producer(transactional_id=name) as producer:
-            async with producer.transaction() as txn:
-                await txn.send(T, b"v", partition=0)
+        async with (
+            stage.producer(transactional_id=name) as producer,
+            producer.transaction() as txn,
+        ):
+            await txn.send(T, b"v", partition=0)
     async with stage.admin() as admin:
         found.append(sorted(await admin.list_transactions()))
         described = await admin.describe_transactions(["x", "y"])
@@ -337,17 +340,44 @@ SCENARIOS: Final[dict[str, Scenario]] = {
 
 
 async def result_of(
-    name: str, prepare: Callable[[Stage], None] | None = None, **settings: Any
+    scenario: str, prepare: Callable[[Stage], None] | None = None, **settings: Any
 ) -> object:
-    """Run a scenario; return its result, or the error that a client has raised.
-
-    Raises TimeoutError if it does not end.
-    """
+    """Run a scenario; return its result, or the error that a client or a time limit has raised."""
     async with Stage(**settings) as stage:
         if prepare is not None:
             prepare(stage)
         try:
             async with asyncio.timeout(LIMIT):
-                return await SCENARIOS[name](stage)
-        except KafkaError as error:
+                return await SCENARIOS[scenario](stage)
+        except (KafkaError, TimeoutError) as error:
             return error
+
+
+_sent: dict[str, tuple[object, dict[int, int]]] = {}
+
+
+async def sent_in(scenario: str) -> tuple[object, dict[int, int]]:
+    """Return the result of a scenario on the newest brokers, and versions by the APIs it sends."""
+    if scenario not in _sent:
+        sent: dict[int, int] = {}
+
+        def note(context: Any, request: Any) -> bool:
+            sent[context.api_key] = context.version
+            return False
+
+        def prepare(stage: Stage) -> None:
+            stage.cluster.faults.add(when=note, count=None)
+
+        result = await result_of(scenario, prepare)
+        assert not isinstance(result, BaseException), result
+        sent.pop(API_VERSIONS)
+        _sent[scenario] = result, sent
+    return _sent[scenario]
+
+
+async def home_of(key: int) -> str:
+    """Return the first scenario that sends an API; in the quick tests it runs there only."""
+    for scenario in SCENARIOS:
+        if key in (await sent_in(scenario))[1]:
+            return scenario
+    raise LookupError(key)

@@ -12,6 +12,7 @@ from kafka_async.types import TopicPartition
 from tests.embedded_client import check_states
 
 if TYPE_CHECKING:
+    from kafka_async.protocol.messages.offset_fetch import OffsetFetchResponse
     from tests.consumer.conftest import Stage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -52,6 +53,20 @@ async def test_reports_assignment_lag_and_bytes_from_fetch_responses(stage: Stag
         text: Any = "t"
         with pytest.raises(TypeError, match="partition must be a TopicPartition"):
             consumer.last_stable_offset(text)
+
+
+async def test_reports_why_a_partition_has_no_position_and_skips_no_record(stage: Stage) -> None:
+    def drop(response: OffsetFetchResponse) -> None:
+        response.groups[0].topics = []
+
+    fault = stage.cluster.faults.add(api="OffsetFetch", change=drop, count=None)
+    async with stage.member(records=3, auto_offset_reset="latest") as (consumer, partition):
+        assert await consumer.poll(timeout=60) == []
+        error = "KafkaTimeoutError: no committed offsets within 30 s: the broker's response lacks "
+        assert consumer.health().last_error == f"{error}{partition}"
+        fault.remove()
+        assert await consumer.position(partition, timeout=60) == 3
+        assert consumer.health().last_error is None
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])

@@ -18,6 +18,16 @@ from kafka_async.errors import InvalidRegularExpressionError
         ("[[:alpha:]_]+", "a_b", "a1"),
         (r"\pL\d\z", "a1", "11"),
         (r"[\p{Lu}\pN]+", "A1", "a1"),
+        (r"\p{L}+", "ab", "a1"),
+        (r"\p{L}{2}\p{Nd}*?", "ab1", "a1"),
+        (r"\PL+", "1.2", "a1"),
+        (r"\p{^L}\P{^L}", "1a", "a1"),
+        (r"[\p{Greek}\P{Latin}]", "1", "a"),
+        (r"\p{Greek}?a", "a", "\u03b1a"),
+        (r"\p{Pc}\p{Pd}\p{Common}", "_-.", "a-."),
+        (r"\p{Any}{3}", "a.1", "a."),
+        ("[[:^alpha:]x]+", "1.x", "a"),
+        (r"[\p{L}-z]", "-", "1"),
         ("(?<n>a)b", "ab", "a"),
         ("(?i)A", "a", "b"),
         ("a{2}", "aa", "a"),
@@ -29,7 +39,9 @@ def test_matches_whole_names(pattern: str, matching: str, other: str) -> None:
     assert not compile_pattern(pattern).fullmatch(other)
 
 
-@pytest.mark.parametrize("pattern", [r"\p{Nonsense}", "[[:^alpha:]]"])
-def test_refuses_what_it_cannot_translate(pattern: str) -> None:
+@pytest.mark.parametrize(
+    "pattern", [r"\p{Nonsense}", r"\p{latin}", r"\p{Latn}", r"\pX", "[[:alphas:]]", r"\p{L", "a++"]
+)
+def test_refuses_what_re2j_refuses(pattern: str) -> None:
     with pytest.raises(InvalidRegularExpressionError, match="is not a valid regular expression"):
         compile_pattern(pattern)

@@ -132,12 +132,13 @@ class _Topic(Protocol[PartitionT]):
 def named_partitions(
     topics: Iterable[_Topic[PartitionT]], topic_ids: Mapping[TopicPartition, UUID]
 ) -> Iterator[tuple[TopicPartition, PartitionT]]:
-    """Yield the partitions of a response whose topic ids are known, with their data."""
+    """Yield the known partitions of a response, with their data."""
     names = {topic_id: partition.topic for partition, topic_id in topic_ids.items()}
     for topic in topics:
         if (name := names.get(topic.topic_id)) is not None:
             for row in topic.partitions:
-                yield TopicPartition(name, row.partition_index), row
+                if (partition := TopicPartition(name, row.partition_index)) in topic_ids:
+                    yield partition, row
 
 
 def _batches(kind: Any, rows: Iterable[AcquiredRecord]) -> list[Any]:

@@ -2,17 +2,21 @@ r"""Regular expressions of the coordinator for subscriptions: the syntax of RE2/
 
 They are checked for what RE2/J does not have (look-around, back references, atomic groups and
 possessive quantifiers), translated and run by Python's `re`. Names of topics are ASCII, so classes
-of Unicode, such as `\pL`, are translated to ASCII; the rarer ones are not supported here.
+of Unicode, such as `\pL`, are translated to their characters of ASCII.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.errors import InvalidRegularExpressionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _REFUSED: Final = re.compile(
     r"""
@@ -22,20 +26,33 @@ _REFUSED: Final = re.compile(
     re.VERBOSE,
 )
 _TOKEN: Final = re.compile(
-    r"\\Q(?P<quoted>.*?)(?:\\E|$)|\\p(?P<unicode>[A-Z]|\{\w+\})|\\(?P<escaped>.)"
+    r"\\Q(?P<quoted>.*?)(?:\\E|$)|\\(?P<sign>[pP])(?P<unicode>[A-Z]|\{\^?\w+\})|\\(?P<escaped>.)"
     r"|\[:(?P<negated>\^?)(?P<posix>\w+):\]"
     r"|\(\?<(?P<group>\w+)>|(?P<plain>.)",
     re.DOTALL,
 )
 _KNOWN_ESCAPES: Final = frozenset("ABDSWabdfnrstvwxz")
-_UNICODE: Final = {
-    "L": "A-Za-z",
-    "Lu": "A-Z",
-    "Ll": "a-z",
-    "Latin": "A-Za-z",
-    "N": "0-9",
-    "Nd": "0-9",
-}
+_CATEGORY_NAMES: Final = """
+C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp
+Zs
+"""
+_SCRIPT_NAMES: Final = """
+Arabic Armenian Avestan Balinese Bamum Batak Bengali Bopomofo Brahmi Braille Buginese Buhid
+Canadian_Aboriginal Carian Cham Cherokee Common Coptic Cuneiform Cypriot Cyrillic Deseret
+Devanagari Egyptian_Hieroglyphs Ethiopic Georgian Glagolitic Gothic Greek Gujarati Gurmukhi Han
+Hangul Hanunoo Hebrew Hiragana Imperial_Aramaic Inherited Inscriptional_Pahlavi
+Inscriptional_Parthian Javanese Kaithi Kannada Katakana Kayah_Li Kharoshthi Khmer Lao Latin Lepcha
+Limbu Linear_B Lisu Lycian Lydian Malayalam Mandaic Meetei_Mayek Mongolian Myanmar New_Tai_Lue Nko
+Ogham Ol_Chiki Old_Italic Old_Persian Old_South_Arabian Old_Turkic Oriya Osmanya Phags_Pa
+Phoenician Rejang Runic Samaritan Saurashtra Shavian Sinhala Sundanese Syloti_Nagri Syriac Tagalog
+Tagbanwa Tai_Le Tai_Tham Tai_Viet Tamil Telugu Thaana Thai Tibetan Tifinagh Ugaritic Unknown Vai Yi
+"""
+"""Names of the tables of Unicode that RE2/J 1.8 has."""
+_CATEGORIES: Final = frozenset(_CATEGORY_NAMES.split())
+_SCRIPTS: Final = frozenset(_SCRIPT_NAMES.split())
+_NOT_ASCII: Final = r"\x80-\U0010ffff"
+_NOTHING: Final = r"\U0010ffff"
+"""In place of an empty class, which `re` does not have; no name of a topic has this character."""
 _POSIX: Final = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -62,14 +79,17 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
     Raises InvalidRegularExpressionError if RE2/J does not have it.
     """
-    bare = re.sub(r"\\.|\[(?:\\.|[^\]])*\]", "", pattern)
+    bare = re.sub(r"\\[pP]\{\^?\w+\}|\\.|\[(?:\\.|[^\]])*\]", "", pattern)
     if found := _REFUSED.search(bare):
         raise _invalid(pattern, f"`{found[0]}` is not supported")
     if any(int(number) > MAX_REPEATS for number in re.findall(r"[{,](\d+)", bare)):
         raise _invalid(pattern, "invalid repeat count")
-    translated, in_class = "", False
+    translated, in_class, after_set = "", False, False
     for token in _TOKEN.finditer(pattern):
-        translated += _translate(pattern, token, in_class=in_class)
+        part = _translate(pattern, token, in_class=in_class)
+        # A hyphen after a set of characters begins no range.
+        translated += r"\-" if in_class and after_set and part == "-" else part
+        after_set = bool(token["unicode"] or token["posix"])
         if token["plain"] in ("[", "]"):
             in_class = token["plain"] == "["
     try:
@@ -78,6 +98,25 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
             return re.compile(translated, re.ASCII)
     except (re.error, OverflowError, Warning) as error:
         raise _invalid(pattern, str(error)) from None
+
+
+def _unicode_class(name: str) -> Callable[[str], bool] | None:
+    """Return the test of an ASCII character for a class of Unicode; None if there is none."""
+    if name == "Any":
+        return lambda _: True
+    if name in _CATEGORIES:
+        return lambda each: unicodedata.category(each).startswith(name)
+    if name not in _SCRIPTS:
+        return None
+    if name == "Common":
+        return lambda each: not each.isalpha()
+    return lambda each: name == "Latin" and each.isalpha()
+
+
+def _members(contains: Callable[[str], object], *, negated: bool) -> str:
+    """Return the characters of a class, as `re` has them within brackets."""
+    found = [chr(code) for code in range(128) if bool(contains(chr(code))) is not negated]
+    return "".join(map(re.escape, found)) + (_NOT_ASCII if negated else "") or _NOTHING
 
 
 def _translate(pattern: str, token: re.Match[str], *, in_class: bool) -> str:
@@ -90,14 +129,18 @@ def _translate(pattern: str, token: re.Match[str], *, in_class: bool) -> str:
             raise _invalid(pattern, f"invalid escape sequence: `\\{escaped}`")
         return token[0]
     if (name := token["unicode"]) is not None:
-        characters = _UNICODE.get(name.strip("{}"))
-        if characters is None:
+        bare = name.strip("{}").removeprefix("^")
+        contains = _unicode_class(bare)
+        if contains is None:
             raise _invalid(pattern, f"invalid character class range: `{token[0]}`")
+        characters = _members(contains, negated=(token["sign"] == "P") is not ("^" in name))
         return characters if in_class else f"[{characters}]"
     if (name := token["posix"]) is not None:
-        if name not in _POSIX or token["negated"]:
+        if name not in _POSIX:
             raise _invalid(pattern, f"invalid character class range: `{token[0]}`")
-        return _POSIX[name]
+        if not token["negated"]:
+            return _POSIX[name]
+        return _members(re.compile(f"[{_POSIX[name]}]").match, negated=True)
     if (name := token["group"]) is not None:
         return f"(?P<{name}>"
     return token["plain"]
