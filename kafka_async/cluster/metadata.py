@@ -19,7 +19,6 @@ from uuid import UUID
 from kafka_async.errors import (
     InvalidMetadataError,
     KafkaError,
-    LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
     error_for,
     for_code,
@@ -38,6 +37,7 @@ NO_NODE = -1
 NO_EPOCH = -1
 
 
+_LEADER_NOT_AVAILABLE: Final = 5
 TOPIC_OPERATION: Final = "DESCRIBE (or CREATE, if it does not exist)"
 """Operation that the metadata of a topic needs, for error messages."""
 
@@ -234,10 +234,10 @@ class ClusterMetadata:
                 continue  # requested by an id that no topic has
             changed.add(name)
             before = self.topics.get(name)
-            code = row.error_code
+            code: int = row.error_code
             topic = None if code else _merged_topic(name, before, row)
             if topic is not None and topic is not before and lacks_partitions(topic):
-                topic, code = None, LeaderNotAvailableError.code
+                topic, code = None, _LEADER_NOT_AVAILABLE
             if before is not None and topic is not before:
                 topics.pop(name, None)
                 names.pop(before.topic_id, None)
