@@ -19,7 +19,6 @@ from uuid import UUID
 from kafka_async.errors import (
     InvalidMetadataError,
     KafkaError,
-    LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
     error_for,
     for_code,
@@ -40,6 +39,7 @@ NO_EPOCH = -1
 
 MAX_FORMER_IDS: Final = 8
 """Ids of a name's deleted topics that are remembered: brokers may lag by several topics."""
+_LEADER_NOT_AVAILABLE: Final = 5
 TOPIC_OPERATION: Final = "DESCRIBE (or CREATE, if it does not exist)"
 """Operation that the metadata of a topic needs, for error messages."""
 
@@ -250,10 +250,10 @@ class ClusterMetadata:
                     topics[name], names[before.topic_id] = before, name
                 continue  # the broker lags
             changed.add(name)
-            code = row.error_code
+            code: int = row.error_code
             topic = None if code else _merged_topic(name, before, row)
             if topic is not None and topic is not before and lacks_partitions(topic):
-                topic, code = None, LeaderNotAvailableError.code
+                topic, code = None, _LEADER_NOT_AVAILABLE
             if before is not None and topic is not before:
                 topics.pop(name, None)
                 names.pop(before.topic_id, None)

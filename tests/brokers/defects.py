@@ -57,8 +57,9 @@ def owners(struct: Any, path: tuple[str, ...]) -> Iterator[Any]:
     if len(path) == 1:
         yield struct
         return
-    value = getattr(struct, path[0])
-    for row in value if isinstance(value, list | tuple) else [value]:
+    value: Any = getattr(struct, path[0])
+    rows: list[Any] = [*value] if isinstance(value, list | tuple) else [value]
+    for row in rows:
         if row is not None:
             yield from owners(row, path[1:])
 

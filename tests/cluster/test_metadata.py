@@ -276,12 +276,20 @@ def test_snapshot_is_immutable() -> None:
 
 
 def test_leaders_are_ordered_by_partition() -> None:
-    rows = [partition(2, 5, index=3), partition(1, 5), partition(9, 5, index=1)]
+    rows = [partition(2, 5, index=2), partition(1, 5), partition(9, 5, index=1)]
     cluster = known().merged(response(topic(*rows)))
-    assert cluster.leaders("t") == (1, None, None)  # broker 9 has no address
+    assert cluster.leaders("t") == (1, None, 2)  # broker 9 has no address
     single = [cluster.leader(TopicPartition("t", number)) for number in range(3)]
-    assert [None if row is None else row.leader_id for row in single] == [1, None, None]
+    assert [None if row is None else row.leader_id for row in single] == [1, None, 2]
     assert cluster.leaders("u") == ()
+
+
+def test_a_topic_without_one_of_its_partitions_is_fetched_again() -> None:
+    cluster = known().merged(response(topic(partition(1, 6), partition(2, 5, index=2))))
+    assert cluster.topic("t") is None
+    assert isinstance(cluster.error("t"), LeaderNotAvailableError)
+    assert cluster.lacks_leaders("t")
+    assert cluster.merged(response(topic(partition(1, 6)))).leaders("t") == (1,)
 
 
 # -- rebootstrap ----------------------------------------------------------------------------------

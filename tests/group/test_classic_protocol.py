@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.errors import MemberIdRequiredError, UnknownMemberIdError
+from kafka_async.errors import (
+    IncompleteResponseError,
+    MemberIdRequiredError,
+    UnknownMemberIdError,
+)
 from kafka_async.group import classic_protocol
 from kafka_async.group.member import GroupSettings, LocalMember
 from kafka_async.group.member_states import Invalidation
-from kafka_async.protocol.messages.join_group import JoinGroupResponse
+from kafka_async.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kafka_async.protocol.messages.leave_group import LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
@@ -40,12 +44,35 @@ def test_new_member_joins_again_with_given_id(member: LocalMember) -> None:
     member.invalidate(Invalidation.MEMBER_ID)
     member.discard_invalid()
     required = JoinGroupResponse(error_code=79, member_id="m-9")
-    accepted = JoinGroupResponse(generation_id=1, leader="m-9", member_id="m-9")
+    accepted = JoinGroupResponse(
+        generation_id=1,
+        protocol_name="range",
+        leader="m-9",
+        member_id="m-9",
+        members=[JoinGroupResponseMember(member_id="m-9")],
+    )
     requests, joined = exchange(
         classic_protocol.join(member, "consumer", [], ""), [required, accepted]
     )
     assert [request.member_id for request in requests] == ["", "m-9"]
     assert joined.member_id == member.member_id == "m-9"
+
+
+@pytest.mark.parametrize(
+    ("response", "missing"),
+    [
+        (JoinGroupResponse(leader="m-1", member_id="m-1", protocol_name="range"), "m-1"),
+        (
+            JoinGroupResponse(leader="m-2", member_id="m-1", protocol_name=None),
+            "the protocol of the group",
+        ),
+    ],
+)
+def test_incomplete_response_is_retriable(
+    member: LocalMember, response: JoinGroupResponse, missing: str
+) -> None:
+    with pytest.raises(IncompleteResponseError, match=f"response lacks {missing}"):
+        exchange(classic_protocol.join(member, "consumer", [], ""), [response])
 
 
 def test_second_member_id_required_is_raised(member: LocalMember) -> None:
