@@ -40,17 +40,21 @@ class _LoopThread:
         self._stack = ExitStack()
         uvloop = importlib.util.find_spec("uvloop") is not None
         self.portal: BlockingPortal = self._stack.enter_context(
-            start_blocking_portal(
-                "asyncio", {"use_uvloop": uvloop}, name="kafka-async blocking loop"
-            )
+            start_blocking_portal("asyncio", {"use_uvloop": uvloop})
         )
-        self.thread_id: int = self.portal.call(threading.get_ident)
+        self.thread_id: int = self.portal.call(_name_thread)
         atexit.register(self._stop)
 
     def _stop(self) -> None:
         if os.getpid() == self.pid:
             self.portal.call(partial(self.portal.stop, cancel_remaining=True))
             self._stack.close()
+
+
+def _name_thread() -> int:
+    """Name the current thread, which older versions of anyio cannot do; return its id."""
+    threading.current_thread().name = "kafka-async blocking loop"
+    return threading.get_ident()
 
 
 _loop_thread: _LoopThread | None = None
