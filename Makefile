@@ -12,7 +12,7 @@ KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_asy
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-quotas bench-spark bench-tls bench-wire reliability-consumer-kills reliability-groups reliability-orchestrator reliability-restarts reliability-spark reliability-transactions clean spark dev kernel kcat kdc kerberos
+.PHONY: help demo demo-repeat test test-slow test-environments test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-quotas bench-spark bench-tls bench-wire reliability-consumer-kills reliability-groups reliability-orchestrator reliability-restarts reliability-spark reliability-transactions clean spark dev kernel kcat kdc kerberos
 
 # A heading of this file, or a target with the text after its ##.
 help:
@@ -121,6 +121,10 @@ test-matrix: $(VENV)/.installed-dev ## integration tests on older brokers
 # Spark 4.0, 4.1 and 4.2 are installed beside .venv, which has the newest: tools/sparks.py.
 test-spark-matrix: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) ## tests with Spark on 4.0, 4.1 and 4.2
 	@$(BIN)/python tools/run_tests.py spark-matrix
+
+# The environments are .venv-env-NAME, made at the first call: tools/environments.py.
+test-environments: $(VENV)/.installed-dev ## core tests with other versions, event loops, servers and installations
+	@$(BIN)/python tools/run_tests.py environments
 
 docs: $(VENV)/.installed-dev ## the documentation site, with links checked
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site

@@ -203,7 +203,7 @@ REPLAYED = ("PYTHONHASHSEED", "KAFKA_ASYNC_KERNEL", "KAFKA_ASYNC_TEST_LOOP")
 
 
 def is_unit(request: pytest.FixtureRequest) -> bool:
-    return INTEGRATION not in request.path.parents
+    return directory_of(request.path) not in {INTEGRATION.name, "environments"}
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@
     python tools/run_tests.py slow      unit tests on other Python versions, and tests marked slow
     python tools/run_tests.py matrix    tests marked any_broker, on older brokers
     python tools/run_tests.py spark-matrix    tests with Spark, on older versions of it
+    python tools/run_tests.py environments    core tests in other people's environments
 
 Unit tests run with the compiled kernel on uvloop and, where the kernel matters, with the kernel in
 plain Python on asyncio. Integration tests run at the same time, because they mostly wait for
@@ -31,7 +32,7 @@ from pathlib import Path
 from typing import IO
 
 from kafka_async.testing.environment import in_ci
-from tools import sparks
+from tools import environments, sparks
 from tools.flaky_tests import (
     FLAKY,
     REPEAT_MINUTES,
@@ -41,6 +42,7 @@ from tools.flaky_tests import (
     keep_output,
     select_repeats,
 )
+from tools.generated_page import ROOT
 from tools.pythons import find_pythons, make_environment
 from tools.test_results import RESULTS, Summary, print_slowest
 
@@ -61,6 +63,9 @@ class Stage:
     python: str = sys.executable
     spark: str | None = None
     arguments: list[str] = field(default_factory=list[str])
+    flags: Sequence[str] = ()
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: Path = ROOT
 
 
 @dataclass(frozen=True)
@@ -174,10 +179,12 @@ STEPS: Mapping[str, Sequence[Step]] = {
         ),
     ],
     "spark-matrix": [],
+    "environments": [],
 }
 """Steps that run one after the other, by kind of run."""
 MAX_PARALLEL_PYTHONS, PYTHON_MINUTES = 2, 8
 SPARK_MINUTES = 20
+ENVIRONMENT_MINUTES = 3
 SPARK_FILES = ("test_spark*.py", "test_pipeline.py", "test_orchestrator_spark.py")
 ON_SPARK = [
     "tests/spark",
@@ -200,8 +207,12 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     seed = os.environ.get("KAFKA_ASYNC_TEST_SEED") or str(random.SystemRandom().randrange(2**32))
     shutil.rmtree(RESULTS / kind, ignore_errors=True)
-    summary, repeats_end = Summary(kind), RepeatTime()
-    others = {"slow": other_pythons, "spark-matrix": other_sparks}
+    summary, repeat_time = Summary(kind), RepeatTime()
+    others = {
+        "slow": other_pythons,
+        "spark-matrix": other_sparks,
+        "environments": other_environments,
+    }
     steps = [*(others[kind](summary) if kind in others else ()), *STEPS[kind]]
     for step in steps:
         stages = [stage for stage in step.stages if stage.kernel != "c" or compiled_kernel(stage)]
@@ -209,7 +220,7 @@ def main() -> int:
             summary.missing.append("compiled kernel (install a C compiler, then make clean test)")
         for stage, status in zip(stages, run(stages, kind, seed, limit(step)), strict=True):
             report = report_of(stage, kind)
-            flaky = repeat_failed(stage, report, status, seed, repeats_end)
+            flaky = repeat_failed(stage, report, status, seed, repeat_time)
             failed = status != 0 and not flaky
             summary.add(stage.name, stage.group, stage.variant, report, failed=failed, flaky=flaky)
     print_slowest(summary.durations)
@@ -279,6 +290,33 @@ def other_sparks(summary: Summary) -> list[Step]:
     return steps
 
 
+def other_environments(summary: Summary) -> list[Step]:
+    """Make the environments; return the step of the core tests in them."""
+    print("\n--- the environments ---", flush=True)
+    begun = time.monotonic()
+    made = environments.make_all()
+    print(f"made in {time.monotonic() - begun:.0f} s", flush=True)
+    absent = environments.environments().keys() - made.keys()
+    summary.failed_stages += [f"the environment {name}" for name in sorted(absent)]
+    stages = [
+        Stage(
+            variant.name,
+            "environments",
+            "not slow",
+            variant.name,
+            loop=variant.loop,
+            python=str(made[variant.environment].python),
+            arguments=[*variant.tests, *variant.options],
+            flags=variant.flags,
+            variables={"KAFKA_ASYNC_ENVIRONMENT": variant.environment, **variant.variables},
+            cwd=made[variant.environment].checkout,
+        )
+        for variant in environments.VARIANTS
+        if variant.environment in made
+    ]
+    return [Step(ENVIRONMENT_MINUTES, stages)]
+
+
 def run(stages: Sequence[Stage], kind: str, seed: str, minutes: float | None) -> list[int]:
     """Run stages at the same time until the time limit; return their exit statuses."""
     running: list[Running] = []
@@ -304,7 +342,7 @@ class Running:
 
 def start(stage: Stage, kind: str, seed: str, *, shown: bool) -> Running:
     """Start a stage; its output is `shown` directly, or else when it has ended."""
-    command = [stage.python, "-m", "pytest", "-m", stage.select, *stage.arguments]
+    command = [stage.python, *stage.flags, "-m", "pytest", "-m", stage.select, *stage.arguments]
     command += ["--kafka-backend", stage.backends, "-o", "junit_duration_report=total"]
     command += ["-o", "junit_logging=all", "-o", "junit_log_passing_tests=false"]
     command += [f"--junitxml={report_of(stage, kind)}"]
@@ -314,6 +352,7 @@ def start(stage: Stage, kind: str, seed: str, *, shown: bool) -> Running:
     process = subprocess.Popen(
         command,
         env=environment(stage, seed),
+        cwd=stage.cwd,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=None if output is None else subprocess.STDOUT,
@@ -403,6 +442,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 def environment(stage: Stage, seed: str) -> dict[str, str]:
     inherited = os.environ if stage.spark is None else sparks.variables_of(stage.spark)
     variables = {**inherited, "KAFKA_ASYNC_TEST_SEED": seed, "KAFKA_ASYNC_TEST_LOOP": stage.loop}
+    variables.update(stage.variables)
     variables.setdefault("PYTHONHASHSEED", str(int(seed) % (2**32 - 1)))
     if stage.kernel is not None:
         variables["KAFKA_ASYNC_KERNEL"] = stage.kernel

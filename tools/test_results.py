@@ -1,6 +1,6 @@
 """Reads and sums up the results of the test suite: counts, durations, kernels and backends.
 
-As a script, adds up the last `make test` and `make test-slow` for .ci/run.
+As a script, adds up the last run of each part for .ci/run.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from tools.generated_page import ROOT
 
 RESULTS = ROOT / "artifacts" / "test-results"
 MAX_SLOWEST = 10
+PARTS = {"test": "normal", "test-slow": "slow", "test-environments": "environments"}
+"""Runs of the suite by the part of .ci/run."""
 
 
 @dataclass
@@ -100,7 +102,7 @@ def print_slowest(durations: dict[str, float]) -> None:
 def main(failed_parts: Iterable[str]) -> int:
     """Add up the last runs and `failed_parts`, and print the sum; return the exit status."""
     summaries: dict[str, Summary] = {}
-    for part, name in (("test", "normal"), ("test-slow", "slow")):
+    for part, name in PARTS.items():
         try:
             summaries[part] = Summary(**json.loads((RESULTS / f"{name}.json").read_text()))
         except OSError:

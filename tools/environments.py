@@ -1,0 +1,215 @@
+"""Makes the environments of `make test-environments`, and names the tests that run in them.
+
+    lowest      the lowest declared version of every dependency, also of the extras
+    newest      the newest versions, with sniffio, trio, web frameworks, notebooks and green threads
+    installed   a wheel built from the sdist without a compiler, in a read-only path with spaces
+
+The first two run the checkout, the third its copy of the tests only. An environment is a folder
+`.venv-env-NAME` beside its stamp, and is made again when its packages or the interpreter change.
+The wheel is built each time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.generated_page import ROOT
+from tools.pythons import find_pythons
+
+CORE = [
+    "tests/test_supervisor.py",
+    "tests/test_awaited_callables.py",
+    "tests/test_blocking.py",
+    "tests/admin/test_admin.py",
+    "tests/consumer/test_partition_streams.py",
+    "tests/integration/test_fixture.py",
+    "tests/producer/test_enqueue.py",
+    "tests/producer/test_producer.py",
+    "tests/records/test_compression.py",
+]
+"""Files of about 200 quick tests of all clients, run in each environment."""
+PROGRAMS = "tests/environments"
+"""Tests of programs: web servers, notebooks, frameworks, forks, green threads."""
+TOOLS = [
+    "blockbuster",
+    "hypothesis",
+    "pytest",
+    "pytest-asyncio",
+    "pytest-timeout",
+    "pyarrow",
+    "trustme",
+]
+"""Packages that the tests need."""
+FRAMEWORKS = [
+    *("sniffio", "trio", "uvloop", "typer", "rich", "pydantic", "httpx"),
+    *("fastapi", "starlette", "uvicorn", "uvicorn-worker", "gunicorn", "apscheduler<4"),
+    *("ipykernel", "gevent", "eventlet"),
+]
+EXTRAS = ("uvloop", "cli", "keyring", "pydantic", "oidc", "msk")
+"""Extras whose lowest versions are tested; those of Spark, Kerberos and testing are not."""
+IGNORE_ASSERTIONS = ["-W", "ignore:assertions not in test modules:pytest.PytestConfigWarning"]
+"""Options for Python's -O, with which pytest warns of assertions outside test modules."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment: its packages, and the minor version of Python that it prefers."""
+
+    name: str
+    packages: Sequence[str]
+    minor: int
+    installed: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the environment."""
+        return ROOT / f".venv-env-{self.name}" / ("path with spaces" if self.installed else "venv")
+
+    @property
+    def checkout(self) -> Path:
+        """Folder in which its tests run: a copy without the package if it is installed."""
+        return self.folder.parent / "check out" if self.installed else ROOT
+
+    @property
+    def python(self) -> Path:
+        """Interpreter of the environment."""
+        return self.folder / "bin" / "python"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A run of the core tests: where, and what differs from a usual run."""
+
+    name: str
+    environment: str
+    flags: Sequence[str] = ()
+    tests: Sequence[str] = tuple(CORE)
+    options: Sequence[str] = ()
+    loop: str = "asyncio"
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+VARIANTS = [
+    Variant("lowest", "lowest"),
+    Variant("optimized", "lowest", ["-O"], options=[*IGNORE_ASSERTIONS], loop="uvloop"),
+    Variant("sniffio-uvloop", "newest", loop="uvloop"),
+    Variant("programs", "newest", tests=[PROGRAMS]),
+    Variant("anyio-plugin", "newest", options=["-p", "anyio"]),
+    Variant("dev-mode", "newest", flags=["-X", "dev", "-W", "error"]),
+    Variant("asyncio-debug", "newest", variables={"PYTHONASYNCIODEBUG": "1"}),
+    Variant("eager-tasks", "newest", loop="eager"),
+    Variant("installed", "installed", variables={"PYTHONPATH": ""}),
+]
+
+
+def lowest_versions(pyproject: Path = ROOT / "pyproject.toml") -> list[str]:
+    """Return the declared dependencies, each pinned to its lower bound."""
+    project = tomllib.loads(pyproject.read_text("utf-8"))["project"]
+    declared = [*project["dependencies"]]
+    declared += [each for name in EXTRAS for each in project["optional-dependencies"][name]]
+    return [re.sub(r">=([\w.]+)", r"==\1", each) for each in declared]
+
+
+def environments() -> dict[str, Environment]:
+    """Return the environments by name."""
+    return {
+        each.name: each
+        for each in (
+            Environment("lowest", [*lowest_versions(), *TOOLS], 11),
+            Environment("newest", [*dependencies(), *FRAMEWORKS, *TOOLS], 12),
+            Environment("installed", TOOLS, 13, installed=True),
+        )
+    }
+
+
+def dependencies() -> list[str]:
+    """Return the declared dependencies."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return [*project["dependencies"]]
+
+
+def make_all() -> dict[str, Environment]:
+    """Make all environments at the same time; return those that were made."""
+    pythons = {f"3.{sys.version_info.minor}": sys.executable, **find_pythons()}
+    made = environments()
+    with ThreadPoolExecutor(len(made)) as pool:
+        results = pool.map(lambda each: make(each, interpreter(each, pythons)), made.values())
+        done = [each for each, result in zip(made.values(), results, strict=True) if result]
+    return {each.name: each for each in done}
+
+
+def interpreter(environment: Environment, pythons: Mapping[str, str]) -> str:
+    """Return the interpreter of the preferred version, or the closest one."""
+    minors = {int(version.partition(".")[2]): path for version, path in pythons.items()}
+    return minors[min(minors, key=lambda minor: (abs(minor - environment.minor), -minor))]
+
+
+def make(environment: Environment, python: str) -> bool:
+    """Make an environment unless its stamp is current; return False if that fails."""
+    folder = environment.folder
+    stamp = folder.with_name("stamp")
+    wanted = "\n".join([python, *environment.packages])
+    current = stamp.is_file() and stamp.read_text("utf-8") == wanted
+    try:
+        if not current:
+            print(f"making {folder.relative_to(ROOT)}", flush=True)
+            make_writable(folder)
+            call(python, "-m", "venv", "--clear", folder)
+            pip(environment, *environment.packages)
+            stamp.write_text(wanted, "utf-8")
+        if environment.installed:
+            install_wheel(environment)
+    except subprocess.CalledProcessError as error:
+        print(f"{environment.name}: {error}\n{error.stdout}{error.stderr}", flush=True)
+        return False
+    return True
+
+
+def install_wheel(environment: Environment) -> None:
+    """Install a wheel that is built from the sdist without a compiler, and copy the tests."""
+    make_writable(environment.folder)
+    dist, checkout = environment.folder.parent / "dist", environment.checkout
+    for folder in (dist, checkout):
+        shutil.rmtree(folder, ignore_errors=True)
+    call(sys.executable, "-m", "build", "--outdir", dist, ROOT, CC="false", CXX="false")
+    (wheel,) = dist.glob("*.whl")
+    pip(environment, "--force-reinstall", "--no-deps", wheel)
+    pip(environment, f"{wheel}[cli,uvloop]")
+    for name in ("tests", "tools"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", checkout)
+    packages = environment.folder / "lib"
+    subprocess.run(["chmod", "-R", "a-w", packages], check=True)
+
+
+def make_writable(folder: Path) -> None:
+    """Permit changes of a folder that was made read-only."""
+    if folder.exists():
+        subprocess.run(["chmod", "-R", "u+w", folder], check=True)
+
+
+def pip(environment: Environment, *arguments: str | Path) -> None:
+    """Install packages into an environment."""
+    quiet = ("-q", "--disable-pip-version-check")
+    call(environment.python, "-m", "pip", "install", *quiet, *arguments)
+
+
+def call(*command: str | Path, **variables: str) -> None:
+    """Run a command outside the checkout's environment; its output is shown if it fails."""
+    inherited = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(
+        [*map(str, command)],
+        env={**inherited, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
