@@ -118,16 +118,20 @@ async def poll_until(condition: Callable[[], object], *consumers: Consumer) -> N
                 await consumer.poll(timeout=0.1)
 
 
-async def elect_leader(cluster: ClusterHandle, topic: str, number: int) -> None:
-    """Make the other of the first two brokers, which have the replicas, a partition's leader."""
-    partition = TopicPartition(topic, number)
-    async with Client(cluster.bootstrap_servers) as client, asyncio.timeout(60):
+async def elect_leader(cluster: ClusterHandle, topic: str, number: int) -> bool:
+    """Make the other of the first two brokers, which have the replicas, a partition's leader.
+
+    Return False if the controller has not elected it within 20 s, since it is not in sync: a broker
+    may need long to replace the log of a deleted topic.
+    """
+    partition, end = TopicPartition(topic, number), asyncio.get_running_loop().time() + 20
+    async with Client(cluster.bootstrap_servers) as client:
         metadata = services_of(client).metadata
         leader = (await metadata.refresh(topics=[topic])).replicas(partition)[0]
         wanted = 3 - leader
         if isinstance(cluster.cluster, EmbeddedBackend):
             cluster.cluster.cluster.move_leader(partition)
-            return
+            return True
         row = {"partition_index": number, "replicas": [wanted, leader]}
         moves = [{"name": topic, "partitions": [row]}]
         elected = [{"topic": topic, "partitions": [number]}]
@@ -135,10 +139,11 @@ async def elect_leader(cluster: ClusterHandle, topic: str, number: int) -> None:
             AlterPartitionReassignmentsRequest.from_dict({"timeout_ms": 20_000, "topics": moves}),
             ElectLeadersRequest.from_dict({"timeout_ms": 20_000, "topic_partitions": elected}),
         ]
-        while True:
+        while asyncio.get_running_loop().time() < end:
             for request in requests:
                 await client.request(request, to=Controller())
             found = (await metadata.refresh(topics=[topic])).leader(partition)
             if found is not None and found.leader_id == wanted:
-                return
+                return True
             await asyncio.sleep(0.1)
+    return False

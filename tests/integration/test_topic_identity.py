@@ -48,7 +48,7 @@ async def test_topic_created_again_with_a_lower_leader_epoch_is_read(
     ):
         await admin.create_topics([new_topic])
         for _ in range(MOVES):
-            await elect_leader(kafka_cluster, topic, 0)
+            assert await elect_leader(kafka_cluster, topic, 0)
         async with consumer() as reader:
             await producer.send_many(topic, OLD)
             assert await read(reader, len(OLD)) == OLD
