@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -27,7 +28,7 @@ T0 = TopicPartition("t", 0)
 
 def record(offset: int, node_id: int = 1, locked_until: float = 30.0) -> AcquiredRecord:
     content: ShareRecord = ShareRecord("t", 0, offset, 0, 0, None, b"v", (), None, 1)
-    return AcquiredRecord(T0, offset, node_id, locked_until, content)
+    return AcquiredRecord(T0, offset, node_id, locked_until, UUID(int=1), content)
 
 
 def test_every_state_but_the_last_can_be_left_and_reached() -> None:

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from kafka_async.admin import ConfigResource, ResourceType
+from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.errors import NoOffsetForPartitionError, UnknownTopicIdError
+from kafka_async.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from kafka_async.protocol.messages.share_fetch import ShareFetchRequest
 from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -231,3 +235,41 @@ async def test_transaction_with_records_of_the_former_topic_commits_no_offsets(
         await transaction.abort()
         await consumer.seek_to_committed()
         assert await read(consumer, 3) == NEW
+
+
+async def test_share_consumer_acknowledges_each_record_under_its_topic_id(stage: Stage) -> None:
+    """The acknowledgement of an offset of the former topic must not concern the new one."""
+    async with stage.admin() as admin:
+        group = ConfigResource(ResourceType.GROUP, "s")
+        await admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+    consumer = ShareConsumer(
+        stage.cluster.bootstrap_servers,
+        topics=["t"],
+        group_id="s",
+        dialer=stage.network,
+        metadata_max_age_ms=1000,
+        share_acknowledgement_mode="explicit",
+    )
+    former = stage.cluster.topics.get("t")
+    assert former is not None
+    async with consumer:
+        old = await consumer.poll(timeout=20)
+        await recreate(stage)
+        await asyncio.sleep(3)  # the consumer learns of the new topic
+        for record in old:
+            consumer.acknowledge(record)
+        new = await consumer.poll(timeout=20)
+        for record in new:
+            consumer.acknowledge(record)
+        await consumer.commit()
+    successor = stage.cluster.topics.get("t")
+    assert successor is not None
+    assert [len(old), [record.value for record in new]] == [5, NEW]
+    assert {
+        (topic.topic_id, batch.last_offset)
+        for row in stage.received
+        if isinstance(row.request, ShareFetchRequest | ShareAcknowledgeRequest)
+        for topic in row.request.topics
+        for partition in topic.partitions
+        for batch in partition.acknowledgement_batches
+    } == {(former.id, 4), (successor.id, 2)}

@@ -8,17 +8,25 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafka_async import Admin, NewTopic, TopicPartition
+from kafka_async import Admin, Client, NewTopic, TopicPartition
 from kafka_async.admin import OffsetSpec
+from kafka_async.cluster.client import services_of
+from kafka_async.cluster.request_router import Controller
 from kafka_async.errors import GroupIdNotFoundError
+from kafka_async.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
+from kafka_async.protocol.messages.elect_leaders import ElectLeadersRequest
 from kafka_async.protocol.messages.fetch import FetchRequest
 from kafka_async.records.batch import iter_batches
+from kafka_async.testing.backends.embedded import EmbeddedBackend
 from tests.integration.raw_cluster import RawCluster
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from kafka_async import Consumer
+    from kafka_async.protocol.message import Request
     from kafka_async.testing.fixtures import ClusterHandle
 
     V = TypeVar("V")
@@ -108,3 +116,34 @@ async def poll_until(condition: Callable[[], object], *consumers: Consumer) -> N
         while not condition():
             for consumer in consumers:
                 await consumer.poll(timeout=0.1)
+
+
+async def elect_leader(cluster: ClusterHandle, topic: str, number: int) -> bool:
+    """Make the other of the first two brokers, which have the replicas, a partition's leader.
+
+    Return False if the controller has not elected it within 20 s, since it is not in sync: a broker
+    may need long to replace the log of a deleted topic.
+    """
+    partition, end = TopicPartition(topic, number), asyncio.get_running_loop().time() + 20
+    async with Client(cluster.bootstrap_servers) as client:
+        metadata = services_of(client).metadata
+        leader = (await metadata.refresh(topics=[topic])).replicas(partition)[0]
+        wanted = 3 - leader
+        if isinstance(cluster.cluster, EmbeddedBackend):
+            cluster.cluster.cluster.move_leader(partition)
+            return True
+        row = {"partition_index": number, "replicas": [wanted, leader]}
+        moves = [{"name": topic, "partitions": [row]}]
+        elected = [{"topic": topic, "partitions": [number]}]
+        requests: list[Request[Any]] = [
+            AlterPartitionReassignmentsRequest.from_dict({"timeout_ms": 20_000, "topics": moves}),
+            ElectLeadersRequest.from_dict({"timeout_ms": 20_000, "topic_partitions": elected}),
+        ]
+        while asyncio.get_running_loop().time() < end:
+            for request in requests:
+                await client.request(request, to=Controller())
+            found = (await metadata.refresh(topics=[topic])).leader(partition)
+            if found is not None and found.leader_id == wanted:
+                return True
+            await asyncio.sleep(0.1)
+    return False

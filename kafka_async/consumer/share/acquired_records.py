@@ -20,6 +20,7 @@ from kafka_async.errors import IllegalStateError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
+    from uuid import UUID
 
     from kafka_async.consumer.share.share_record import ShareRecord
     from kafka_async.types import TopicPartition
@@ -85,11 +86,21 @@ class AcquiredRecord:
 
     Attributes:
         node_id: Broker that has acquired the record for this member.
+        topic_id: The topic, whose name may have another topic by the time of the acknowledgement.
         locked_until: Event loop time at which the acquisition lock ends.
         type: How it was acknowledged last.
     """
 
-    __slots__ = ("locked_until", "node_id", "offset", "partition", "record", "state", "type")
+    __slots__ = (
+        "locked_until",
+        "node_id",
+        "offset",
+        "partition",
+        "record",
+        "state",
+        "topic_id",
+        "type",
+    )
 
     def __init__(
         self,
@@ -97,9 +108,11 @@ class AcquiredRecord:
         offset: int,
         node_id: int,
         locked_until: float,
+        topic_id: UUID,
         record: ShareRecord[Any, Any] | None = None,
     ) -> None:
         self.partition = partition
+        self.topic_id = topic_id
         self.offset = offset
         self.node_id = node_id
         self.locked_until = locked_until
@@ -234,6 +247,16 @@ class AcquiredRecords:
         del self._by_state[record.state][record]
         if record.state is S.ACKNOWLEDGED:
             del self._pending[record.node_id][record]
+
+
+def by_topic_id(
+    rows: Iterable[AcquiredRecord],
+) -> dict[tuple[UUID, int], list[AcquiredRecord]]:
+    """Return records by topic id and partition number."""
+    found: defaultdict[tuple[UUID, int], list[AcquiredRecord]] = defaultdict(list)
+    for each in rows:
+        found[each.topic_id, each.partition.partition].append(each)
+    return dict(found)
 
 
 def by_partition(rows: Iterable[AcquiredRecord]) -> dict[TopicPartition, list[AcquiredRecord]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from anyio import move_on_after
 
@@ -33,6 +33,7 @@ from kafka_async.consumer.share.acquired_records import (
     AcquiredRecords,
     RecordState,
     by_partition,
+    by_topic_id,
 )
 from kafka_async.consumer.share.share_requests import (
     SESSION_ID,
@@ -370,13 +371,14 @@ class ShareFetcher:
         error: KafkaError,
         leader: share_fetch.LeaderIdAndEpoch,
         endpoints: Mapping[int, Node],
+        topic_id: UUID,
     ) -> None:
         """Handle a partition's error in a ShareFetch response."""
         action = fetch_error_action(error)
         self._retry_at[partition] = self._loop.time() + seconds(self.config.retry_backoff_ms)
         if action not in (FetchErrorAction.REFRESH_METADATA, FetchErrorAction.RETRY):
             self.errors.append(error)
-        self.learn_leader(partition, error, leader, endpoints)
+        self.learn_leader(partition, error, leader, endpoints, topic_id)
 
     def learn_leader(
         self,
@@ -384,13 +386,14 @@ class ShareFetcher:
         error: KafkaError | None,
         leader: share_fetch.LeaderIdAndEpoch | share_acknowledge.LeaderIdAndEpoch,
         endpoints: Mapping[int, Node],
+        topic_id: UUID,
     ) -> None:
         """Apply the leader that a response names with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
         if not isinstance(error, InvalidMetadataError):
             return
         node_id, epoch = leader.leader_id, leader.leader_epoch
         if node_id >= 0 and isinstance(error, NotLeaderOrFollowerError):
-            hint = LeaderHint(partition, node_id, epoch, endpoints.get(node_id))
+            hint = LeaderHint(partition, node_id, epoch, endpoints.get(node_id), topic_id)
             self._services.metadata.update_leaders([hint])
         self._services.metadata.request_update()
 
@@ -448,7 +451,7 @@ class BrokerShareFetcher:
                 self.wakeup.clear()
                 now = self._loop.time()
                 demand = self._demand
-                if demand is not None and not self._has_renewals_to_send():
+                if demand is not None and not self._has_to_acknowledge_first():
                     await self._fetch(demand)
                 elif demand is not None or (self._flush_by is not None and self._flush_by <= now):
                     await self._acknowledge()
@@ -480,7 +483,11 @@ class BrokerShareFetcher:
                 pending = fetcher.records.pending(self.node_id)
                 # A request that renews fetches nothing, so ShareAcknowledge carries renewals.
                 sent = [
-                    each for each in pending if each.partition in wanted and not _is_renewal(each)
+                    each
+                    for each in pending
+                    if each.partition in wanted
+                    and each.topic_id == wanted[each.partition].topic_id
+                    and not _is_renewal(each)
                 ]
                 fetcher.records.mark_sent(sent)
             wait = seconds(self._config.fetch_max_wait_ms)
@@ -520,10 +527,23 @@ class BrokerShareFetcher:
             if row.error_code:
                 error = _error(row.error_code, row.error_message, partition)
                 assert error is not None
-                fetcher.on_partition_error(partition, error, row.current_leader, endpoints)
+                fetcher.on_partition_error(
+                    partition,
+                    error,
+                    row.current_leader,
+                    endpoints,
+                    self._topic_ids.get(partition, ZERO_UUID),
+                )
             elif row.acquired_records:
                 await fetcher.add(
-                    AcquiredPartition(partition, row, self.node_id, locked_until, fetcher.convert)
+                    AcquiredPartition(
+                        partition,
+                        row,
+                        self.node_id,
+                        locked_until,
+                        self._topic_ids.get(partition, ZERO_UUID),
+                        fetcher.convert,
+                    )
                 )
         self._complete_rest(pending)
         fetcher.flush(delay=ACKNOWLEDGE_DELAY)
@@ -546,18 +566,23 @@ class BrokerShareFetcher:
             ended = self._session.closing_request()
             assert ended is not None
             epoch = ended.epoch
-        request = acknowledge_request(fetcher.member, epoch, sent, self._topic_ids)
+        request = acknowledge_request(fetcher.member, epoch, sent)
         timeout = seconds(self._config.request_timeout_ms)
         response = await self._exchange(request, timeout, sent)
         if response is None:
             return
         endpoints = _endpoints(response.node_endpoints)
-        pending = by_partition(sent)
-        for partition, row in named_partitions(response.responses, self._topic_ids):
-            error = _error(row.error_code, row.error_message, partition)
-            fetcher.learn_leader(partition, error, row.current_leader, endpoints)
-            if (acknowledged := pending.pop(partition, None)) is not None:
-                fetcher.complete(acknowledged, error)
+        pending = by_topic_id(sent)
+        for topic in response.responses:
+            for row in topic.partitions:
+                rows = pending.pop((topic.topic_id, row.partition_index), None)
+                if rows is not None:
+                    partition = rows[0].partition
+                    error = _error(row.error_code, row.error_message, partition)
+                    fetcher.learn_leader(
+                        partition, error, row.current_leader, endpoints, topic.topic_id
+                    )
+                    fetcher.complete(rows, error)
         self._complete_rest(pending)
 
     def _take_pending(self) -> list[AcquiredRecord]:
@@ -566,7 +591,7 @@ class BrokerShareFetcher:
         self._fetcher.records.mark_sent(pending)
         return pending
 
-    def _complete_rest(self, pending: Mapping[TopicPartition, Sequence[AcquiredRecord]]) -> None:
+    def _complete_rest(self, pending: Mapping[Any, Sequence[AcquiredRecord]]) -> None:
         """Fail the acknowledgements of partitions that a response does not name."""
         for rows in pending.values():
             error = UnknownServerError("the broker's response does not name the partition")
@@ -574,9 +599,15 @@ class BrokerShareFetcher:
 
     # -- renewals ---------------------------------------------------------------------------------
 
-    def _has_renewals_to_send(self) -> bool:
-        pending = self._fetcher.records.pending(self.node_id)
-        return self._session.epoch > 0 and any(_is_renewal(each) for each in pending)
+    def _has_to_acknowledge_first(self) -> bool:
+        """Return True if there are acknowledgements that a ShareFetch cannot carry.
+
+        These are renewals, and those of records of a topic that was deleted and created again.
+        """
+        return self._session.epoch > 0 and any(
+            _is_renewal(each) or each.topic_id != self._topic_ids.get(each.partition, each.topic_id)
+            for each in self._fetcher.records.pending(self.node_id)
+        )
 
     def _holds_renewed(self) -> bool:
         """Return True if a poll is about to return a renewed record again."""

@@ -17,7 +17,7 @@ from kafka_async.consumer.fetch_session import MAX_FETCH_BYTES
 from kafka_async.consumer.share.acquired_records import (
     AcknowledgeType,
     AcquiredRecord,
-    by_partition,
+    by_topic_id,
     offset_ranges,
 )
 from kafka_async.consumer.share.share_record import ShareRecord
@@ -99,16 +99,15 @@ def acknowledge_request(
     member: ShareMember,
     epoch: int,
     rows: Iterable[AcquiredRecord],
-    topic_ids: Mapping[TopicPartition, UUID],
 ) -> share_acknowledge.ShareAcknowledgeRequest:
     """Return a request with the acknowledgements of these records."""
     topics: defaultdict[UUID, list[share_acknowledge.AcknowledgePartition]] = defaultdict(list)
     renews = False
-    for partition, records in by_partition(rows).items():
+    for (topic_id, number), records in by_topic_id(rows).items():
         renews = renews or any(each.type is AcknowledgeType.RENEW for each in records)
-        topics[topic_ids[partition]].append(
+        topics[topic_id].append(
             share_acknowledge.AcknowledgePartition(
-                partition_index=partition.partition,
+                partition_index=number,
                 acknowledgement_batches=_batches(share_acknowledge.AcknowledgementBatch, records),
             )
         )
@@ -167,6 +166,7 @@ class AcquiredPartition:
         data: share_fetch.PartitionData,
         node_id: int,
         locked_until: float,
+        topic_id: UUID,
         convert: Convert | None,
     ) -> None:
         self.rows: list[AcquiredRecord] = []
@@ -174,7 +174,7 @@ class AcquiredPartition:
         self.error: KafkaError | None = None
         self._partition = partition
         self._data = data
-        self._source = node_id, locked_until
+        self._source = node_id, locked_until, topic_id
         self._convert = convert
 
     def read(self) -> Iterator[None]:
