@@ -85,7 +85,7 @@ NO_NUMBERS: Final = {
     *("bool", "decimal", "fraction", "float32", "numpy bool", "timedelta64", "datetime64"),
     *("timedelta", "text", "list"),
 }
-"""What is no number in any option or argument."""
+"""Objects that are no number in any option or argument."""
 CONFIGS: Final = (ClientConfig, ProducerConfig, ConsumerConfig, ShareConsumerConfig)
 
 

@@ -10,9 +10,16 @@ import asyncio
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from kafka_async.arguments import instance_of, iterable, topic_partition, whole_number
+from kafka_async.arguments import (
+    MAX_INT32,
+    MAX_OFFSET,
+    iterable,
+    mapping,
+    topic_partition,
+    whole_number,
+)
 from kafka_async.embedded.failures import Failure, FailureList
 from kafka_async.embedded.faults import FaultRules, Faults
 from kafka_async.embedded.groups.group_configs import GroupConfigs
@@ -65,6 +72,9 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 HOST = "127.0.0.1"
+MAX_BROKERS: Final = 1_000
+MAX_PARTITIONS: Final = 100_000
+"""Largest cluster and topic: a number above them is a mistake, and would fill the memory."""
 
 
 class EmbeddedCluster:
@@ -119,9 +129,9 @@ class EmbeddedCluster:
     ) -> None:
         self._supervisor = Supervisor("EmbeddedCluster")
         self._start_guard = StartGuard("EmbeddedCluster")
-        instance_of(brokers, int, "brokers")
-        if brokers < 1:
-            raise InvalidConfigurationError(f"brokers must be 1 or more, not {brokers}")
+        brokers = whole_number(brokers, "brokers", low=-MAX_INT32, high=MAX_INT32)
+        if not 1 <= brokers <= MAX_BROKERS:
+            raise InvalidConfigurationError(f"brokers must be 1 to {MAX_BROKERS}, not {brokers}")
         if ports is not None:
             given_ports = iterable(ports, "ports")
             ports = [whole_number(p, "each of ports", low=0, high=65_535) for p in given_ports]
@@ -336,6 +346,17 @@ class EmbeddedCluster:
             InvalidReplicationFactorError: There are too few brokers.
             InvalidReplicaAssignmentError: The assignment is not valid.
         """
+        if partitions is not None:
+            partitions = whole_number(partitions, "partitions", low=-1, high=MAX_PARTITIONS)
+        if replication_factor is not None:
+            replication_factor = whole_number(
+                replication_factor, "replication_factor", low=-1, high=MAX_BROKERS
+            )
+        if assignments is not None:
+            for index, replicas in mapping(assignments, "assignments").items():
+                whole_number(index, "each key of assignments", low=0, high=MAX_PARTITIONS)
+                for broker in iterable(replicas, f"assignments[{index}]"):
+                    whole_number(broker, f"each of assignments[{index}]", low=0, high=MAX_INT32)
         return await self._call(
             lambda: self.topics.create(
                 name, partitions, replication_factor, assignments=assignments, configs=configs
@@ -364,6 +385,7 @@ class EmbeddedCluster:
             UnknownTopicOrPartitionError: There is no such topic.
             InvalidPartitionsError: `total` is not larger than the present number.
         """
+        total = whole_number(total, "total", low=0, high=MAX_PARTITIONS)
         await self._call(lambda: self.topics.add_partitions(name, total))
 
     async def move_leader(self, tp: TopicPartition, broker_id: int | None = None) -> int:
@@ -428,8 +450,10 @@ class EmbeddedCluster:
             port: Port of the first listener. Default: the previous port.
 
         Raises:
-            ValueError: There is no such broker.
+            ValueError: There is no such broker or port.
         """
+        if port is not None:
+            port = whole_number(port, "port", low=0, high=65_535)
         await self._run_in_cluster_loop(self._start_broker(broker_id, port))
 
     async def disconnect(self, broker_id: int | None = None) -> int:
@@ -441,6 +465,9 @@ class EmbeddedCluster:
         Returns:
             The number of connections that were reset.
         """
+
+        if broker_id is not None:
+            broker_id = self._broker(broker_id).id
 
         def reset() -> int:
             chosen = [
@@ -456,7 +483,7 @@ class EmbeddedCluster:
         return await self._call(reset)
 
     def _broker(self, broker_id: int) -> Broker:
-        broker = self.brokers.get(broker_id)
+        broker = self.brokers.get(whole_number(broker_id, "broker_id", low=-MAX_OFFSET))
         if broker is None:
             ids = ", ".join(map(str, self.brokers))
             raise ValueError(f"broker_id must be the id of a broker ({ids}), not {broker_id!r:.60}")

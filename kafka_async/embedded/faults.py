@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from kafka_async.arguments import MAX_INT16, check_duration, whole_number
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.requests.error_responses import topic_partitions_in
 from kafka_async.errors import InvalidConfigurationError
@@ -262,7 +263,14 @@ class Faults:
 
         Raises:
             InvalidConfigurationError: There is no such API or error.
+            TypeError: A number has the wrong type.
+            ValueError: A number is out of range.
         """
+        for name, number in (("broker", broker), ("partition", partition), ("count", count)):
+            if number is not None:
+                whole_number(number, name, low=0)
+        whole_number(skip, "skip", low=0)
+        delay, throttle = check_duration(delay, "delay"), check_duration(throttle, "throttle")
         target = RequestFilter(_api_key(api), broker, topic, partition, when)
         effect = FaultEffect(_code(error), applied, delay, disconnect, hang, throttle, change)
         rule = FaultRule(target, effect, skip=skip, count=count)
@@ -277,15 +285,17 @@ class Faults:
 def _api_key(name: int | str | None) -> int | None:
     if name is None:
         return None
-    found = lookup(name)
+    found = lookup(name if isinstance(name, str) else whole_number(name, "api", low=0))
     if not isinstance(found, Api):
         raise InvalidConfigurationError(f"{name!r} is not a Kafka API")
     return found.key
 
 
 def _code(error: int | str | None) -> int | None:
-    if error is None or isinstance(error, int):
-        return error
+    if error is None:
+        return None
+    if not isinstance(error, str):
+        return whole_number(error, "error", low=-1, high=MAX_INT16)
     try:
         return ErrorCode[error].value
     except KeyError:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from kafka_async import kernel
-from kafka_async.arguments import iterable
+from kafka_async.arguments import MAX_INT32, MAX_OFFSET, iterable, whole_number
 from kafka_async.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from kafka_async.records import compression, legacy
 from kafka_async.records.checksum import load_crc32c
@@ -271,12 +271,15 @@ class RecordBatch:
 
         Raises:
             ValueError: There are no records, or the compression is unknown.
-            TypeError: A key, value or header has the wrong type.
+            TypeError: A key, value, header or number has the wrong type.
         """
         if compression not in Codec.__members__:
             raise ValueError(
                 f"compression is one of {', '.join(Codec.__members__)}, not {compression!r}"
             )
+        if level is not None:
+            level = whole_number(level, "level", low=-MAX_INT32, high=MAX_INT32)
+        timestamp = whole_number(timestamp, "timestamp", low=NO_TIMESTAMP, high=MAX_OFFSET - 1)
         batch = kernel.OpenBatch(None, 0x7FFF_FFFF)
         for record in cast("Iterable[RecordLike]", iterable(records, "records")):
             try:

@@ -14,6 +14,7 @@ from kafka_async.errors import (
     InvalidReplicaAssignmentError,
     InvalidRequestError,
     KafkaError,
+    PolicyViolationError,
     ThrottlingQuotaExceededError,
     UnknownTopicOrPartitionError,
 )
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 CREATE_TOPICS_STRICT_FROM: Final = 6
 CREATE_PARTITIONS_STRICT_FROM: Final = 3
 DELETE_TOPICS_STRICT_FROM: Final = 5
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+"""Partitions that one request can create, at most, as the controller of Kafka limits them."""
 """First versions whose clients handle THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
@@ -93,6 +96,18 @@ async def create_topics(
 ) -> CreateTopicsResponse:
     """Create each topic; errors are per topic."""
     counts = Counter(topic.name for topic in request.topics)
+    partitions = sum(len(row.assignments) or max(row.num_partitions, 0) for row in request.topics)
+    if partitions > MAX_PARTITIONS_PER_REQUEST:
+        return CreateTopicsResponse(
+            topics=[
+                CreatableTopicResult(
+                    name=name,
+                    error_code=ErrorCode.POLICY_VIOLATION,
+                    error_message="Excessively large number of partitions per request.",
+                )
+                for name in counts
+            ]
+        )
     mutations = MutationQuota(quotas, context, CREATE_TOPICS_STRICT_FROM)
     response = CreateTopicsResponse(
         topics=[
@@ -245,9 +260,12 @@ def _create_partitions_of(
     )
     try:
         authorization.require_topic(context, Operation.ALTER, topic.name)
-        topics.add_partitions(topic.name, topic.count, assignments, dry_run=True)
         existing = topics.get(topic.name)
-        mutations.record(topic.count - (0 if existing is None else len(existing.partitions)))
+        more = topic.count - (0 if existing is None else len(existing.partitions))
+        if existing is not None and more > MAX_PARTITIONS_PER_REQUEST:
+            raise PolicyViolationError("Unable to perform excessively large batch operation.")
+        topics.add_partitions(topic.name, topic.count, assignments, dry_run=True)
+        mutations.record(more)
         if not dry_run:
             topics.add_partitions(topic.name, topic.count, assignments)
     except KafkaError as error:
