@@ -36,6 +36,7 @@ TESTS: Final = {
     "tests/hostile": "Malformed and malicious responses.",
     "tests/integration": "Whole clients on the embedded cluster and on Apache Kafka.",
     "tests/kernel": "Of `kafka_async/kernel/`, on both kernels.",
+    "tests/lifecycle": "Every method of every client in every state.",
     "tests/reliability": "Long runs with faults: `make reliability-spark`, `-restarts`.",
     "tests/reliability/transactions": "Transactional copies under kills (`-transactions`).",
     "tests/testing": "Of `kafka_async/testing/` and the pytest plugin.",

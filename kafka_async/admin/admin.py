@@ -176,6 +176,7 @@ class Admin:
         Raises:
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
+            IllegalStateError: The client was started in another event loop or process.
         """
         password, unknown = hide_secret("password", password), hide_secrets(unknown)
         if unknown:

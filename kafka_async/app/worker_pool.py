@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -29,10 +30,10 @@ from kafka_async.app.resource_assignment import (
 from kafka_async.arguments import check_timeout, function, texts
 from kafka_async.callbacks import awaitable_result
 from kafka_async.config import GroupMemberConfig, hide_secrets, seconds
-from kafka_async.errors import ClientClosedError, KafkaError
+from kafka_async.errors import KafkaError
 from kafka_async.group.group_member import GroupMember
 from kafka_async.start_guard import StartGuard
-from kafka_async.supervisor import check_event_loop, wait_shielded
+from kafka_async.supervisor import check_event_loop, not_started_error, wait_shielded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,6 +131,7 @@ class WorkerPool:
         self._running: dict[str, asyncio.Task[object]] = {}
         self._cancelled = set[str]()
         self._failure: BaseException | None = None
+        self._pid = 0
         self._follower: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
@@ -146,6 +148,7 @@ class WorkerPool:
         """
         async with self._start_guard.starting():
             await self._member.start()
+            self._pid = os.getpid()
             self._follower = self._spawn(self._follow(), "assignments")
 
     async def stop(self, timeout: float | None = None) -> None:
@@ -158,7 +161,7 @@ class WorkerPool:
             timeout: Maximum time in seconds (default: close_timeout_ms).
 
         Raises:
-            IllegalStateError: The pool was started in another event loop.
+            IllegalStateError: The pool was started in another event loop or process.
             Exception: What a worker has raised, or the error that has ended the pool.
         """
         timeout = check_timeout(timeout)
@@ -166,7 +169,7 @@ class WorkerPool:
         if self._follower is None:
             await self._member.stop()
             return
-        check_event_loop(self._name, self._follower.get_loop(), self._closing)
+        self._check_event_loop(self._follower)
         cancelled = await wait_shielded(self._close("the pool is stopped", timeout))
         if cancelled is not None:
             raise cancelled
@@ -178,11 +181,13 @@ class WorkerPool:
 
         Raises:
             ClientClosedError: The pool was not started.
+            IllegalStateError: The pool was started in another event loop or process.
             Exception: What a worker has raised, or the error that has ended the pool: one of
                 those that the iteration over a `GroupMember` raises.
         """
         if self._follower is None:
-            raise ClientClosedError(f"{self._name} was not started")
+            raise not_started_error(self._name)
+        self._check_event_loop(self._follower)
         await self._ended.wait()
         if self._failure is not None:
             raise self._failure
@@ -205,6 +210,9 @@ class WorkerPool:
                 raise
             if failure is not error:
                 error.add_note(f"the pool has failed too: {failure!r}")
+
+    def _check_event_loop(self, follower: asyncio.Task[None]) -> None:
+        check_event_loop(self._name, follower.get_loop(), self._closing, self._pid)
 
     def _close(self, reason: str, timeout: float | None = None) -> asyncio.Task[None]:
         if self._closing is None:

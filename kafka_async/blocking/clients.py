@@ -230,6 +230,7 @@ class Client(BlockingClient):
         Raises:
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
+            IllegalStateError: The client was started in another process.
         """
         from kafka_async.config import hide_secret
 
@@ -501,6 +502,7 @@ class Producer(BlockingClient, Generic[K, V]):
         Raises:
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
+            IllegalStateError: The client was started in another process.
         """
         from kafka_async.config import hide_secret
 
@@ -1468,7 +1470,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         assigned while the consumer subscribes to topics: they are not the group's.
 
         Handlers of `process`, tasks of `partition_streams` and `on_revoked` may also commit while
-        `stop` waits for them, and make the other calls that do not ask for further records.
+        `stop` waits for them, and make the other calls that do not request further records.
 
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
@@ -1599,6 +1601,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Raises:
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
+            IllegalStateError: The client was started in another process.
         """
         from kafka_async.config import hide_secret
 
@@ -1969,6 +1972,7 @@ class Admin(BlockingClient):
         Raises:
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
+            IllegalStateError: The client was started in another process.
         """
         from kafka_async.config import hide_secret
 

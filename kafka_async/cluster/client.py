@@ -287,8 +287,10 @@ class Client:
         Raises:
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
+            IllegalStateError: The client was started in another event loop or process.
         """
         password = hide_secret("password", password)
+        self._supervisor.check_event_loop(self._closing)
         if self._authenticator is None:
             raise InvalidConfigurationError(
                 f'security_protocol is "{self.config.security_protocol}", which does not '

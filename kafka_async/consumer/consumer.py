@@ -939,7 +939,7 @@ class Consumer(Generic[K, V]):
         assigned while the consumer subscribes to topics: they are not the group's.
 
         Handlers of `process`, tasks of `partition_streams` and `on_revoked` may also commit while
-        `stop` waits for them, and make the other calls that do not ask for further records.
+        `stop` waits for them, and make the other calls that do not request further records.
 
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
@@ -1180,6 +1180,7 @@ class Consumer(Generic[K, V]):
         Raises:
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
+            IllegalStateError: The client was started in another event loop or process.
         """
         password, unknown = hide_secret("password", password), hide_secrets(unknown)
         if unknown:

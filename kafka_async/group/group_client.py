@@ -127,6 +127,8 @@ class GroupClient:
             self._stopped = True
             return
         self._supervisor.check_event_loop(self._closing)
+        self._stopped = True
+        self._wake()
         limit = self._close_timeout if timeout is None else timeout
         deadline = asyncio.get_running_loop().time() + limit
         await self._await_closing(
@@ -136,8 +138,6 @@ class GroupClient:
     async def _leave_and_close(
         self, membership: GroupMembership, deadline: float, limit: float, *, finished: bool
     ) -> None:
-        self._stopped = True
-        self._wake()
         leave_by = deadline - min(CLOSE_RESERVE, limit / 4)
         try:
             if self._supervisor.failure is None:

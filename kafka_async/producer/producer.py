@@ -389,6 +389,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         Raises:
             InvalidConfigurationError: The client does not authenticate with a user name and a
                 password, or these cannot be sent.
+            IllegalStateError: The client was started in another event loop or process.
         """
         password, unknown = hide_secret("password", password), hide_secrets(unknown)
         if unknown:

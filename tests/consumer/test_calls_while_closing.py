@@ -11,6 +11,8 @@ import pytest
 
 from kafka_async.errors import ClientClosedError, KafkaError
 from kafka_async.types import TopicPartition
+from tools import lifecycle
+from tools.lifecycle import TABLE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     Call = Callable[[Consumer], Any]
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 PARTITION: Final = TopicPartition("t", 0)
 ALLOWED: Final[dict[str, Call]] = {
@@ -132,12 +133,30 @@ async def started(stage: Stage, kind: str) -> AsyncGenerator[tuple[Consumer, Cal
     assert calls.position == 3
 
 
+ALWAYS: Final = {"health", "last_stable_offset", "on_assigned", "on_lost", "on_revoked"} | {
+    "reload_certificates",
+    "set_sasl_credentials",
+    "start",
+    "stop",
+    "subscription",
+}
+"""Methods that do not depend on the partitions."""
+
+
+def test_every_method_of_a_consumer_is_called() -> None:
+    called = {name.split()[0] for name in ALLOWED}
+    assert called | ALWAYS | READS_ON.keys() == TABLE["Consumer"].keys()
+    assert READS_ON.keys() == lifecycle.READS_ON
+
+
 LOCAL: Final = {"assignment", "paused", "statistics", "high_watermark"}
 """Calls that only read what the consumer has in memory, at any time."""
 
 
 @pytest.mark.parametrize("in_task", [False, True], ids=["listener", "task of the listener"])
 @pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
 async def test_listener_makes_every_call_while_the_consumer_closes(
     stage: Stage, kind: str, in_task: bool
 ) -> None:
@@ -156,6 +175,8 @@ async def test_listener_makes_every_call_while_the_consumer_closes(
 
 
 @pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
 async def test_draining_handler_makes_every_call(stage: Stage, kind: str) -> None:
     async with started(stage, kind) as (consumer, calls):
         running = asyncio.Event()
@@ -175,6 +196,8 @@ async def test_draining_handler_makes_every_call(stage: Stage, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
 async def test_draining_task_of_a_stream_makes_every_call(stage: Stage, kind: str) -> None:
     async with started(stage, kind) as (consumer, calls):
         running = asyncio.Event()

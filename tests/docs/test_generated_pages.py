@@ -17,6 +17,7 @@ from tools import generated_page
         "generate_configuration",
         "generate_errors",
         "generate_file_map",
+        "generate_lifecycle",
         "draw_states",
         "draw_diagrams",
     ],

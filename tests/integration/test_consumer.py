@@ -21,6 +21,8 @@ from kafka_async.types import TopicPartition
 from tests.integration.helpers import create_topic, poll_until
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
@@ -259,3 +261,37 @@ async def test_missing_topic_raises_without_automatic_creation(
         with pytest.raises(UnknownTopicOrPartitionError, match=f"{name}.* does not exist"):
             async with asyncio.timeout(30):
                 await reader.poll(timeout=None)
+
+
+async def test_stores_and_commits_positions_in_on_revoked_while_it_closes(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    (partition,) = await make(kafka_cluster, 1)
+    await fill(kafka_cluster, [partition], 3)
+    stored: dict[TopicPartition, int] = {}
+    group = f"revoked-{partition.topic}"
+    options: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+    servers = kafka_cluster.bootstrap_servers
+    async with (
+        Producer(servers, transactional_id=group) as producer,
+        Consumer(servers, topics=[partition.topic], group_id=group, **options) as consumer,
+    ):
+
+        @consumer.on_revoked
+        async def _(partitions: Collection[TopicPartition]) -> None:
+            for each in partitions:
+                stored[each] = await consumer.position(each)
+            assert await consumer.committed() == {partition: None}
+            async with producer.transaction() as txn:
+                await txn.commit_offsets(consumer)
+
+        records: list[object] = []
+        async with asyncio.timeout(40):
+            while len(records) < 3:
+                records += await consumer.poll()
+        await consumer.stop()
+    assert stored == {partition: 3}
+    async with Consumer(servers, group_id=group) as other:
+        committed = (await other.committed([partition]))[partition]
+    assert committed is not None
+    assert committed.offset == 3

@@ -1,0 +1,128 @@
+"""Every public method of every client does in every state what docs/lifecycle.md says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async.errors import TaskDiedError
+from tests.embedded_client import InMemory
+from tests.lifecycle.calls import make, outcome_of
+from tests.programs import run_python
+from tools.lifecycle import CLIENTS, STATES, TABLE, WORDS, methods_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+STARTED = ("running", "stopping", "stopped", "failed", "elsewhere")
+
+
+async def die() -> None:
+    raise ValueError("why")
+
+
+def supervisor_of(client: Any) -> Any:
+    """Return the supervisor of a client's own tasks."""
+    owner = getattr(client, "_member", client)  # of a WorkerPool
+    return owner._supervisor if hasattr(owner, "_supervisor") else owner.client._supervisor
+
+
+@asynccontextmanager
+async def in_state(name: str, state: str, cluster: InMemory) -> AsyncGenerator[Any]:
+    """Bring a new client into a state; stop it afterwards."""
+    client, fault = make(name, cluster), None
+    background: asyncio.Task[None] | None = None
+    try:
+        if state in STARTED:
+            await client.start()
+            await asyncio.sleep(10)  # Members join their groups.
+        if state in ("starting", "stopping"):
+            fault = cluster.hang()
+            action = client.start() if state == "starting" else client.stop()
+            background = asyncio.create_task(action)
+            await asyncio.sleep(0.001)
+        if state == "stopped":
+            await client.stop()
+        if state == "failed":
+            supervisor_of(client).spawn(die, name="dies")
+            await asyncio.sleep(1)
+        yield client
+    finally:
+        if fault is not None:
+            fault.remove()
+        with suppress(TaskDiedError):
+            await client.stop()
+        if background is not None:
+            await asyncio.wait({background})
+            background.exception()
+
+
+def differences(name: str, state: str, found: dict[str, str]) -> dict[str, str]:
+    """Return what calls do in a state that differs from the table."""
+    assert found.keys() == TABLE[name].keys()
+    expected = {method: row[state] for method, row in TABLE[name].items()}
+    return {
+        method: f"{word}, not {expected[method]}"
+        for method, word in found.items()
+        if word != expected[method]
+    }
+
+
+def in_another_loop(client: Any, method: str) -> str:
+    """Return the outcome of a call in another thread with an event loop."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(outcome_of(client, method, 1.0))).result()
+
+
+def test_table_has_a_row_for_every_method_and_a_cell_for_every_state() -> None:
+    assert TABLE.keys() == CLIENTS.keys()
+    for name, rows in TABLE.items():
+        assert sorted(rows) == methods_of(CLIENTS[name]), f"{name}: the table has other methods"
+        for method, row in rows.items():
+            assert row.keys() == STATES.keys(), f"{name}.{method}"
+            assert WORDS.keys() >= set(row.values()), f"{name}.{method}"
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize("state", [state for state in STATES if state not in ("elsewhere", "fork")])
+@pytest.mark.parametrize("name", TABLE)
+async def test_every_call_does_what_the_table_says(
+    name: str, state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "kafka_async")
+    wait = 10.0 if state == "starting" else 200.0
+    found: dict[str, str] = {}
+    async with InMemory() as cluster:
+        await cluster.cluster.create_topic("t", 1)
+        for method in TABLE[name]:
+            async with in_state(name, state, cluster) as client:
+                found[method] = await outcome_of(client, method, wait)
+    assert differences(name, state, found) == {}
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+@pytest.mark.may_block  # waits for a thread with another event loop
+@pytest.mark.parametrize("name", TABLE)
+async def test_every_call_in_another_event_loop_does_what_the_table_says(name: str) -> None:
+    found: dict[str, str] = {}
+    async with InMemory() as cluster:
+        await cluster.cluster.create_topic("t", 1)
+        async with in_state(name, "elsewhere", cluster) as client:
+            for method in TABLE[name]:
+                found[method] = in_another_loop(client, method)
+    assert differences(name, "elsewhere", found) == {}
+
+
+def test_every_call_in_a_forked_process_does_what_the_table_says() -> None:
+    result = run_python("-m", "tests.lifecycle.fork")
+    assert result.returncode == 0, result.stderr
+    found: dict[str, dict[str, str]] = json.loads(result.stdout)
+    assert [differences(name, "fork", words) for name, words in found.items()] == [{}] * len(TABLE)
