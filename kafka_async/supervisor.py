@@ -336,7 +336,7 @@ class Supervisor:
         return await self._run_in(self._credentials_pool, partial(function, *args))
 
     def _run_in(self, pool: ThreadPoolExecutor, function: Callable[[], R]) -> asyncio.Future[R]:
-        """Run a function in a thread; inline after the main thread's end, which closes all pools."""
+        """Run a function in a thread; inline after the main thread has ended, with all pools."""
         try:
             return self.loop.run_in_executor(pool, function)
         except RuntimeError:
@@ -387,7 +387,7 @@ class Supervisor:
         # All tasks of the event loop are cancelled, in any order: report before one fails records.
         for client in clients_of(self.loop):
             unwatch(client)
-            report_lost(client, END_OF_LOOP)
+            report_lost(client, client.lost(), END_OF_LOOP)
         if self.failure is None:
             self._notify(
                 ClientClosedError(f"{self.name} was not stopped, and its tasks were cancelled")
