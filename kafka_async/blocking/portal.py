@@ -1,6 +1,6 @@
 """Runs the event loop of the blocking clients in a background thread.
 
-No function takes a lock: a signal handler may call a blocking client while the main thread calls
+No function waits for a lock: a signal handler may call a blocking client while the main thread calls
 one, and the process may be forked meanwhile.
 """
 
