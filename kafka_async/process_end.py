@@ -40,6 +40,10 @@ class Unfinished(Protocol):
         """Return what would be lost now, such as "3 records were not delivered"; empty if none."""
         ...
 
+    def uncommitted(self) -> str:
+        """Return the part of `lost` that `finish` does not deliver."""
+        ...
+
     async def finish(self) -> None:
         """Deliver what was appended, in bounded time; what is left fails and is logged."""
         ...
@@ -77,12 +81,11 @@ def finish_at_exit(loop: asyncio.AbstractEventLoop, finish: Callable[[], object]
     _call_at_exit(finish)
 
 
-def report_lost(client: Unfinished, cause: str) -> None:
-    """Log what a client loses now, and the cause, a sentence.
+def report_lost(client: Unfinished, lost: str, cause: str) -> None:
+    """Log what a client loses, unless it is empty, and the cause, a sentence.
 
     Unless the application configures logging, errors are printed on stderr.
     """
-    lost = client.lost()
     if lost:
         logger.error("%s: %s. %s", client.name, lost, cause)
 
@@ -91,7 +94,7 @@ def _report_at_exit() -> None:
     for client, pid in tuple(_watched.items()):
         if pid == os.getpid() and client.loop not in _finished_at_exit:
             unwatch(client)  # spawned processes of multiprocessing call this twice
-            report_lost(client, END_OF_PROCESS)
+            report_lost(client, client.lost(), END_OF_PROCESS)
 
 
 def _call_at_exit(function: Callable[[], object]) -> None:

@@ -94,7 +94,14 @@ class Programs:
             text += 'sys.modules["uvloop"] = None\n'
         self._path.write_text(text + "\n".join(parts))
         done = subprocess.run(
-            [sys.executable, self._path, self.servers, self.topic],
+            [
+                sys.executable,
+                "-W",
+                "ignore:This process:DeprecationWarning",
+                self._path,
+                self.servers,
+                self.topic,
+            ],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": python_path()},
             capture_output=True,
@@ -182,15 +189,15 @@ thread = threading.Thread(target=work, daemon={daemon})
 thread.start()
 """
 
-GOES_ON = THREAD.replace("{work}", "threading.main_thread().join(); {work}")
+RUNS_LONGER = THREAD.replace("{work}", "threading.main_thread().join(); {work}")
 
 ENDS: dict[str, tuple[int, str]] = {
     "normal": (0, "start(); accept(5)"),
     "exception": (1, "start(); accept(5); raise ValueError"),
     "sys.exit": (3, "start(); accept(5); sys.exit(3)"),
     "sys.exit in a thread": (0, THREAD.format(work="accept(5); sys.exit(3)", daemon=False)),
-    "thread that goes on": (0, GOES_ON.format(work="accept(5)", daemon=False)),
-    "thread that stops": (0, GOES_ON.format(work="accept(5); stop()", daemon=False)),
+    "thread that runs longer": (0, RUNS_LONGER.format(work="accept(5)", daemon=False)),
+    "thread that stops": (0, RUNS_LONGER.format(work="accept(5); stop()", daemon=False)),
     "daemon thread": (
         0,
         THREAD.format(work="while True: accept(1); begun.set()", daemon=True) + "begun.wait()",
@@ -222,7 +229,7 @@ ENDS: dict[str, tuple[int, str]] = {
     "end",
     some(
         ENDS,
-        *("normal", "exception", "thread that goes on", "daemon thread"),
+        *("normal", "exception", "thread that runs longer", "daemon thread"),
         *("stop registered before", "records registered before", "logging handler that stops"),
     ),
 )
@@ -445,7 +452,7 @@ ASYNCIO_ENDS: dict[str, tuple[int, str]] = {
         "threading.Thread(target=asyncio.run, args=[runs()], daemon=True).start()\n"
         "begun.wait()",
     ),
-    "thread that goes on": (
+    "thread that runs longer": (
         0,
         "async def stops():\n"
         "    threading.main_thread().join()\n"
@@ -480,7 +487,7 @@ def accept(producer):
     os.write(1, b".")
 
 def interrupt(client, name):
-    # The signal arrives in the middle of the call, which then goes on.
+    # The signal arrives in the middle of the call, which then continues.
     original = getattr(client.asynchronous, name)
     async def interrupted(*args, **keywords):
         delattr(client.asynchronous, name)
@@ -555,7 +562,7 @@ def test_signal_handler_calls_clients_at_any_moment(programs: Programs) -> None:
 # -- other processes ------------------------------------------------------------------------------
 
 FORK = """
-import multiprocessing, os, signal, threading
+import faulthandler, multiprocessing, os, threading
 from kafka_async import blocking
 from kafka_async.errors import ClientClosedError, IllegalStateError
 
@@ -566,9 +573,10 @@ def accept(producer):
     os.write(1, b".")
 
 def use_new_producer():
-    signal.alarm(20)
+    faulthandler.dump_traceback_later(20, exit=True)
     with blocking.Producer(servers) as new:
         accept(new)
+    faulthandler.cancel_dump_traceback_later()
 
 def leave_new_producer():
     producer = blocking.Producer(servers, linger_ms=60_000)

@@ -84,7 +84,9 @@ from kafka_async.blocking.portal import (
     RecordIteration,
     RequestHandle,
     call,
+    delaying_forks,
     run,
+    start,
     unwrap,
 )
 
@@ -169,14 +171,16 @@ def constructor(client: type, module: str, config: str, imports: set[str]) -> st
     return definition(
         made.__init__,
         imports,
-        f"from {module} import {name} as Async{name}\n"
-        "from kafka_async.config import hide_secrets\n\n"
+        "with delaying_forks():\n"
+        f"    from {module} import {name} as Async{name}\n"
+        "    from kafka_async.config import hide_secrets\n\n"
         "servers, options = hide_secrets(servers), hide_secrets(options)\n"
         f"super().__init__(Async{name}({arguments(made.__init__)}))",
     ) + definition(
         factory,
         imports,
-        f"from kafka_async.config import {config}, hide_secrets\n\n"
+        "with delaying_forks():\n"
+        f"    from kafka_async.config import {config}, hide_secrets\n\n"
         "properties = hide_secrets(properties)\n"
         f"return cls(config={config}.from_properties(properties){given})",
         decorator="@classmethod\n",
@@ -187,7 +191,7 @@ def method(member: Method, imports: set[str]) -> str:
     """Return a method that waits for the asyncio client's."""
     result = str(inspect.signature(member).return_annotation)
     waits = inspect.iscoroutinefunction(member) or result.startswith("Awaitable[")
-    function = "run" if waits else "call"
+    function = "start" if member.__name__ == "start" else "run" if waits else "call"
     given = ", ".join(filter(None, [f"self._client.{member.__name__}", arguments(member)]))
     value = f"{function}({given})"
     wrapped = re.match(r"(Transaction|RequestHandle)\[", result)

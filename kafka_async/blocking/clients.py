@@ -14,7 +14,9 @@ from kafka_async.blocking.portal import (
     RecordIteration,
     RequestHandle,
     call,
+    delaying_forks,
     run,
+    start,
     unwrap,
 )
 
@@ -122,8 +124,9 @@ class Client(BlockingClient):
         dialer: Dialer | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        from kafka_async.cluster.client import Client as AsyncClient
-        from kafka_async.config import hide_secrets
+        with delaying_forks():
+            from kafka_async.cluster.client import Client as AsyncClient
+            from kafka_async.config import hide_secrets
 
         servers, options = hide_secrets(servers), hide_secrets(options)
         super().__init__(
@@ -148,7 +151,8 @@ class Client(BlockingClient):
         Raises:
             InvalidConfigurationError: An option is unknown or its value is not allowed.
         """
-        from kafka_async.config import ClientConfig, hide_secrets
+        with delaying_forks():
+            from kafka_async.config import ClientConfig, hide_secrets
 
         properties = hide_secrets(properties)
         return cls(config=ClientConfig.from_properties(properties))
@@ -167,7 +171,7 @@ class Client(BlockingClient):
             ClientClosedError: The client was stopped before, or meanwhile.
             IllegalStateError: The client was started before.
         """
-        run(self._client.start)
+        start(self._client.start)
 
     def stop(self, timeout: float | None = None) -> None:
         """Close all connections; requests in flight fail. May be called again.
@@ -370,8 +374,9 @@ class Producer(BlockingClient, Generic[K, V]):
         dialer: Dialer | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        from kafka_async.config import hide_secrets
-        from kafka_async.producer.producer import Producer as AsyncProducer
+        with delaying_forks():
+            from kafka_async.config import hide_secrets
+            from kafka_async.producer.producer import Producer as AsyncProducer
 
         servers, options = hide_secrets(servers), hide_secrets(options)
         super().__init__(
@@ -396,7 +401,8 @@ class Producer(BlockingClient, Generic[K, V]):
         Raises:
             InvalidConfigurationError: An option is unknown or its value is invalid.
         """
-        from kafka_async.config import ProducerConfig, hide_secrets
+        with delaying_forks():
+            from kafka_async.config import ProducerConfig, hide_secrets
 
         properties = hide_secrets(properties)
         return cls(config=ProducerConfig.from_properties(properties))
@@ -413,7 +419,7 @@ class Producer(BlockingClient, Generic[K, V]):
             ClientClosedError: The producer was stopped before, or meanwhile.
             IllegalStateError: The producer was started before.
         """
-        run(self._client.start, **unknown)
+        start(self._client.start, **unknown)
 
     def stop(self, timeout: float | None = None, **unknown: Never) -> None:
         """Abort an open transaction, deliver what was enqueued, and close.
@@ -1070,8 +1076,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         dialer: Dialer | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        from kafka_async.config import hide_secrets
-        from kafka_async.consumer.consumer import Consumer as AsyncConsumer
+        with delaying_forks():
+            from kafka_async.config import hide_secrets
+            from kafka_async.consumer.consumer import Consumer as AsyncConsumer
 
         servers, options = hide_secrets(servers), hide_secrets(options)
         super().__init__(
@@ -1109,7 +1116,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Raises:
             InvalidConfigurationError: An option is unknown or its value is invalid.
         """
-        from kafka_async.config import ConsumerConfig, hide_secrets
+        with delaying_forks():
+            from kafka_async.config import ConsumerConfig, hide_secrets
 
         properties = hide_secrets(properties)
         return cls(
@@ -1129,7 +1137,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             ClientClosedError: The consumer was stopped before, or meanwhile.
             IllegalStateError: The consumer was started before.
         """
-        run(self._client.start, **unknown)
+        start(self._client.start, **unknown)
 
     def stop(self, timeout: float | None = None, **unknown: Never) -> None:
         """Stop reading, commit processed records with auto-commit, leave the group and close.
@@ -1671,8 +1679,11 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
         dialer: Dialer | None = None,
         **options: Unpack[ShareConsumerOptions],
     ) -> None:
-        from kafka_async.config import hide_secrets
-        from kafka_async.consumer.share.share_consumer import ShareConsumer as AsyncShareConsumer
+        with delaying_forks():
+            from kafka_async.config import hide_secrets
+            from kafka_async.consumer.share.share_consumer import (
+                ShareConsumer as AsyncShareConsumer,
+            )
 
         servers, options = hide_secrets(servers), hide_secrets(options)
         super().__init__(
@@ -1699,7 +1710,8 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
         Raises:
             InvalidConfigurationError: An option is unknown or its value is invalid.
         """
-        from kafka_async.config import ShareConsumerConfig, hide_secrets
+        with delaying_forks():
+            from kafka_async.config import ShareConsumerConfig, hide_secrets
 
         properties = hide_secrets(properties)
         return cls(config=ShareConsumerConfig.from_properties(properties), topics=topics)
@@ -1844,7 +1856,7 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
             ClientClosedError: The client was stopped before, or meanwhile.
             IllegalStateError: The client was started before.
         """
-        run(self._client.start)
+        start(self._client.start)
 
     def stop(self, timeout: float | None = None) -> None:
         """Leave the group and close; calls that wait raise ClientClosedError.
@@ -1893,8 +1905,9 @@ class Admin(BlockingClient):
         dialer: Dialer | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        from kafka_async.admin.admin import Admin as AsyncAdmin
-        from kafka_async.config import hide_secrets
+        with delaying_forks():
+            from kafka_async.admin.admin import Admin as AsyncAdmin
+            from kafka_async.config import hide_secrets
 
         servers, options = hide_secrets(servers), hide_secrets(options)
         super().__init__(
@@ -1919,7 +1932,8 @@ class Admin(BlockingClient):
         Raises:
             InvalidConfigurationError: An option is unknown or its value is not allowed.
         """
-        from kafka_async.config import ClientConfig, hide_secrets
+        with delaying_forks():
+            from kafka_async.config import ClientConfig, hide_secrets
 
         properties = hide_secrets(properties)
         return cls(config=ClientConfig.from_properties(properties))
@@ -1932,7 +1946,7 @@ class Admin(BlockingClient):
             ClientClosedError: The client was stopped before, or meanwhile.
             IllegalStateError: The client was started before.
         """
-        run(self._client.start, **unknown)
+        start(self._client.start, **unknown)
 
     def stop(self, timeout: float | None = None, **unknown: Never) -> None:
         """Close the connections, unless the client is shared. May be called again.

@@ -1,6 +1,6 @@
 """Runs the event loop of the blocking clients in a background thread.
 
-No function takes a lock: a signal handler may call a blocking client while the main thread calls
+No function waits for a lock: a signal handler may call a blocking client while the main thread calls
 one, and the process may be forked meanwhile.
 """
 
@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import os
-import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self
@@ -89,7 +88,7 @@ class _LoopThread:
     """Runs the event loop of this process in a daemon thread until the process ends.
 
     Exit handlers and logging handlers that were registered earlier run after `finish`, and may call
-    their clients. So the event loop goes on, and each later call delivers its records
+    their clients. So the event loop runs on, and each later call delivers its records
     before it returns.
     """
 
@@ -139,9 +138,13 @@ class _LoopThread:
         self._exiting = True
         try:
             _Call(self.loop, self._finish).result()
-        finally:  # also after Ctrl-C
+        except BaseException:  # Ctrl-C
             for client in clients_of(self.loop):
-                report_lost(client, END_OF_PROCESS)
+                report_lost(client, client.lost(), END_OF_PROCESS)
+            raise
+        # Calls of daemon threads may have added records meanwhile, which they deliver themselves.
+        for client in clients_of(self.loop):
+            report_lost(client, client.uncommitted(), END_OF_PROCESS)
 
     async def _finish(self) -> None:
         await asyncio.gather(*(client.finish() for client in clients_of(self.loop)))
@@ -151,33 +154,35 @@ _loop_threads: dict[int, _LoopThread] = {}
 """By process id; a forked child makes another one, since the thread of its parent is not there."""
 
 
-MAX_IMPORT_WAIT: Final = 5.0
-"""Maximum seconds for which a fork waits for imports of other threads."""
+MAX_FORK_DELAY: Final = 5.0
+"""Maximum seconds for which a fork waits for the construction and start of clients."""
 
-FIRST_CALL_PACKAGES: Final = frozenset(
-    ("kafka_async", "anyio", "uvloop", "crc32c", "lz4", "zstandard", "cramjam")
-)
-"""Packages that clients import when they are started, in several threads."""
+_importing: dict[object, int] = {}
+"""Blocks of `delaying_forks` that run, and their threads."""
+
+
+@contextmanager
+def delaying_forks() -> Generator[None]:
+    """Let other threads fork the process only after this block, which imports modules.
+
+    A module whose import has begun in another thread stays locked in the child for ever.
+    """
+    block = object()
+    _importing[block] = threading.get_ident()
+    try:
+        yield
+    finally:
+        _importing.pop(block, None)
 
 
 def _wait_for_imports() -> None:
-    """Wait until no thread imports what a first call imports, before the process is forked.
-
-    A module whose import has begun in another thread stays locked in the child for ever. A signal
-    handler of the importing thread may fork too, hence the limit.
-    """
-    end = time.monotonic() + MAX_IMPORT_WAIT
-    while any(map(_is_being_imported, tuple(sys.modules.items()))) and time.monotonic() < end:
+    end = time.monotonic() + MAX_FORK_DELAY
+    own = threading.get_ident()  # A signal handler may fork in the middle of such a block.
+    while any(thread != own for thread in tuple(_importing.values())) and time.monotonic() < end:
         time.sleep(0.001)
 
 
-def _is_being_imported(module: tuple[str, object]) -> bool:
-    package, _, _ = module[0].partition(".")
-    spec = getattr(module[1], "__spec__", None)
-    return package in FIRST_CALL_PACKAGES and getattr(spec, "_initializing", False)
-
-
-os.register_at_fork(before=_wait_for_imports)
+os.register_at_fork(before=_wait_for_imports, after_in_child=_importing.clear)
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
@@ -192,7 +197,8 @@ def _loop_thread() -> _LoopThread:
     """Return the loop thread of this process, started."""
     found = _loop_threads.get(os.getpid())
     if found is None:
-        new = _LoopThread()
+        with delaying_forks():
+            new = _LoopThread()
         found = _loop_threads.setdefault(os.getpid(), new)
         if found is new:
             finish_at_exit(new.loop, new.finish)
@@ -231,6 +237,12 @@ def run(function: Callable[P, Awaitable[R]], *args: P.args, **keywords: P.kwargs
     return thread.call(partial(function, *args, **keywords))
 
 
+def start(function: Callable[P, Awaitable[R]], *args: P.args, **keywords: P.kwargs) -> R:
+    """Run the start of a client as `run` does, without a fork meanwhile."""
+    with delaying_forks():
+        return run(function, *args, **keywords)
+
+
 def call(function: Callable[P, R], *args: P.args, **keywords: P.kwargs) -> R:
     """Call a synchronous function in the event loop's thread."""
 
@@ -252,7 +264,7 @@ class BlockingClient:
         return self._client
 
     def __enter__(self) -> Self:
-        run(self._client.__aenter__)
+        start(self._client.__aenter__)
         return self
 
     def __exit__(self, *exc_info: object) -> None:

@@ -724,7 +724,7 @@ class Accumulator:
         """Number of records that are neither acknowledged nor failed."""
         return sum(
             1 if isinstance(each, TopicQueue) else _record_count(each)
-            for each in self._incomplete.values()
+            for each in list(self._incomplete.values())
         )
 
     def take_failures(self) -> DeliveryError | None:

@@ -232,7 +232,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 await self._runtime.flush_before_stop(deadline, timeout)
         except BaseException:
             unwatch(self._unfinished)
-            report_lost(self._unfinished, "Its stop() was cancelled")
+            report_lost(self._unfinished, self._unfinished.lost(), "Its stop() was cancelled")
             raise
         finally:
             await self._close(deadline)

@@ -35,15 +35,18 @@ class UnfinishedRecords:
 
     def lost(self) -> str:
         """Return what would be lost now, such as "3 records were not delivered"; empty if none."""
-        accumulator, transactions = self._runtime.accumulator, self._transactions
-        lost: list[str] = []
-        count = accumulator.unacknowledged_count
-        if count:
-            lost.append("1 record was" if count == 1 else f"{count} records were")
-            lost[0] += " not delivered"
-        if transactions is not None and transactions.in_transaction:
-            lost.append(f"a transaction was not committed ({accumulator.written_count} delivered)")
-        return ", and ".join(lost)
+        count = self._runtime.accumulator.unacknowledged_count
+        records = "1 record was" if count == 1 else f"{count} records were"
+        undelivered = f"{records} not delivered" if count else ""
+        return ", and ".join(filter(None, [undelivered, self.uncommitted()]))
+
+    def uncommitted(self) -> str:
+        """Return what an open transaction would lose of delivered records; empty if none is."""
+        transactions = self._transactions
+        if transactions is None or not transactions.in_transaction:
+            return ""
+        count = self._runtime.accumulator.written_count
+        return f"a transaction was not committed ({count} delivered)"
 
     async def finish(self) -> None:
         """Deliver what was appended within close_timeout_ms; what is left fails and is logged."""
