@@ -138,37 +138,28 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         """
         if unknown:
             raise unknown_keyword(self.send_many, unknown)
+        deliveries: list[Delivery] = []
         try:
-            return await self._enqueue_values(topic, values, keys, partition)
+            check_values(values, "values")
+            if keys is not None:
+                check_values(keys, "keys")
+                if len(keys) != len(values):
+                    raise ValueError(
+                        f"{len(keys)} keys for {len(values)} values: pass one key per value"
+                    )
+            while (at := len(deliveries)) < len(values):
+                some = slice(at, at + MAX_RECORDS_PER_CLOCK_CHECK)
+                deliveries += self._append_values(
+                    topic, values[some], None if keys is None else keys[some], partition
+                )
+                if len(deliveries) == at:
+                    key = None if keys is None else keys[at]
+                    try:
+                        deliveries.append(await self.enqueue(topic, values[at], key, partition))
+                    except (TypeError, ValueError, KafkaError) as error:
+                        raise self._located(error, f"values[{at}]") from error.__cause__
         except Exception as error:  # noqa: BLE001  # raised again
             self._raise(error)
-
-    async def _enqueue_values(
-        self,
-        topic: str,
-        values: Sequence[V | None],
-        keys: Sequence[K | None] | None,
-        partition: int | None,
-    ) -> list[Delivery]:
-        check_values(values, "values")
-        if keys is not None:
-            check_values(keys, "keys")
-            if len(keys) != len(values):
-                raise ValueError(
-                    f"{len(keys)} keys for {len(values)} values: pass one key per value"
-                )
-        deliveries: list[Delivery] = []
-        while (at := len(deliveries)) < len(values):
-            some = slice(at, at + MAX_RECORDS_PER_CLOCK_CHECK)
-            deliveries += self._append_values(
-                topic, values[some], None if keys is None else keys[some], partition
-            )
-            if len(deliveries) == at:
-                key = None if keys is None else keys[at]
-                try:
-                    deliveries.append(await self.enqueue(topic, values[at], key, partition))
-                except (TypeError, ValueError, KafkaError) as error:
-                    raise self._located(error, f"values[{at}]") from error.__cause__
         return deliveries
 
     async def send_records(
