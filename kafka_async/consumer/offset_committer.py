@@ -211,7 +211,7 @@ class OffsetCommitter:
                     raise CommitFailedError(
                         "the client follows another cluster, which does not have these records"
                     )
-                names = {id_: topic for topic, id_ in topic_ids.items()}
+                names: dict[object, str] = {id_: topic for topic, id_ in topic_ids.items()}
                 generation = self._membership.metadata.generation_id
                 response = await self._send(self._commit_request(sent, topic_ids), deadline)
             except RetriableError as error:
