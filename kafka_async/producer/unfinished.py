@@ -20,7 +20,7 @@ logger = logging.getLogger("kafka_async.producer")
 
 
 class UnfinishedRecords:
-    """What the end of the process or of the event loop does with the records of a producer.
+    """Delivers or reports the records of a producer at the end of the process or event loop.
 
     Attributes:
         name: Name of the producer.

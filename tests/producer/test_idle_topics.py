@@ -29,7 +29,7 @@ async def world() -> AsyncIterator[InMemory]:
         yield world
 
 
-async def refreshed(world: InMemory, seconds: float) -> set[str]:
+async def refreshed(world: InMemory, seconds: float) -> set[str | None]:
     """Return the topics that are named by metadata requests within a time."""
     before = len(world.received)
     await asyncio.sleep(seconds)
