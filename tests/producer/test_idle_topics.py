@@ -91,4 +91,4 @@ async def test_records_that_wait_keep_their_topic(world: InMemory) -> None:
 
 async def test_shorter_time_than_javas_minimum_is_refused() -> None:
     with pytest.raises(InvalidConfigurationError, match="metadata_max_idle_ms"):
-        Producer("localhost", metadata_max_idle_ms=4_999)
+        Producer("localhost:9092", metadata_max_idle_ms=4_999)
