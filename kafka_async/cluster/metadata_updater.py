@@ -36,6 +36,7 @@ from kafka_async.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    LeaderNotAvailableError,
     RebootstrapRequiredError,
     RetriableError,
     SaslAuthenticationError,
@@ -413,6 +414,7 @@ class MetadataUpdater:
             for request in _requests(update, self._refreshed_topics() if update.tracked else set()):
                 connection, response = await self._first_response(brokers, connection, request)
                 all_topics = request.topics is None
+                self._add_missing_topics(request, response)
                 if update.topic_ids and not all_topics:
                     update.topics.update(
                         row.name for row in response.topics if row.name is not None
@@ -427,6 +429,17 @@ class MetadataUpdater:
         finally:
             if self.snapshot is not before:
                 self._notify_listeners()  # once per update: a listener looks at all its topics
+
+    def _add_missing_topics(self, request: MetadataRequest, response: MetadataResponse) -> None:
+        """Add a retriable error for each unknown topic that a response lacks."""
+        from kafka_async.protocol.messages.metadata import MetadataResponseTopic
+
+        known = {row.name for row in response.topics} | self.snapshot.topics.keys()
+        missing = [row.name for row in request.topics or () if row.name and row.name not in known]
+        if missing:
+            code = LeaderNotAvailableError.code
+            rows = [MetadataResponseTopic(error_code=code, name=name) for name in missing]
+            response.topics = [*response.topics, *rows]
 
     async def _first_response(
         self, brokers: Brokers, connection: BrokerConnection, request: MetadataRequest

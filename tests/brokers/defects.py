@@ -1,7 +1,6 @@
 """Defects of responses: rows that are missing, doubled, in another order, added, or about others.
 
-`defects_of` derives them from the fields of a response. A `Defect` is applied to a response once,
-or to every response.
+`defects_of` derives them from the fields of a response. A `Defect` changes one response.
 """
 
 from __future__ import annotations
