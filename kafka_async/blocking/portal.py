@@ -1,7 +1,7 @@
 """Runs the event loop of the blocking clients in a background thread.
 
-No function waits for a lock: a signal handler may call a blocking client while the main thread calls
-one, and the process may be forked meanwhile.
+No function waits for a lock: a signal handler may call a blocking client while the main thread
+calls one, and the process may be forked meanwhile.
 """
 
 from __future__ import annotations
