@@ -388,7 +388,7 @@ class Supervisor:
         # All tasks of the event loop are cancelled, in any order: report before one fails records.
         for client in clients_of(self.loop):
             unwatch(client)
-            report_lost(client, END_OF_LOOP)
+            report_lost(client, client.lost(), END_OF_LOOP)
         if self.failure is None:
             self._notify(
                 ClientClosedError(f"{self.name} was not stopped, and its tasks were cancelled")
