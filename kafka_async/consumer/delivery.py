@@ -300,20 +300,22 @@ class RecordDelivery:
                 raise
             if views:
                 taken.append(PartitionBatch(state.partition, views, start, state.position))
-            self._on_taken(state)
+            self._queue.on_taken(state, len(views), counted=False)
+            self._fetcher.on_taken(state)
             if state.error is not None and not taken:
                 self._raise_partition_error(state)
         if taken:
             self._fetcher.wakeup()
         return taken
 
-    def _on_taken(self, state: PartitionState, records: int = 0) -> None:
+    def _on_taken(self, state: PartitionState, records: int) -> None:
         self._queue.on_taken(state, records)
         self._fetcher.on_taken(state)
 
     def _fail_at_corrupt_record(self, state: PartitionState) -> None:
         """Fail a partition whose next record cannot be read, until the application seeks."""
         state.stop_fetching()
+        self._queue.on_passed(state)
         self._queue.move_to_back()
         self._fetcher.wakeup()  # its buffered bytes counted against the other partitions
 

@@ -63,8 +63,11 @@ class DeliveryQueue:
             self._partitions.popleft()
         return None
 
-    def on_taken(self, state: PartitionState, records: int = 0) -> None:
-        """Move the first partition to the back, after this many records of it were taken."""
+    def on_taken(self, state: PartitionState, records: int, *, counted: bool = True) -> None:
+        """Move the first partition to the back, after records or batches of it were taken.
+
+        Without any, its position has only passed offsets that have no records to return.
+        """
         buffer = state.buffer
         if self._last_buffer is not buffer:
             if self._last_buffer is not None:
@@ -72,11 +75,19 @@ class DeliveryQueue:
             self._last_buffer = buffer
         if buffer.decompressed_bytes:
             self.decompressed_bytes += buffer.take_decompressed_bytes()
-        self.records += records
-        self._unprocessed.add(state)
+        self.records += records if counted else 0
+        if records:
+            self._unprocessed.add(state)
+        else:
+            self.on_passed(state)
         self._partitions.popleft()
         if state.has_delivery:
             self._partitions.append(state)
+
+    def on_passed(self, state: PartitionState) -> None:
+        """Count offsets as processed that the position has passed without a record to return."""
+        if state not in self._unprocessed:
+            state.mark_processed()
 
     def move_to_back(self) -> None:
         """Move the first partition to the back."""
