@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafka_async.kernel import NextRecord
     from kafka_async.records.batch import BatchView
     from kafka_async.supervisor import Supervisor
+    from kafka_async.types import TopicPartition
 
 
 class DeliveryQueue:
@@ -27,11 +28,13 @@ class DeliveryQueue:
 
     Attributes:
         records: Records taken by polls and streams; those of `poll_batches` are not counted.
+        undecodable: Those that were skipped, or given to the application, as they cannot be
+            deserialized.
         decompressed_bytes: Bytes of decompressed batches that were read.
     """
 
     def __init__(self, supervisor: Supervisor, subscription: Subscription) -> None:
-        self.records = self.decompressed_bytes = 0
+        self.records = self.undecodable = self.decompressed_bytes = 0
         self._supervisor = supervisor
         self._subscription = subscription
         self._partitions: deque[PartitionState] = deque()
@@ -97,6 +100,15 @@ class DeliveryQueue:
         """Put back records of one batch that were taken but not returned."""
         state.buffer.put_back(records)
         self._on_put_back(state, len(records))
+
+    def pass_record(self, partition: TopicPartition) -> PartitionState:
+        """Take the record that was put back first, without returning it."""
+        state = self._subscription.state(partition)
+        state.buffer.take_chunk(1)
+        self.records += 1
+        self.undecodable += 1
+        self._unprocessed.add(state)
+        return state
 
     def _on_put_back(self, state: PartitionState, count: int) -> None:
         self.records -= count
