@@ -259,7 +259,7 @@ async def test_deserializer_that_returns_a_coroutine_is_named(stage: Stage, read
     def call_async(data: bytes) -> Any:
         return decode(data)
 
-    options = OPTIONS | {"value_deserializer": call_async}
+    options: dict[str, Any] = OPTIONS | {"value_deserializer": call_async}
     async with stage.member(1, **options) as (consumer, _):
         for call in (consumer.poll(), read(consumer, Handler(), "skip"), anext(consumer)):
             with pytest.raises(
@@ -290,7 +290,7 @@ async def test_keys_are_ordered_by_their_bytes(stage: Stage) -> None:
     def to_list(data: bytes) -> Any:
         return [data]  # It does not hash.
 
-    options = OPTIONS | {"key_deserializer": to_list}
+    options: dict[str, Any] = OPTIONS | {"key_deserializer": to_list}
     async with stage.member(**options) as (consumer, partition):
         rows = [ProducerRecord("", b"0", key=key) for key in (b"a", b"a", b"b")]
         stage.append(partition, RecordBatch.build(rows, timestamp=1_000).frame())
