@@ -99,7 +99,7 @@ class OffsetsInProgress:
             del self._offsets[record.offset]
 
     def abandon(self, record: AnyRecord) -> None:
-        """Keep the offset of a record that will not be handled, until a seek."""
+        """Keep the offset of a record that will not be handled, until it is read again."""
         self._running.pop(id(record), None)
         if self._offsets.get(record.offset) is record:
             self._offsets[record.offset] = None
@@ -109,9 +109,8 @@ class OffsetsInProgress:
         self.seeks += 1
 
     def keep_below(self, target: int) -> None:
-        """Remove the abandoned offsets, and those from `target` on."""
-        dropped = [o for o, record in self._offsets.items() if o >= target or record is None]
-        for offset in dropped:
+        """Remove the offsets from `target` on."""
+        for offset in [offset for offset in self._offsets if offset >= target]:
             del self._offsets[offset]
 
 
@@ -263,11 +262,16 @@ class PartitionState:
         self.fetch_epoch = epoch
         self._on_position_found()
 
+    def rewind(self, offset: int) -> None:
+        """Set the position after all handlers have ended, also past what they have not done."""
+        self.in_progress.keep_below(0)
+        self.seek(offset)
+
     def seek_to_unfinished(self) -> None:
         """Seek to the first record whose handler has not ended, if there is one."""
         lowest = self.in_progress.lowest
         if lowest is not None:
-            self.seek(lowest)
+            self.rewind(lowest)
 
     def request_reset(self, timestamp: int, *, out_of_range: int | None = None) -> None:
         """Request a lookup of the position by time in milliseconds, LATEST or EARLIEST.

@@ -389,6 +389,7 @@ class ReadingModel:
             self._visible[step.partition] |= set(range(first, first + step.records))
         for number in range(step.records):
             await transaction.enqueue("t", b"%d" % number, partition=step.partition.partition)
+        await self._producer.flush()  # An abort would drop what was not sent.
         await (transaction.commit() if commits else transaction.abort())
 
     async def _delete_records(self, step: Step) -> None:
