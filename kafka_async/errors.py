@@ -236,7 +236,7 @@ class SerializationError(KafkaError):
 
 
 class RecordDeserializationError(KafkaError):
-    """A deserializer failed; `record` is the raw record, and a `Consumer` can seek past it."""
+    """A deserializer failed; `record` is the raw record, and the message tells how to pass it."""
 
     def __init__(
         self,

@@ -21,6 +21,8 @@ T = TypeVar("T")
 logger = logging.getLogger("kafka_async.runner")
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_signalled: Final = set[asyncio.AbstractEventLoop]()
+"""The event loops whose program a signal has stopped."""
 
 
 def run(
@@ -32,7 +34,8 @@ def run(
     """Run a coroutine as `asyncio.run` does, with an orderly shutdown on SIGTERM and SIGINT.
 
     The first signal cancels `main`, so that its `async with` blocks close their clients, each
-    within its close_timeout_ms. A second signal kills the process. If `main` catches the
+    within its close_timeout_ms. Handlers of `Consumer.process` and tasks of `partition_streams`
+    that run then may end first, see there. A second signal kills the process. If `main` catches the
     cancellation and returns, its result is returned and the program continues. uvloop is used where
     it is installed (the `uvloop` extra); no event loop policy is set.
 
@@ -81,6 +84,11 @@ def run(
     if received.first is not None and not received.cancelled:
         raise _exit(received.first)
     return result
+
+
+def stopped_by_signal() -> bool:
+    """Return True once a signal has cancelled the main coroutine of the running event loop."""
+    return asyncio.get_running_loop() in _signalled
 
 
 def _loop_runs() -> bool:
@@ -137,6 +145,7 @@ class _Signals:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        _signalled.discard(self._loop)
         if self._wakeup is not None:
             self._wakeup.close()
         for number, previous in self._previous.items():
@@ -153,6 +162,7 @@ class _Signals:
 
     def _cancel(self) -> None:
         if self._task is not None:
+            _signalled.add(self._loop)
             self.cancelled = self._task.cancel()
 
 

@@ -174,6 +174,12 @@ class Health:
         assignment: Consumer: the assigned partitions; empty until the group has assigned some.
         lag: Consumer: records between each position and its high watermark (or last stable offset
             with `read_committed`), where both are known: not before a partition's first fetch.
+            While `process` or `partition_streams` runs, from the first record that is not done.
+        in_progress: Consumer: records that `process` or `partition_streams` has read and that are
+            not done, by partition; without partitions that have none.
+        oldest_unfinished_s: Consumer: time since the oldest running handler of `process` has begun,
+            or since a task has got the oldest record of `partition_streams` that is not done, by
+            partition; without partitions that have none.
         last_poll_s: Consumer: time since the application's last poll.
         last_heartbeat_s: Group member: time since the last successful heartbeat.
         last_error: The last error in a background task, as "ClassName: message". It names the
@@ -188,6 +194,10 @@ class Health:
     buffered_bytes: int = 0
     assignment: tuple[TopicPartition, ...] = ()
     lag: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    in_progress: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    oldest_unfinished_s: Mapping[TopicPartition, float] = field(
+        default_factory=dict[TopicPartition, float]
+    )
     last_poll_s: float | None = None
     last_heartbeat_s: float | None = None
     last_error: str | None = None

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.list_offsets import ListedOffset
     from kafka_async.consumer.partition_streams import PartitionStreams
     from kafka_async.consumer.runtime import ConsumerRuntime
+    from kafka_async.consumer.undecodable import OnUndecodable
     from kafka_async.group.explanation import AssignmentExplanation
     from kafka_async.hooks import Hooks
     from kafka_async.kernel import Record, RecordIterator
@@ -605,6 +606,8 @@ class Consumer(Generic[K, V]):
         ordering: Literal["key", "partition", "none"] = "key",
         max_bytes: int = 64 * MIB,
         drain_timeout: float = 10.0,
+        handler_timeout: float | None = None,
+        on_undecodable: OnUndecodable = "raise",
         **unknown: Never,
     ) -> None:
         """Call a handler for each record, several at a time, until the consumer is stopped.
@@ -617,44 +620,68 @@ class Consumer(Generic[K, V]):
         begins, and running ones have `drain_timeout`; then they are cancelled. If partitions are
         lost, their handlers are cancelled at once. If a handler raises, the others are cancelled
         and `process` raises the exception; it can be called again and continues at the first record
-        that was not done. Records that were polled before a `seek` are still handled.
+        that was not done. An error of a poll, such as RecordDeserializationError, is raised once
+        the records polled before are done, so that a `seek` past it loses none. Records that were
+        polled before a `seek` are still handled, and commits do not pass them before.
+
+        If this call is cancelled, its handlers are cancelled at once. If a signal has stopped the
+        program (`kafka_async.run`), running ones have `drain_timeout` to end first, at most half of
+        close_timeout_ms, and auto-commit commits what is done.
 
         Args:
             handler: An `async def` function, called with a record.
             concurrency: Maximum number of handlers at a time. Polls stop while 100 times as many
                 records are not done.
-            ordering: "key": records of a partition with the same key are handled one after another,
-                in the order of their offsets, and those without a key in no order; "partition":
-                all records of a partition are; "none": no order.
+            ordering: "key": records of a partition with the same key bytes are handled one after
+                another, in the order of their offsets, and those without a key in no order;
+                "partition": all records of a partition are; "none": no order.
             max_bytes: Bytes of keys and values, as far as they are bytes or text, of records that
                 are not done, from which on no more are polled.
             drain_timeout: Maximum time in seconds for running handlers, see above; at most half of
                 the time that `stop` has.
+            handler_timeout: Maximum time in seconds for a handler; then it is cancelled and
+                `process` raises KafkaTimeoutError (None: no limit).
+            on_undecodable: What to do with a record that a deserializer fails on. "raise": raise
+                RecordDeserializationError once all records before it are done; "skip": log a
+                warning, count it in `statistics()` and continue; or an `async def` function, which
+                is called like the handler, in the same order, with the RecordDeserializationError:
+                its attribute `record` is the raw record.
 
         Raises:
             IllegalStateError: `process`, a poll or an `async for` of this consumer is in progress.
+            RecordDeserializationError: A record cannot be deserialized, see `on_undecodable`; the
+                next call begins with it.
+            KafkaTimeoutError: A handler took longer than `handler_timeout`; the error has the
+                record's topic, partition and offset.
             Exception: The exception of a handler, or an error that a poll raises.
             RuntimeError: A handler raised CancelledError although it was not cancelled: a task that
                 it awaits was.
-            ValueError: `concurrency` or `max_bytes` is less than 1, `drain_timeout` is negative, or
-                `ordering` is unknown.
+            ValueError: `concurrency` or `max_bytes` is less than 1, `drain_timeout` or
+                `handler_timeout` is negative, or `ordering` or `on_undecodable` is unknown.
         """
         if unknown:
             raise unknown_keyword(self.process, unknown)
         if ordering not in ("key", "partition", "none"):
             raise ValueError(f'ordering must be "key", "partition" or "none", not {ordering!r:.60}')
         drain_timeout = check_duration(drain_timeout, "drain_timeout")
+        handler_timeout = check_timeout(handler_timeout, "handler_timeout", unlimited="no limit")
         await self._reading_runtime.process(
             function(handler, "handler"),
             ordering,
             concurrency=whole_number(concurrency, "concurrency", low=1, high=MAX_INT32),
             max_bytes=whole_number(max_bytes, "max_bytes", low=1),
             drain_timeout=drain_timeout,
+            handler_timeout=handler_timeout,
+            on_undecodable=_checked_on_undecodable(on_undecodable),
         )
         await self._await_stop_of_handler()
 
     def partition_streams(
-        self, *, drain_timeout: float = 10.0, **unknown: Never
+        self,
+        *,
+        drain_timeout: float = 10.0,
+        on_undecodable: OnUndecodable = "raise",
+        **unknown: Never,
     ) -> AbstractAsyncContextManager[PartitionStreams[K, V]]:
         """Return a block with a stream of records and a group of tasks for each partition.
 
@@ -679,28 +706,38 @@ class Consumer(Generic[K, V]):
         the block ends, all streams and tasks end likewise; after an exception or a cancellation
         the tasks are cancelled at once. An exception of a task or of a poll cancels the block and
         is raised from it. Afterwards the consumer continues at the first record of each partition
-        that was not done.
+        that was not done. An error of a partition, such as RecordDeserializationError, ends all
+        streams, without an exception in their tasks, once the records of the partition before it
+        are done; the block raises it when the tasks have ended.
+
+        If a signal has stopped the program (`kafka_async.run`), tasks have `drain_timeout` to end,
+        at most half of close_timeout_ms, and auto-commit commits what is done.
 
         Args:
             drain_timeout: Maximum time in seconds for tasks to end, see above; at most half of the
                 time that `stop` has.
+            on_undecodable: What to do with a record that a deserializer fails on: "raise", see
+                above; "skip": log a warning, count it in `statistics()` and continue; or an
+                `async def` function, which the stream awaits in place of returning the record, with
+                the RecordDeserializationError: its attribute `record` is the raw record.
 
         Raises:
             IllegalStateError: `process`, a poll or an `async for` of this consumer is in progress.
             Exception: The exception of a task, or an error that a poll raises.
             RuntimeError: A task raised CancelledError although it was not cancelled.
-            ValueError: `drain_timeout` is negative.
+            ValueError: `drain_timeout` is negative, or `on_undecodable` is unknown.
         """
         if unknown:
             raise unknown_keyword(self.partition_streams, unknown)
         drain_timeout = check_duration(drain_timeout, "drain_timeout")
-        return self._partition_streams(self._reading_runtime, drain_timeout)
+        _checked_on_undecodable(on_undecodable)
+        return self._partition_streams(self._reading_runtime, drain_timeout, on_undecodable)
 
     @asynccontextmanager
     async def _partition_streams(
-        self, runtime: ConsumerRuntime, drain_timeout: float
+        self, runtime: ConsumerRuntime, drain_timeout: float, on_undecodable: OnUndecodable
     ) -> AsyncGenerator[PartitionStreams[K, V]]:
-        async with runtime.partition_streams(drain_timeout, self.commit) as streams:
+        async with runtime.partition_streams(drain_timeout, on_undecodable, self.commit) as streams:
             yield streams
         await self._await_stop_of_handler()
 
@@ -1294,6 +1331,14 @@ def partitions_outside_group(consumer: Consumer[Any, Any]) -> frozenset[TopicPar
 
 
 add_foreign_names(Consumer, CONSUMER)
+
+
+def _checked_on_undecodable(value: OnUndecodable) -> OnUndecodable:
+    if callable(value) or value in ("raise", "skip"):
+        return value
+    raise ValueError(
+        f'on_undecodable must be "raise", "skip" or an `async def` function, not {value!r:.60}'
+    )
 
 
 def _none_if_unknown(offset: int) -> int | None:

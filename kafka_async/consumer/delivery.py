@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka_async.consumer.fetch_buffer import MAX_DECOMPRESSED_BYTES_PER_POLL, AnyRecord
 from kafka_async.consumer.partition_batch import PartitionBatch
+from kafka_async.consumer.processing import place_of
 from kafka_async.errors import (
     ClientClosedError,
     IllegalStateError,
     KafkaError,
-    RecordDeserializationError,
 )
 from kafka_async.fairness import MAX_LOOP_SECONDS, MAX_PARSE_SECONDS, RECORDS_PER_CHUNK
 from kafka_async.kernel import NextRecord, RecordIterator
+from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.deserialize import Convert
     from kafka_async.consumer.fetcher import Fetcher
     from kafka_async.consumer.interceptors import ConsumerInterceptors
+    from kafka_async.consumer.processing import RawKeys
     from kafka_async.consumer.subscription import PartitionState
 
 T = TypeVar("T")
@@ -63,9 +66,15 @@ class RecordDelivery:
 
     # -- polls ------------------------------------------------------------------------------------
 
-    async def poll(self, limit: int, timeout: float | None) -> list[AnyRecord]:
-        """Return records of any partitions."""
-        take = self._take_records if self._convert is None else self._take_deserialized
+    async def poll(
+        self, limit: int, timeout: float | None, keys: RawKeys | None = None
+    ) -> list[AnyRecord]:
+        """Return records of any partitions; add their serialized keys to `keys`."""
+        take = (
+            self._take_records
+            if self._convert is None
+            else partial(self._take_deserialized, keys=keys)
+        )
         interceptors = self._interceptors
         if interceptors is None:
             return await self._poll(lambda: take(limit), timeout) or []
@@ -79,6 +88,11 @@ class RecordDelivery:
                 timeout = deadline - self._time()
                 if timeout <= 0:
                     return []
+
+    def pass_undecodable(self, record: AnyRecord) -> None:
+        """Move the position past a record whose error a poll has raised just now."""
+        state = self._queue.pass_record(TopicPartition(record.topic, record.partition))
+        self._fetcher.on_taken(state)
 
     async def poll_batches(self, timeout: float | None) -> list[PartitionBatch]:
         """Return batches by partition."""
@@ -175,7 +189,7 @@ class RecordDelivery:
         if self._convert is not None:
             try:
                 record = self._convert(record)
-            except RecordDeserializationError:
+            except KafkaError:
                 self._queue.take_back()
                 self._queue.mark_processed()
                 raise
@@ -242,7 +256,7 @@ class RecordDelivery:
             taken = taken + records if taken else records
         return taken
 
-    def _take_deserialized(self, limit: int) -> list[AnyRecord]:
+    def _take_deserialized(self, limit: int, *, keys: RawKeys | None = None) -> list[AnyRecord]:
         convert = self._convert
         assert convert is not None
         queue = self._queue
@@ -260,9 +274,11 @@ class RecordDelivery:
                 for place, record in enumerate(raw):
                     try:
                         out.append(convert(record))
-                    except RecordDeserializationError:
+                    except KafkaError:
                         queue.put_back(state, raw[place:])
                         raise
+                    if keys is not None:
+                        keys[place_of(record)] = record.key
             except KafkaError:
                 if not out:
                     raise
@@ -300,20 +316,22 @@ class RecordDelivery:
                 raise
             if views:
                 taken.append(PartitionBatch(state.partition, views, start, state.position))
-            self._on_taken(state)
+            self._queue.on_taken(state, len(views), counted=False)
+            self._fetcher.on_taken(state)
             if state.error is not None and not taken:
                 self._raise_partition_error(state)
         if taken:
             self._fetcher.wakeup()
         return taken
 
-    def _on_taken(self, state: PartitionState, records: int = 0) -> None:
+    def _on_taken(self, state: PartitionState, records: int) -> None:
         self._queue.on_taken(state, records)
         self._fetcher.on_taken(state)
 
     def _fail_at_corrupt_record(self, state: PartitionState) -> None:
         """Fail a partition whose next record cannot be read, until the application seeks."""
         state.stop_fetching()
+        self._queue.on_passed(state)
         self._queue.move_to_back()
         self._fetcher.wakeup()  # its buffered bytes counted against the other partitions
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafka_async.kernel import NextRecord
     from kafka_async.records.batch import BatchView
     from kafka_async.supervisor import Supervisor
+    from kafka_async.types import TopicPartition
 
 
 class DeliveryQueue:
@@ -27,11 +28,13 @@ class DeliveryQueue:
 
     Attributes:
         records: Records taken by polls and streams; those of `poll_batches` are not counted.
+        undecodable: Those that were skipped, or given to the application, as they cannot be
+            deserialized.
         decompressed_bytes: Bytes of decompressed batches that were read.
     """
 
     def __init__(self, supervisor: Supervisor, subscription: Subscription) -> None:
-        self.records = self.decompressed_bytes = 0
+        self.records = self.undecodable = self.decompressed_bytes = 0
         self._supervisor = supervisor
         self._subscription = subscription
         self._partitions: deque[PartitionState] = deque()
@@ -63,8 +66,11 @@ class DeliveryQueue:
             self._partitions.popleft()
         return None
 
-    def on_taken(self, state: PartitionState, records: int = 0) -> None:
-        """Move the first partition to the back, after this many records of it were taken."""
+    def on_taken(self, state: PartitionState, records: int, *, counted: bool = True) -> None:
+        """Move the first partition to the back, after records or batches of it were taken.
+
+        Without any, its position has only passed offsets that have no records to return.
+        """
         buffer = state.buffer
         if self._last_buffer is not buffer:
             if self._last_buffer is not None:
@@ -72,11 +78,19 @@ class DeliveryQueue:
             self._last_buffer = buffer
         if buffer.decompressed_bytes:
             self.decompressed_bytes += buffer.take_decompressed_bytes()
-        self.records += records
-        self._unprocessed.add(state)
+        self.records += records if counted else 0
+        if records:
+            self._unprocessed.add(state)
+        else:
+            self.on_passed(state)
         self._partitions.popleft()
         if state.has_delivery:
             self._partitions.append(state)
+
+    def on_passed(self, state: PartitionState) -> None:
+        """Count offsets as processed that the position has passed without a record to return."""
+        if state not in self._unprocessed:
+            state.mark_processed()
 
     def move_to_back(self) -> None:
         """Move the first partition to the back."""
@@ -86,6 +100,15 @@ class DeliveryQueue:
         """Put back records of one batch that were taken but not returned."""
         state.buffer.put_back(records)
         self._on_put_back(state, len(records))
+
+    def pass_record(self, partition: TopicPartition) -> PartitionState:
+        """Take the record that was put back first, without returning it."""
+        state = self._subscription.state(partition)
+        state.buffer.take_chunk(1)
+        self.records += 1
+        self.undecodable += 1
+        self._unprocessed.add(state)
+        return state
 
     def _on_put_back(self, state: PartitionState, count: int) -> None:
         self.records -= count

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafka_async.consumer.fetch_buffer import AnyRecord
-from kafka_async.errors import RecordDeserializationError
+from kafka_async.errors import InvalidConfigurationError, RecordDeserializationError
 from kafka_async.kernel import Record
 from kafka_async.serde.functions import deserializer
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 Convert = Callable[[AnyRecord], Record[Any, Any]]
 
 
-SEEK_PAST: Final = "seek to offset {next} to go past the record"
+PASS_RECORD: Final = (
+    'to go past the record, give process or partition_streams on_undecodable="skip" or a function; '
+    "after poll and async for, seek to offset {next}"
+)
 """Remedy for a record that a consumer cannot deserialize."""
 REJECT: Final = (
     "it was released, and is delivered again up to the group's share.delivery.count.limit: to "
@@ -26,13 +30,14 @@ REJECT: Final = (
 """Remedy for a record that a share consumer cannot deserialize."""
 
 
-def converter_of(config: ReaderConfig, remedy: str = SEEK_PAST) -> Convert | None:
+def converter_of(config: ReaderConfig, remedy: str = PASS_RECORD) -> Convert | None:
     """Return the function that applies a consumer's deserializers; None without deserializers.
 
     The message of an error ends with `remedy`, with the offset after the record as "{next}".
 
     The function raises RecordDeserializationError, which carries the raw record. A deserializer
-    that is not a function, is async, or takes other arguments is an InvalidConfigurationError.
+    that is not a function, is async, returns a coroutine, or takes other arguments is an
+    InvalidConfigurationError.
     """
     key = deserializer("key_deserializer", config.key_deserializer)
     value = deserializer("value_deserializer", config.value_deserializer)
@@ -54,6 +59,8 @@ def converter_of(config: ReaderConfig, remedy: str = SEEK_PAST) -> Convert | Non
                 partition=raw.partition,
                 offset=raw.offset,
             ) from error
+        if type(new_key) is CoroutineType or type(new_value) is CoroutineType:
+            raise _async_deserializer(cast("object", new_key), cast("object", new_value))
         return Record(
             raw.topic,
             raw.partition,
@@ -67,3 +74,15 @@ def converter_of(config: ReaderConfig, remedy: str = SEEK_PAST) -> Convert | Non
         )
 
     return convert
+
+
+def _async_deserializer(key: object, value: object) -> InvalidConfigurationError:
+    """Return the error of a plain function that calls an async one, as a lambda may."""
+    for each in (key, value):
+        if isinstance(each, CoroutineType):
+            cast("CoroutineType[Any, Any, Any]", each).close()  # avoids the warning: never awaited
+    option = "key_deserializer" if isinstance(key, CoroutineType) else "value_deserializer"
+    return InvalidConfigurationError(
+        f"{option} returned a coroutine, and records are converted without waiting: give a "
+        "function that returns the object, and await in the handler what has to wait"
+    )

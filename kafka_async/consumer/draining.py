@@ -1,4 +1,8 @@
-"""Waits for the handlers of partitions that are to be revoked, and cancels late ones."""
+"""Runs handlers in tasks, waits for those of some partitions, and cancels late ones.
+
+The tasks are in no cancel scope of the application, so that a shutdown can wait for them: a scope
+that ends around `Consumer.process` would cancel them at once. The owner cancels them in `close`.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,11 @@ from typing import TYPE_CHECKING
 
 from anyio import CancelScope, current_effective_deadline
 
+from kafka_async.supervisor import wait_shielded
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator
+    from collections.abc import Collection, Coroutine, Generator
+    from typing import Any
 
     from kafka_async.types import TopicPartition
 
@@ -24,21 +31,64 @@ _enclosing: ContextVar[tuple[tuple[RunningHandlers, CancelScope], ...]] = Contex
 
 
 class RunningHandlers:
-    """Tracks the running handlers by partition."""
+    """Tracks the running handlers by partition, and the tasks in which they run."""
 
     def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._scopes: dict[TopicPartition, set[CancelScope]] = {}
         self._ended = asyncio.Event()
         self._now = asyncio.get_running_loop().time
 
+    @property
+    def closed(self) -> bool:
+        """True once no handler may begin."""
+        return self._closed
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task that runs handlers."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_end)
+
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._ended.set()
+
+    def cancel(self) -> None:
+        """Cancel all handlers, and let none begin."""
+        self._closed = True
+        for scopes in self._scopes.values():
+            for scope in scopes:
+                scope.cancel()
+
+    async def close(self) -> None:
+        """Cancel all handlers, and wait until all tasks have ended."""
+        self.cancel()
+        if not self._tasks:
+            return
+        ending = asyncio.get_running_loop().create_task(self._wait_for_tasks())
+        if (cancelled := await wait_shielded(ending)) is not None:
+            raise cancelled
+
+    async def _wait_for_tasks(self) -> None:
+        while self._tasks:
+            self._ended.clear()
+            await self._ended.wait()
+
     @contextlib.contextmanager
-    def running(self, partition: TopicPartition) -> Generator[CancelScope]:
+    def running(
+        self, partition: TopicPartition, timeout: float | None = None
+    ) -> Generator[CancelScope]:
         """Track a handler while the block runs; its scope is cancelled if it ends too late.
+
+        With a timeout in seconds it is cancelled after that time.
 
         Raises RuntimeError in place of a CancelledError that the handler raises uncancelled: task
         groups would take it for their own, and end without an error.
         """
-        with CancelScope() as scope:
+        deadline = math.inf if timeout is None else self._now() + timeout
+        with CancelScope(deadline=deadline) as scope:
             scopes = self._scopes.setdefault(partition, set())
             scopes.add(scope)
             outer = tuple(each for each in _enclosing.get() if each[0].runs(each[1]))
@@ -81,7 +131,8 @@ class RunningHandlers:
             if late:
                 logger.warning(
                     "%d handlers of %s did not end within %g s, while their partitions are "
-                    "revoked, and are cancelled: their records will be read again",
+                    "revoked or the consumer stops, and are cancelled: their records will be read "
+                    "again",
                     len(late),
                     ", ".join(str(p) for p in sorted(partitions) if p in self._scopes),
                     timeout,
@@ -106,7 +157,7 @@ class RunningHandlers:
         return True
 
 
-def first_failure(first: Exception | None, error: Exception) -> Exception:
+def first_failure(first: BaseException | None, error: BaseException) -> BaseException:
     """Return the exception to raise; log `error` if there was one before it."""
     if first is None:
         return error

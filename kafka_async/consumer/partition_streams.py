@@ -17,15 +17,16 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVarTuple
 
-from anyio import create_task_group
+from anyio import CancelScope, create_task_group
 from typing_extensions import TypeVar
 
 from kafka_async.callbacks import awaitable_result
 from kafka_async.consumer.draining import RunningHandlers, first_failure
 from kafka_async.consumer.processing import record_size
 from kafka_async.consumer.subscription import FetchState
-from kafka_async.errors import IllegalStateError
+from kafka_async.errors import IllegalStateError, KafkaError, RecordDeserializationError
 from kafka_async.fairness import MAX_LOOP_SECONDS, MIB
+from kafka_async.runner import stopped_by_signal
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
     from kafka_async.consumer.fetch_buffer import AnyRecord
     from kafka_async.consumer.processing import Poll
-    from kafka_async.consumer.subscription import OffsetsInProgress, PartitionState, Subscription
+    from kafka_async.consumer.subscription import PartitionState, Subscription
+    from kafka_async.consumer.undecodable import UndecodableRecords
     from kafka_async.kernel import Record
 
 K = TypeVar("K", default=bytes)
@@ -132,10 +134,12 @@ class StreamBuffer:
         self._state = state
         self._runner = runner
         self._offsets = state.in_progress
+        self._seeks = state.in_progress.seeks
         self._waiting: deque[AnyRecord] = deque()
         self._bytes = 0
-        # By task: offsets that are not done, each with the time at which it was taken.
-        self._taken: dict[object, list[tuple[OffsetsInProgress, int, float]]] = {}
+        self._undecodable: dict[int, RecordDeserializationError] = {}  # by offset
+        self._error: KafkaError | None = None  # behind the last record of `_waiting`
+        self._taken: dict[object, list[AnyRecord]] = {}  # by task
         self._children: dict[object, set[asyncio.Task[Any]]] = {}  # by the stream's task
         self._arrived = asyncio.Event()
         self._ended = False
@@ -158,23 +162,34 @@ class StreamBuffer:
             await asyncio.sleep(0)
             now = self._now()
             self._yield_at = now + self._runner.seconds_per_stream
-        while not self._next_is_ready():
-            if self._ended:
-                self._runner.on_progress()
-                raise StopAsyncIteration
-            self._arrived.clear()
-            await self._arrived.wait()
-            now = self._now()
-            self._yield_at = now + self._runner.seconds_per_stream
-        record = self._waiting.popleft()
+        while True:
+            while not self._next_is_ready():
+                if self._error is not None and not len(self._offsets):
+                    self._runner.on_error(self._error)
+                if self._ended:
+                    self._runner.on_progress()
+                    raise StopAsyncIteration
+                self._arrived.clear()
+                await self._arrived.wait()
+                self._yield_at = self._now() + self._runner.seconds_per_stream
+            record = self._waiting.popleft()
+            self._on_taken(record, owner)
+            error = self._undecodable.pop(record.offset, None) if self._undecodable else None
+            if error is None:
+                return record
+            await self._runner.undecodable.handle(error)
+            self._taken[owner] = [each for each in self._taken.get(owner, ()) if each is not record]
+            self._offsets.end(record)
+
+    def _on_taken(self, record: AnyRecord, owner: asyncio.Task[Any] | None) -> None:
+        now = self._unread_since = self._now()
         self._bytes -= record_size(record)
-        self._taken.setdefault(owner, []).append((self._offsets, record.offset, now))
-        self._unread_since = now
+        self._offsets.start(record, now)
+        self._taken.setdefault(owner, []).append(record)
         stream_task = _stream_task.get()
         if stream_task is not None and owner is not None and owner is not stream_task:
             self._children.setdefault(stream_task, set()).add(owner)
         self._update_full()
-        return record
 
     @property
     def ended(self) -> bool:
@@ -187,25 +202,44 @@ class StreamBuffer:
 
     def progress_at(self) -> float | None:
         """Return since when a task has a record, or none requests one; None if all progress."""
-        taken = [at for rows in self._taken.values() for _, _, at in rows]
+        taken = self._offsets.oldest_start
+        since = [] if taken is None else [taken]
         if self._waiting and self._tasks:
-            taken.append(self._unread_since)
-        return min(taken, default=None)
+            since.append(self._unread_since)
+        return min(since, default=None)
 
-    def add(self, record: AnyRecord) -> None:
-        """Add a record that was polled."""
+    def add(self, record: AnyRecord, error: RecordDeserializationError | None = None) -> None:
+        """Add a record that was polled; the raw one of an error goes to `on_undecodable`."""
         self._drop_before_seek()
         if not self._waiting:
             self._unread_since = self._now()
-        self._offsets.begin(record.offset)
+        self._offsets.begin(record)
+        if error is not None:
+            self._undecodable[record.offset] = error
         self._waiting.append(record)
         self._bytes += record_size(record)
         self._arrived.set()
         self._update_full()
 
+    def fail(self, error: KafkaError) -> None:
+        """End all streams with an error once all records before it are done."""
+        self._drop_before_seek()
+        self._error = error
+        self._arrived.set()
+        self._update_full()
+
+    def close(self) -> None:
+        """End the stream; the records that a task has are abandoned."""
+        self.end()
+        for taken in self._taken.values():
+            for record in taken:
+                self._offsets.abandon(record)
+
     def end(self) -> None:
         """Return no more records; those that wait are dropped, and remain in progress."""
         self._ended = True
+        for record in self._waiting:
+            self._offsets.abandon(record)
         self._drop()
         self._arrived.set()
 
@@ -220,8 +254,10 @@ class StreamBuffer:
                 self._finish(child)
 
     def _finish(self, task: object) -> None:
-        for offsets, offset, _ in self._taken.pop(task, ()):
-            offsets.end(offset)
+        for record in self._taken.pop(task, ()):
+            self._offsets.end(record)
+        if self._error is not None:
+            self._arrived.set()
 
     def on_task_start(self) -> None:
         """Count a task."""
@@ -232,8 +268,10 @@ class StreamBuffer:
         if returned:
             self.finish_taken()
         task = asyncio.current_task()
-        self._taken.pop(task, None)
-        self._children.pop(task, None)
+        children = self._children.pop(task, ())
+        for ended in [task, *(child for child in children if child.done())]:
+            for record in self._taken.pop(ended, ()):
+                self._offsets.abandon(record)
         self._tasks -= 1
         if self._ended:
             self._runner.on_progress()
@@ -249,13 +287,17 @@ class StreamBuffer:
         return bool(self._waiting)
 
     def _drop_before_seek(self) -> None:
-        """Drop the records from before a seek."""
-        if self._offsets is not self._state.in_progress:
-            self._offsets = self._state.in_progress
+        """Drop the records from before a seek, which the application does not want."""
+        if self._seeks != self._offsets.seeks:
+            self._seeks = self._offsets.seeks
+            for record in self._waiting:
+                self._offsets.end(record)
             self._drop()
 
     def _drop(self) -> None:
         self._waiting.clear()
+        self._undecodable.clear()
+        self._error = None
         self._bytes = 0
         self._update_full()
 
@@ -263,7 +305,8 @@ class StreamBuffer:
         """Stop polling at the limits, and poll again once half of the records were taken."""
         share = 2 if self._state.full else 1
         full = (
-            len(self._waiting) * share >= MAX_RECORDS_PER_STREAM
+            self._error is not None
+            or len(self._waiting) * share >= MAX_RECORDS_PER_STREAM
             or self._bytes * share >= MAX_BYTES_PER_STREAM
         )
         if full is not self._state.full:
@@ -279,6 +322,8 @@ class StreamRunner:
         commit: Commits a partition.
         on_progress: Called when a task of a stream that has ended requests a record, or ends.
         drain_timeout: Seconds for which a revocation waits for tasks.
+        undecodable: Records that cannot be deserialized.
+        exit_timeout: Maximum seconds for which a program that a signal stops waits for tasks.
     """
 
     def __init__(
@@ -288,10 +333,14 @@ class StreamRunner:
         commit: Callable[[TopicPartition], Awaitable[None]],
         on_progress: Callable[[], None],
         drain_timeout: float,
+        undecodable: UndecodableRecords,
+        exit_timeout: float,
     ) -> None:
         self.set_full = set_full
         self.commit = commit
         self.on_progress = on_progress
+        self.undecodable = undecodable
+        self._exit_timeout = exit_timeout
         self._subscription = subscription
         self._drain_timeout = drain_timeout
         self._handlers = RunningHandlers()
@@ -302,7 +351,8 @@ class StreamRunner:
         self._nested: StreamBuffer | None = None
         self._warned = False
         self._stopped = False
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
+        self._polling = CancelScope()
         self._group: TaskGroup | None = None
         self._now = asyncio.get_running_loop().time
 
@@ -354,13 +404,19 @@ class StreamRunner:
                     self._group.start_soon(self._run_polls, poll)
                     yield self
                     await self.drain(frozenset(self._streams))
+                except asyncio.CancelledError:
+                    if stopped_by_signal():
+                        with CancelScope(shield=True):
+                            await self.drain(frozenset(self._streams), self._exit_timeout)
+                    raise
                 except Exception as error:  # noqa: BLE001  # raised below, without an ExceptionGroup
                     self._fail(error)
                 self._group.cancel_scope.cancel()
         finally:  # also if the application cancels the block: full partitions are polled again
             self._group = None
             for stream in self._streams.values():
-                stream.end()
+                stream.close()
+            await self._handlers.close()
         if self._failure is not None:
             raise self._failure
 
@@ -417,7 +473,7 @@ class StreamRunner:
         if self._group is None:
             raise IllegalStateError("the block of partition_streams has ended")
         stream.on_task_start()  # before the task: with an eager task factory it runs at once
-        self._start(self._run_task, stream, function, args)
+        self._handlers.start(self._run_task(stream, function, args))
 
     def _start(
         self, function: Callable[[*Args], Coroutine[Any, Any, object]], *args: *Args
@@ -443,25 +499,65 @@ class StreamRunner:
         returned = False
         _stream_task.set(asyncio.current_task())
         try:
+            if self._handlers.closed:
+                return
             with self._handlers.running(stream.partition):
                 result = function(*args)
                 await awaitable_result(result, function, "the function of start_soon")
                 returned = True
-        except Exception as error:  # noqa: BLE001  # raised at the end of the block
+        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # raised at the end
             self._fail(error)
         finally:
             stream.on_task_end(returned=returned)
 
     async def _run_polls(self, poll: Poll) -> None:
         try:
-            while (records := await poll(RECORDS_PER_POLL)) is not None:
-                for record in records:
-                    self._stream_of(TopicPartition(record.topic, record.partition)).add(record)
+            with self._polling:
+                await self._poll_for_streams(poll)
             await self.drain(frozenset(self._streams))
         except Exception as error:  # noqa: BLE001  # raised at the end of the block
             self._fail(error)
+        if self._failure is not None:
+            self._cancel()
         self._stopped = True
         self._changed.set()
+
+    async def _poll_for_streams(self, poll: Poll) -> None:
+        while True:
+            try:
+                records = await poll(RECORDS_PER_POLL, {})
+            except KafkaError as error:
+                if not self._takes(error):
+                    raise
+                continue
+            if records is None:
+                return
+            for record in records:
+                self._stream_of(TopicPartition(record.topic, record.partition)).add(record)
+
+    def _takes(self, error: KafkaError) -> bool:
+        """Return False for a poll's error that does not concern one stream alone."""
+        if error.topic is None or error.partition is None:
+            return False
+        partition = TopicPartition(error.topic, error.partition)
+        if isinstance(error, RecordDeserializationError):
+            if self.undecodable.skip(error):
+                return True
+            record = self.undecodable.take(error)
+            if record is not None:
+                self._stream_of(partition).add(record, error)
+                return True
+        if partition not in self._subscription.states:
+            return False
+        self._stream_of(partition).fail(error)
+        return True
+
+    def on_error(self, error: KafkaError) -> None:
+        """End all streams: all records of a partition before its error are done."""
+        self._failure = first_failure(self._failure, error)
+        for stream in self._streams.values():
+            stream.end()
+        self._polling.cancel()
 
     def _stream_of(self, partition: TopicPartition) -> StreamBuffer:
         stream = self._streams.get(partition)
@@ -477,7 +573,12 @@ class StreamRunner:
         self._warn_of_nested_loop()
         return stream
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._failure = first_failure(self._failure, error)
+        self._cancel()
+
+    def _cancel(self) -> None:
+        """Cancel the block and all tasks."""
+        self._handlers.cancel()
         if self._group is not None:
             self._group.cancel_scope.cancel()

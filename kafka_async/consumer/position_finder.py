@@ -238,7 +238,7 @@ class PositionFinder:
 
     def _reset_to(self, state: PartitionState, offset: int) -> None:
         before = state.out_of_range
-        state.seek(offset)
+        state.complete_reset(offset)
         if before is None:
             logger.info("%s: starting at offset %d", state.partition, offset)
             return

@@ -11,28 +11,34 @@ every commit, automatic or not, ends at the first unfinished record.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from anyio import create_task_group
+from anyio import CancelScope
 
 from kafka_async.callbacks import awaitable_result
 from kafka_async.consumer.draining import RunningHandlers, first_failure
+from kafka_async.errors import KafkaTimeoutError, RecordDeserializationError
 from kafka_async.fairness import MAX_LOOP_SECONDS
+from kafka_async.runner import stopped_by_signal
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Hashable
 
-    from anyio.abc import TaskGroup
-
     from kafka_async.consumer.fetch_buffer import AnyRecord
     from kafka_async.consumer.subscription import OffsetsInProgress, PartitionState, Subscription
+    from kafka_async.consumer.undecodable import OnUndecodable, UndecodableRecords
 
 Ordering: TypeAlias = Literal["key", "partition", "none"]
 Handler: TypeAlias = "Callable[[AnyRecord], Awaitable[object]]"
-Poll: TypeAlias = "Callable[[int], Awaitable[list[AnyRecord] | None]]"
+RawKeys: TypeAlias = "dict[tuple[str, int, int], bytes | None]"
+"""Serialized keys by topic, partition and offset."""
+Poll: TypeAlias = "Callable[[int, RawKeys], Awaitable[list[AnyRecord] | None]]"
+
+logger = logging.getLogger("kafka_async.consumer")
 
 MAX_RECORDS_PER_HANDLER: Final = 100
 """Unfinished records per handler that may run at a time; then no more are polled."""
@@ -40,13 +46,24 @@ MAX_RECORDS_PER_HANDLER: Final = 100
 
 @dataclass(slots=True, eq=False)
 class Unfinished:
-    """A record whose handler has not returned, in its lane; None is a lane without order."""
+    """A record whose handler has not returned.
+
+    Attributes:
+        record: The record; the raw one if it cannot be deserialized.
+        partition: Its partition.
+        offsets: The offsets in progress of its partition.
+        size: Bytes of key and value.
+        key: The serialized key: a deserialized one need not be hashable.
+        error: Why it cannot be deserialized; None if it can.
+    """
 
     record: AnyRecord
     partition: TopicPartition
     offsets: OffsetsInProgress
-    lane: Hashable | None
     size: int
+    key: bytes | None
+    error: RecordDeserializationError | None = None
+    lane: Hashable | None = None  # None: no order
 
 
 class HandlerQueue:
@@ -68,17 +85,11 @@ class HandlerQueue:
         """Records that `take` can return."""
         return len(self._ready)
 
-    def add(
-        self,
-        record: AnyRecord,
-        partition: TopicPartition,
-        offsets: OffsetsInProgress,
-        size: int,
-    ) -> None:
+    def add(self, added: Unfinished) -> None:
         """Add a record behind the others of its lane."""
-        added = Unfinished(record, partition, offsets, self._lane_of(record, partition), size)
+        added.lane = self._lane_of(added)
         self.count += 1
-        self.bytes += size
+        self.bytes += added.size
         waiting = None if added.lane is None else self._waiting.get(added.lane)
         if waiting is not None:
             waiting.append(added)
@@ -102,46 +113,66 @@ class HandlerQueue:
                 del self._waiting[finished.lane]
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """Remove the records of these partitions that were not taken."""
+        """Remove the records of these partitions that were not taken; they are abandoned."""
         kept: deque[Unfinished] = deque()
+        dropped: list[Unfinished] = []
         for each in self._ready:
             if each.partition not in partitions:
                 kept.append(each)
                 continue
-            self._forget(each)
+            dropped.append(each)
             if each.lane is not None:
-                for behind in self._waiting.pop(each.lane):
-                    self._forget(behind)
+                dropped += self._waiting.pop(each.lane)
         self._ready = kept
         for waiting in self._waiting.values():
             if waiting and waiting[0].partition in partitions:  # behind a record that was taken
-                for behind in waiting:
-                    self._forget(behind)
+                dropped += waiting
                 waiting.clear()
+        for each in dropped:
+            self._forget(each)
+            each.offsets.abandon(each.record)
+
+    def clear(self) -> None:
+        """Remove all records that were not taken; they are abandoned."""
+        behind = (each.partition for waiting in self._waiting.values() for each in waiting)
+        self.drop({*(each.partition for each in self._ready), *behind})
 
     def _forget(self, each: Unfinished) -> None:
         self.count -= 1
         self.bytes -= each.size
 
-    def _lane_of(self, record: AnyRecord, partition: TopicPartition) -> Hashable | None:
+    def _lane_of(self, added: Unfinished) -> Hashable | None:
         if self._ordering == "partition":
-            return partition
-        if self._ordering == "key" and record.key is not None:
-            return partition, record.key
+            return added.partition
+        if self._ordering == "key" and added.key is not None:
+            return added.partition, added.key
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOptions:
+    """The arguments of `Consumer.process`; times are in seconds."""
+
+    ordering: Ordering
+    concurrency: int
+    max_bytes: int
+    drain_timeout: float
+    handler_timeout: float | None
+    on_undecodable: OnUndecodable
 
 
 class RecordProcessor:
     """Polls records and runs their handlers.
 
     Args:
-        poll: Returns at most this number of records, once there are any; None at the end.
+        poll: Returns at most this number of records, once there are any; None at the end. It adds
+            the serialized keys that were deserialized to the dict, by place.
         subscription: The consumer's subscription.
         handler: Handles a record.
-        queue: An empty queue.
-        concurrency: Maximum number of handlers at a time.
-        max_bytes: Bytes of unfinished records from which on no more are polled.
-        drain_timeout: Seconds for which a revocation waits for running handlers.
+        options: The arguments of `Consumer.process`.
+        undecodable: Records that cannot be deserialized.
+        failed: Returns True once no handled record can be committed any more.
+        exit_timeout: Maximum seconds for which a program that a signal stops waits for handlers.
     """
 
     def __init__(
@@ -149,45 +180,88 @@ class RecordProcessor:
         poll: Poll,
         subscription: Subscription,
         handler: Handler,
-        queue: HandlerQueue,
+        options: ProcessOptions,
+        undecodable: UndecodableRecords,
         *,
-        concurrency: int,
-        max_bytes: int,
-        drain_timeout: float,
+        failed: Callable[[], bool],
+        exit_timeout: float,
     ) -> None:
         self._poll = poll
         self._subscription = subscription
         self._handler = handler
-        self._queue = queue
-        self._concurrency = concurrency
-        self._max_bytes = max_bytes
-        self._max_records = concurrency * MAX_RECORDS_PER_HANDLER
-        self._drain_timeout = drain_timeout
+        self._options = options
+        self._undecodable = undecodable
+        self._failed = failed
+        self._exit_timeout = exit_timeout
+        self._queue = HandlerQueue(options.ordering)
+        self._max_records = options.concurrency * MAX_RECORDS_PER_HANDLER
         self._handlers = RunningHandlers()
         self._workers = 0
         self._room = asyncio.Event()
-        self._failure: Exception | None = None
+        self._polling = CancelScope()
+        self._failure: BaseException | None = None
         self._now = asyncio.get_running_loop().time
 
     async def run(self) -> None:
         """Poll and handle records until `poll` ends; raise what it or a handler raises first."""
-        async with create_task_group() as group:
-            try:
-                await self._run_polls(group)
-            except Exception as error:  # noqa: BLE001  # raised below, without an ExceptionGroup
-                self._fail(error)
-            group.cancel_scope.cancel()
+        try:
+            with self._polling:
+                await self._run_polls()
+        except asyncio.CancelledError:
+            if stopped_by_signal():
+                await self._drain_before_exit()
+            raise
+        except Exception as error:  # noqa: BLE001  # raised below, unless a handler has failed
+            self._fail(error)
+        finally:
+            self._queue.clear()
+            await self._handlers.close()
         if self._failure is not None:
             raise self._failure
 
-    async def _run_polls(self, group: TaskGroup) -> None:
+    async def _run_polls(self) -> None:
         while True:
             await self._wait_for_room()
-            records = await self._poll(self._max_records - self._queue.count)
+            keys: RawKeys = {}
+            try:
+                records = await self._poll(self._max_records - self._queue.count, keys)
+            except RecordDeserializationError as error:
+                if self._undecodable.skip(error):
+                    continue
+                record = self._undecodable.take(error)
+                if record is None:
+                    await self._finish(error)
+                    raise
+                self._add([record], {place_of(record): record.key}, error)
+                continue
+            except Exception as error:
+                await self._finish(error)
+                raise
             if records is None:
                 await self.drain(frozenset(self._subscription.states))
                 return
-            self._add(records, group)
+            self._add(records, keys)
+
+    async def _finish(self, error: Exception) -> None:
+        """Handle what was polled before an error, so that it may be sought past afterwards."""
+        if self._failed() or not self._queue.count:
+            return
+        logger.warning(
+            "process ends once the %d records polled before are handled: %r",
+            self._queue.count,
+            error,
+        )
+        while self._queue.count:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _drain_before_exit(self) -> None:
+        self._queue.clear()
+        with CancelScope(shield=True):
+            limit = min(self._options.drain_timeout, self._exit_timeout)
+            await self._handlers.drain(frozenset(self._subscription.states), limit)
+        if self._failure is not None:
+            logger.warning("a handler failed while the program stopped", exc_info=self._failure)
 
     @property
     def run_caller(self) -> bool:
@@ -208,64 +282,98 @@ class RecordProcessor:
         """Begin no handler of these partitions, and wait for those that run."""
         self.drop(partitions)
         self._room.set()
-        limit = self._drain_timeout
+        limit = self._options.drain_timeout
         await self._handlers.drain(partitions, limit if timeout is None else min(limit, timeout))
 
     async def _wait_for_room(self) -> None:
-        while self._queue.count >= self._max_records or self._queue.bytes >= self._max_bytes:
+        queue = self._queue
+        while queue.count >= self._max_records or queue.bytes >= self._options.max_bytes:
             self._room.clear()
             await self._room.wait()
 
-    def _add(self, records: list[AnyRecord], group: TaskGroup) -> None:
+    def _add(
+        self,
+        records: list[AnyRecord],
+        keys: RawKeys,
+        error: RecordDeserializationError | None = None,
+    ) -> None:
         states: dict[TopicPartition, PartitionState] = {}
         for record in records:
             partition = TopicPartition(record.topic, record.partition)
             states[partition] = state = self._subscription.state(partition)
-            state.in_progress.begin(record.offset)
-            self._queue.add(record, partition, state.in_progress, record_size(record))
+            state.in_progress.begin(record)
+            key = keys.get(place_of(record)) if keys else record.key
+            size = record_size(record)
+            self._queue.add(Unfinished(record, partition, state.in_progress, size, key, error))
         for state in states.values():
             state.mark_processed()  # except for what is in progress, also before the next poll
-        for _ in range(min(self._queue.ready, self._concurrency - self._workers)):
+        for _ in range(min(self._queue.ready, self._options.concurrency - self._workers)):
             self._workers += 1
-            group.start_soon(self._work, group)
+            self._handlers.start(self._work())
 
-    async def _work(self, group: TaskGroup) -> None:
+    async def _work(self) -> None:
         """Handle records until none is ready."""
         yield_at = self._now() + MAX_LOOP_SECONDS
         try:
-            while self._queue.ready:
+            while self._queue.ready and self._failure is None:
                 if self._now() >= yield_at:
                     await asyncio.sleep(0)
                     yield_at = self._now() + MAX_LOOP_SECONDS
                     continue
                 unfinished = self._queue.take()
                 if self._is_outdated(unfinished):
+                    unfinished.offsets.abandon(unfinished.record)
                     self._queue.done(unfinished)
                     self._room.set()
                 else:
                     await self._handle(unfinished)
-        except Exception as error:  # noqa: BLE001  # raised by `run`
+        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # raised by `run`
             self._fail(error)
-            group.cancel_scope.cancel()
+            self._polling.cancel()
         finally:
             self._workers -= 1
 
     def _is_outdated(self, unfinished: Unfinished) -> bool:
-        """Return True for a record from before a seek, or of a topic that was created again."""
+        """Return True for a record of a topic that was created again, or is not assigned now."""
         state = self._subscription.states.get(unfinished.partition)
         return state is None or state.in_progress is not unfinished.offsets
 
     async def _handle(self, unfinished: Unfinished) -> None:
-        with self._handlers.running(unfinished.partition) as scope:
-            result = self._handler(unfinished.record)
-            await awaitable_result(result, self._handler, "handler")
-        if not scope.cancelled_caught:
-            unfinished.offsets.end(unfinished.record.offset)
+        record, offsets, done = unfinished.record, unfinished.offsets, False
+        timeout = self._options.handler_timeout
+        offsets.start(record, self._now())
+        try:
+            with self._handlers.running(unfinished.partition, timeout) as scope:
+                if unfinished.error is None:
+                    result = self._handler(record)
+                    await awaitable_result(result, self._handler, "handler")
+                else:
+                    await self._undecodable.handle(unfinished.error)
+            done = not scope.cancelled_caught
+        finally:
+            if done:
+                offsets.end(record)
+            else:
+                offsets.abandon(record)
         self._queue.done(unfinished)
         self._room.set()
+        if timeout is not None and scope.cancelled_caught and self._now() >= scope.deadline:
+            raise KafkaTimeoutError(
+                f"the handler of {unfinished.partition} offset {record.offset} did not return "
+                f"within {timeout:g} s (handler_timeout), and was cancelled: the record will be "
+                "read again",
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+            )
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._failure = first_failure(self._failure, error)
+
+
+def place_of(record: AnyRecord) -> tuple[str, int, int]:
+    """Return topic, partition and offset."""
+    return record.topic, record.partition, record.offset
 
 
 def record_size(record: AnyRecord) -> int:

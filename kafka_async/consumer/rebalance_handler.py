@@ -363,7 +363,7 @@ class ConsumerRebalanceHandler:
             try:
                 actual = await commit(wanted)
                 for partition in actual.keys() & states.keys():
-                    states[partition].seek(actual[partition])
+                    states[partition].rewind(actual[partition])
             except BaseException:
                 for partition in wanted.keys() & states.keys():
                     states[partition].seek_to_unfinished()
@@ -381,7 +381,7 @@ class ConsumerRebalanceHandler:
         try:
             actual = await commit(wanted)
             for partition in actual.keys() & states.keys():
-                states[partition].seek(actual[partition])
+                states[partition].rewind(actual[partition])
             self._on_change()
         finally:
             self._delivery_gate.release()

@@ -17,6 +17,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from anyio import move_on_after
+
 from kafka_async.config import seconds
 from kafka_async.consumer.closing import Closing
 from kafka_async.consumer.delivery import RecordDelivery
@@ -28,13 +30,14 @@ from kafka_async.consumer.missing_topics_monitor import MissingTopicsMonitor
 from kafka_async.consumer.offset_committer import OffsetCommitter
 from kafka_async.consumer.partition_streams import PartitionStreams, StreamRunner
 from kafka_async.consumer.position_finder import PositionFinder
-from kafka_async.consumer.processing import HandlerQueue, RecordProcessor
+from kafka_async.consumer.processing import ProcessOptions, RecordProcessor
 from kafka_async.consumer.rebalance_handler import ConsumerRebalanceHandler
 from kafka_async.consumer.rewind_store import RewindStore
 from kafka_async.consumer.rewinds import Rewinds
 from kafka_async.consumer.statistics import ConsumerStatistics
 from kafka_async.consumer.stored_rewinds import StoredRewinds
 from kafka_async.consumer.transaction_offsets import TransactionOffsets
+from kafka_async.consumer.undecodable import UndecodableRecords
 from kafka_async.errors import (
     ClientClosedError,
     IllegalStateError,
@@ -48,6 +51,7 @@ from kafka_async.group.member import GroupSettings
 from kafka_async.group.member_states import REJOINS_AT_POLL, MemberState
 from kafka_async.group.membership import GroupMembership
 from kafka_async.group.protocol_choice import group_protocol_of
+from kafka_async.runner import stopped_by_signal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
@@ -60,9 +64,10 @@ if TYPE_CHECKING:
     from kafka_async.consumer.deserialize import Convert
     from kafka_async.consumer.fetch_buffer import AnyRecord
     from kafka_async.consumer.interceptors import ConsumerInterceptors
-    from kafka_async.consumer.processing import Handler, Ordering
+    from kafka_async.consumer.processing import Handler, Ordering, RawKeys
     from kafka_async.consumer.rebalance_listener import RebalanceListenerInvoker
     from kafka_async.consumer.subscription import PartitionState, Subscription
+    from kafka_async.consumer.undecodable import OnUndecodable
     from kafka_async.errors import AuthenticationError
     from kafka_async.group.protocol_choice import GroupProtocol
     from kafka_async.supervisor import Supervisor
@@ -336,6 +341,16 @@ class ConsumerRuntime:
             buffered_bytes=self.fetcher.buffered,
             assignment=tuple(sorted(self.subscription.assignment)),
             lag=self.fetcher.lags(),
+            in_progress={
+                state.partition: len(state.in_progress)
+                for state in self.subscription
+                if len(state.in_progress)
+            },
+            oldest_unfinished_s={
+                state.partition: max(0.0, now - start)
+                for state in self.subscription
+                if (start := state.in_progress.oldest_start) is not None
+            },
             last_poll_s=_age(self.gate.polled_at(), now),
             last_heartbeat_s=None if member is None else _age(member.heartbeat_at, now),
             last_error=base.last_error if error is None else f"{type(error).__name__}: {error}",
@@ -347,6 +362,7 @@ class ConsumerRuntime:
         lags, throttle_total = fetcher.lags(), fetcher.throttle_total
         return ConsumerStatistics(
             records_consumed_total=self.queue.records,
+            records_undecodable_total=self.queue.undecodable,
             bytes_consumed_total=fetcher.bytes,
             fetch_total=fetcher.fetches,
             commit_total=0 if committer is None else committer.commit_count,
@@ -559,43 +575,69 @@ class ConsumerRuntime:
         concurrency: int,
         max_bytes: int,
         drain_timeout: float,
+        handler_timeout: float | None,
+        on_undecodable: OnUndecodable,
     ) -> None:
         """Handle records until the consumer is stopped, see `Consumer.process`."""
+        options = ProcessOptions(
+            ordering, concurrency, max_bytes, drain_timeout, handler_timeout, on_undecodable
+        )
+        by_key = ordering == "key" and self._config.key_deserializer is not None
         processor = RecordProcessor(
-            self._poll_until_stopped,
+            lambda limit, keys: self._poll_until_stopped(limit, keys if by_key else None),
             self.subscription,
             handler,
-            HandlerQueue(ordering),
-            concurrency=concurrency,
-            max_bytes=max_bytes,
-            drain_timeout=drain_timeout,
+            options,
+            UndecodableRecords(options.on_undecodable, self.delivery.pass_undecodable),
+            failed=lambda: self.failed,
+            exit_timeout=self._exit_timeout,
         )
         self.gate.set_handlers(processor)
         try:
             await processor.run()
         finally:
-            self.gate.set_handlers(None)
-            if not self._stopping:
-                self._rewind_unfinished()
+            await self._end_handlers()
+
+    async def _end_handlers(self) -> None:
+        """Continue at the first record that is not done, after handlers or streams have ended."""
+        self.gate.set_handlers(None)
+        if self._stopping:
+            return
+        self._rewind_unfinished()
+        if stopped_by_signal() and self._config.enable_auto_commit:
+            with move_on_after(self._exit_timeout, shield=True):
+                await self._commit_automatically()
+
+    @property
+    def _exit_timeout(self) -> float:
+        """Seconds for which handlers, and then a commit, are waited for after a signal."""
+        return seconds(self._config.close_timeout_ms) / 2
 
     @asynccontextmanager
     async def partition_streams(
-        self, drain_timeout: float, commit: Callable[[TopicPartition], Awaitable[None]]
+        self,
+        drain_timeout: float,
+        on_undecodable: OnUndecodable,
+        commit: Callable[[TopicPartition], Awaitable[None]],
     ) -> AsyncGenerator[PartitionStreams[Any, Any]]:
         """Run streams while the block runs, see `Consumer.partition_streams`."""
         runner = StreamRunner(
-            self.subscription, self._set_full, commit, self._on_stream_progress, drain_timeout
+            self.subscription,
+            self._set_full,
+            commit,
+            self._on_stream_progress,
+            drain_timeout,
+            UndecodableRecords(on_undecodable, self.delivery.pass_undecodable),
+            self._exit_timeout,
         )
         self.gate.set_handlers(runner)
         self._streams = runner
         try:
-            async with runner.running(self._poll_until_stopped):
+            async with runner.running(lambda limit, _: self._poll_until_stopped(limit)):
                 yield PartitionStreams(runner)
         finally:
             self._streams = None
-            self.gate.set_handlers(None)
-            if not self._stopping:
-                self._rewind_unfinished()
+            await self._end_handlers()
 
     def _on_stream_progress(self) -> None:
         """Join again, after a task of a stream has caused a poll timeout, if none is late now."""
@@ -610,10 +652,12 @@ class ConsumerRuntime:
                 self.queue.add(state)
             self.fetcher.wakeup()
 
-    async def _poll_until_stopped(self, limit: int) -> list[AnyRecord] | None:
+    async def _poll_until_stopped(
+        self, limit: int, keys: RawKeys | None = None
+    ) -> list[AnyRecord] | None:
         """Return records once there are any; None once the consumer is stopped."""
         try:
-            return await self.delivery.poll(limit, None)
+            return await self.delivery.poll(limit, None, keys)
         except ClientClosedError:
             if not self._stopping:
                 raise  # the shared client was closed, not this consumer
@@ -754,12 +798,14 @@ class ConsumerRuntime:
             await asyncio.sleep(interval)
             if self._stopping:
                 return  # `stop` commits; after LeaveGroup the coordinator would refuse this commit
-            if self.gate.held:
-                continue
-            try:
-                await self._auto_commit(self.subscription.to_commit(include_unprocessed=False))
-            except KafkaError as error:
-                logger.warning("auto-commit: %s", error)
+            if not self.gate.held:
+                await self._commit_automatically()
+
+    async def _commit_automatically(self) -> None:
+        try:
+            await self._auto_commit(self.subscription.to_commit(include_unprocessed=False))
+        except KafkaError as error:
+            logger.warning("auto-commit: %s", error)
 
 
 def _age(at: float | None, now: float) -> float | None:

@@ -17,6 +17,8 @@ class ConsumerStatistics:
 
     Attributes:
         records_consumed_total: Records taken by `poll` and streams; `poll_batches` is not counted.
+        records_undecodable_total: Records that could not be deserialized, and that `process` or
+            `partition_streams` has skipped or given to the function `on_undecodable`.
         bytes_consumed_total: Bytes of fetched batches.
         fetch_total: Fetch responses.
         commit_total: Successful commit requests.
@@ -26,6 +28,7 @@ class ConsumerStatistics:
         assigned_partitions: Number of partitions assigned now.
         records_lag: Records between a partition's position and its high watermark (its last stable
             offset with `read_committed`), as of the last fetch; without partitions never fetched.
+            While `process` or `partition_streams` runs, from the first record that is not done.
         records_lag_max: The largest value of `records_lag`; None if it is empty.
         buffered_bytes: Bytes fetched and not returned yet.
         fetch_throttle_time_avg: Average throttle time of the responses, in milliseconds.
@@ -36,6 +39,7 @@ class ConsumerStatistics:
     """
 
     records_consumed_total: int = 0
+    records_undecodable_total: int = 0
     bytes_consumed_total: int = 0
     fetch_total: int = 0
     commit_total: int = 0

@@ -58,26 +58,64 @@ class FetchState(enum.Enum):
 
 
 class OffsetsInProgress:
-    """The offsets of a partition whose handlers have not ended, in ascending order."""
+    """The offsets of a partition whose handlers have not ended, in ascending order.
 
-    __slots__ = ("_offsets",)
+    A seek neither handles nor skips the records below its target that wait for their handlers, so
+    these offsets stay. Those from its target on are read again.
+
+    Attributes:
+        seeks: Number of seeks by the application.
+    """
+
+    __slots__ = ("_offsets", "_running", "seeks")
 
     def __init__(self) -> None:
+        self.seeks = 0
         # Unlike a dict, it finds its first key in constant time after others were removed.
-        self._offsets: OrderedDict[int, None] = OrderedDict()
+        self._offsets: OrderedDict[int, AnyRecord | None] = OrderedDict()
+        self._running: OrderedDict[int, float] = OrderedDict()  # start times by id of the record
+
+    def __len__(self) -> int:
+        return len(self._offsets)
 
     @property
     def lowest(self) -> int | None:
         """The lowest offset; None if no handler is in progress."""
         return next(iter(self._offsets), None)
 
-    def begin(self, offset: int) -> None:
-        """Add an offset, which is higher than all others."""
-        self._offsets[offset] = None
+    @property
+    def oldest_start(self) -> float | None:
+        """Event loop time at which the oldest running handler began; None if none runs."""
+        return next(iter(self._running.values()), None)
 
-    def end(self, offset: int) -> None:
-        """Remove an offset."""
-        del self._offsets[offset]
+    def begin(self, record: AnyRecord) -> None:
+        """Add the offset of a record, which is higher than all others."""
+        self._offsets[record.offset] = record
+
+    def start(self, record: AnyRecord, now: float) -> None:
+        """Note that the handler of a record begins."""
+        self._running[id(record)] = now
+
+    def end(self, record: AnyRecord) -> None:
+        """Remove the offset of a record, unless that has been read again since."""
+        self._running.pop(id(record), None)
+        if self._offsets.get(record.offset) is record:
+            del self._offsets[record.offset]
+
+    def abandon(self, record: AnyRecord) -> None:
+        """Keep the offset of a record that will not be handled, until it is read again."""
+        self._running.pop(id(record), None)
+        if self._offsets.get(record.offset) is record:
+            self._offsets[record.offset] = None
+
+    def on_seek(self) -> None:
+        """Count a seek by the application."""
+        self.seeks += 1
+
+    def keep_below(self, target: int) -> None:
+        """Remove the offsets from `target` on."""
+        for offset in [offset for offset in self._offsets if offset >= target]:
+            del self._offsets[offset]
 
 
 @dataclass(slots=True)
@@ -190,11 +228,15 @@ class PartitionState:
         return self.fetch_state not in (FetchState.AWAIT_CALLBACK, FetchState.INITIALIZING)
 
     def lag(self, *, committed: bool) -> int | None:
-        """Return the records up to the high watermark or last stable offset; None if unknown."""
+        """Return the records up to the high watermark or last stable offset; None if unknown.
+
+        While handlers run, it counts from the first record that is not done.
+        """
         end = self.last_stable_offset if committed else self.high_watermark
         if UNKNOWN in (end, self.position):
             return None
-        return max(0, end - self.position)
+        unfinished = self.in_progress.lowest
+        return max(0, end - (self.position if unfinished is None else unfinished))
 
     def to_commit(self, *, include_unprocessed: bool) -> OffsetAndMetadata | None:
         """Return the position, or only what was processed; None if it is committed already.
@@ -223,20 +265,30 @@ class PartitionState:
         self.out_of_range = None
 
     def seek(self, offset: int, epoch: int = UNKNOWN) -> None:
-        """Set the position."""
+        """Set the position, by decision of the application."""
+        self.in_progress.on_seek()
+        self.complete_reset(offset, epoch)
+
+    def complete_reset(self, offset: int, epoch: int = UNKNOWN) -> None:
+        """Set the position that a reset has found."""
         self.invalidate()
         self.buffer.clear(offset, epoch)
-        self.in_progress = OffsetsInProgress()
+        self.in_progress.keep_below(offset)
         self._processed = self.commit_base = self.fetch_offset = offset
         self._committing = UNKNOWN
         self.fetch_epoch = epoch
         self._on_position_found()
 
+    def rewind(self, offset: int) -> None:
+        """Set the position after all handlers have ended, also past what they have not done."""
+        self.in_progress.keep_below(0)
+        self.seek(offset)
+
     def seek_to_unfinished(self) -> None:
         """Seek to the first record whose handler has not ended, if there is one."""
         lowest = self.in_progress.lowest
         if lowest is not None:
-            self.seek(lowest)
+            self.rewind(lowest)
 
     def request_reset(self, timestamp: int, *, out_of_range: int | None = None) -> None:
         """Request a lookup of the position by time in milliseconds, LATEST or EARLIEST.
@@ -244,9 +296,10 @@ class PartitionState:
         `out_of_range` is the offset that the broker does not have, if that is the cause.
         """
         self.invalidate()
+        if out_of_range is None:
+            self.in_progress.on_seek()
         self.out_of_range = out_of_range
         self.buffer.clear(UNKNOWN)
-        self.in_progress = OffsetsInProgress()
         self.reset_timestamp = timestamp
         self._processed = self.commit_base = self.fetch_offset = self._committing = UNKNOWN
         self.prefer_leader()
@@ -257,6 +310,7 @@ class PartitionState:
         waits = self.fetch_state is FetchState.AWAIT_CALLBACK
         self.request_reset(EARLIEST)
         self.topic_id = NO_ID
+        self.in_progress.keep_below(0)
         self.committed = self.fetch_epoch = self.leader_epoch = UNKNOWN
         self.high_watermark = self.last_stable_offset = UNKNOWN
         self.fetch_state = FetchState.AWAIT_CALLBACK if waits else FetchState.INITIALIZING
@@ -404,7 +458,7 @@ class PartitionState:
     def truncate(self, offset: int, epoch: int, leader_epoch: int) -> None:
         """Seek to `offset`, where the new leader's log ends, or to the position if it is lower."""
         position, processed, commit_base = self.position, self.processed, self.commit_base
-        self.seek(min(offset, position), epoch)
+        self.complete_reset(min(offset, position), epoch)
         self._processed = min(processed, self.position)
         self.commit_base = min(commit_base, self.position)
         self.complete_validation(leader_epoch)

@@ -23,7 +23,7 @@ ORDERINGS: list[Ordering] = ["key", "partition", "none"]
 
 def add(queue: HandlerQueue, partition: int, offset: int, key: bytes | None = None) -> None:
     record: Record[bytes, bytes] = Record("t", partition, offset, 0, 0, key, b"value")
-    queue.add(record, TopicPartition("t", partition), OffsetsInProgress(), 5)
+    queue.add(Unfinished(record, TopicPartition("t", partition), OffsetsInProgress(), 5, key))
 
 
 def take_all(queue: HandlerQueue) -> list[Unfinished]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from collections import defaultdict
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async import Consumer, Producer, TopicPartition
+from kafka_async import Admin, Consumer, Producer, TopicPartition
+from kafka_async.errors import RecordDeserializationError
 from tests.integration.helpers import create_topic
+from tests.programs import python_path
 
 if TYPE_CHECKING:
     from kafka_async.kernel import Record
@@ -71,3 +76,94 @@ async def test_records_of_a_key_stay_in_order_while_members_join_and_leave(
         ends = await reader.end_offsets(partitions)
         committed = await reader.committed(partitions)
     assert {p: at and at.offset for p, at in committed.items()} == ends
+
+
+async def committed_offset(kafka_cluster: ClusterHandle, group: str, topic: str) -> int:
+    async with Admin(kafka_cluster.bootstrap_servers) as admin:
+        rows = await admin.list_group_offsets(group)
+    row = rows.get(TopicPartition(topic, 0))
+    return -1 if row is None else row.offset
+
+
+async def test_undecodable_record_loses_no_other_and_commits_follow_markers(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    topic = await create_topic(kafka_cluster, "undecodable")
+    partition, group = TopicPartition(topic, 0), kafka_cluster.group()
+    servers = kafka_cluster.bootstrap_servers
+    done: set[int] = set()
+
+    async def handle(record: Record[Any, Any]) -> None:
+        await asyncio.sleep(0.01)
+        done.add(record.offset)
+
+    async with Producer(servers, transactional_id=kafka_cluster.group()) as producer:
+        async with producer.transaction() as transaction:
+            for number in range(60):
+                value = b"no number" if number == 30 else b"%d" % number
+                await transaction.enqueue(topic, value, key=b"%d" % (number % 7))
+        aborted = await producer.begin()
+        await aborted.send(topic, b"0")
+        await aborted.abort()
+    consumer = Consumer(
+        servers,
+        topics=[topic],
+        group_id=group,
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=100,
+        isolation_level="read_committed",
+        value_deserializer=int,
+    )
+    async with consumer, asyncio.timeout(60):
+        with pytest.raises(RecordDeserializationError) as raised:
+            await consumer.process(handle, concurrency=20)
+        assert raised.value.offset == 30
+        assert done == set(range(30))
+        consumer.seek(partition, 31)
+        reading = asyncio.create_task(consumer.process(handle, concurrency=20))
+        end = (await consumer.end_offsets([partition]))[partition]
+        assert end == 63  # with the commit's marker, an aborted record and its marker
+        while await committed_offset(kafka_cluster, group, topic) < end:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        assert done == set(range(60)) - {30}
+        await consumer.stop()
+        await reading
+
+
+DRAINED = """
+import asyncio, sys
+import kafka_async
+from kafka_async import Consumer
+
+async def handle(record):
+    if record.offset == 9:
+        print("running", flush=True)
+    await asyncio.sleep(0 if record.offset >= 10 else 2)
+
+async def main():
+    servers, topic, group = sys.argv[1:]
+    async with Consumer(
+        servers, topics=[topic], group_id=group, auto_offset_reset="earliest"
+    ) as consumer:
+        await consumer.process(handle, concurrency=10, ordering="none")
+
+kafka_async.run(main())
+"""
+
+
+async def test_sigterm_commits_what_running_handlers_finish(kafka_cluster: ClusterHandle) -> None:
+    topic, group = await create_topic(kafka_cluster, "sigterm"), kafka_cluster.group()
+    servers = kafka_cluster.bootstrap_servers
+    async with Producer(servers) as producer:
+        await producer.send_many(topic, [b"x"] * 100)
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", DRAINED, servers, topic, group),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": python_path()},
+    )
+    assert program.stdout is not None
+    async with asyncio.timeout(60):
+        assert await program.stdout.readline() == b"running\n"
+        program.send_signal(signal.SIGTERM)
+        assert await program.wait() == 143
+    assert await committed_offset(kafka_cluster, group, topic) == 10
