@@ -180,7 +180,10 @@ def install_wheel(environment: Environment) -> None:
     dist, checkout = environment.folder.parent / "dist", environment.checkout
     for folder in (dist, checkout):
         shutil.rmtree(folder, ignore_errors=True)
-    call(sys.executable, "-m", "build", "--outdir", dist, ROOT, CC="false", CXX="false")
+    call(sys.executable, "-m", "build", "--sdist", "--outdir", dist, ROOT)
+    (sdist,) = dist.glob("*.tar.gz")
+    build = (environment.python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-cache-dir")
+    call(*build, "--wheel-dir", dist, sdist, CC="false", CXX="false")
     (wheel,) = dist.glob("*.whl")
     pip(environment, "--force-reinstall", "--no-deps", wheel)
     pip(environment, f"{wheel}[cli,uvloop]")
