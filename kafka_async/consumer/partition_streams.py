@@ -388,7 +388,9 @@ class StreamRunner:
         stream.on_task_start()  # before the task: with an eager task factory it runs at once
         self._start(self._run_task, stream, function, args)
 
-    def _start(self, function: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
+    def _start(
+        self, function: Callable[[*Args], Coroutine[Any, Any, object]], *args: *Args
+    ) -> None:
         """Start a task of the group; in a callback of the event loop, by a task of asyncio."""
         assert self._group is not None
         if asyncio.current_task() is not None:
