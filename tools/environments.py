@@ -140,11 +140,19 @@ def dependencies() -> list[str]:
 def make_all() -> dict[str, Environment]:
     """Make all environments at the same time; return those that were made."""
     pythons = {f"3.{sys.version_info.minor}": sys.executable, **find_pythons()}
-    made = environments()
+    made = list(environments().values())
     with ThreadPoolExecutor(len(made)) as pool:
-        results = pool.map(lambda each: make(each, interpreter(each, pythons)), made.values())
-        done = [each for each, result in zip(made.values(), results, strict=True) if result]
-    return {each.name: each for each in done}
+        results = pool.map(make, made, [interpreter(each, pythons) for each in made])
+        return {each.name: each for each, done in zip(made, results, strict=True) if done}
+
+
+def supports(environment: Environment, variant: Variant) -> bool:
+    """Return False for eager tasks on Python 3.11, which has none."""
+    command = [environment.python, "-c", "import asyncio; asyncio.eager_task_factory"]
+    return (
+        variant.loop != "eager"
+        or not subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode
+    )
 
 
 def interpreter(environment: Environment, pythons: Mapping[str, str]) -> str:
@@ -180,7 +188,10 @@ def install_wheel(environment: Environment) -> None:
     dist, checkout = environment.folder.parent / "dist", environment.checkout
     for folder in (dist, checkout):
         shutil.rmtree(folder, ignore_errors=True)
-    call(sys.executable, "-m", "build", "--outdir", dist, ROOT, CC="false", CXX="false")
+    call(sys.executable, "-m", "build", "--sdist", "--outdir", dist, ROOT)
+    (sdist,) = dist.glob("*.tar.gz")
+    build = (environment.python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-cache-dir")
+    call(*build, "--wheel-dir", dist, sdist, CC="false", CXX="false")
     (wheel,) = dist.glob("*.whl")
     pip(environment, "--force-reinstall", "--no-deps", wheel)
     pip(environment, f"{wheel}[cli,uvloop]")

@@ -31,7 +31,7 @@ TESTS: Final = {
     "tests/contract": "Raw requests whose responses must equal those of Apache Kafka.",
     "tests/contract/cases": "The raw requests, by subject.",
     "tests/docs": "Runs the examples of the pages, and compares generated pages with the code.",
-    "tests/environments": "Programs in other environments: `make test-environments`.",
+    "tests/environments": "Programs in web servers, notebooks, frameworks and forked processes.",
     "tests/fairness": "Counts the work per event loop iteration.",
     "tests/fuzz": "Of `fuzz/`, and short fuzzing runs.",
     "tests/hostile": "Malformed and malicious responses.",

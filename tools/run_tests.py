@@ -298,6 +298,7 @@ def other_environments(summary: Summary) -> list[Step]:
     print(f"made in {time.monotonic() - begun:.0f} s", flush=True)
     absent = environments.environments().keys() - made.keys()
     summary.failed_stages += [f"the environment {name}" for name in sorted(absent)]
+    variants = [each for each in environments.VARIANTS if each.environment in made]
     stages = [
         Stage(
             variant.name,
@@ -311,9 +312,11 @@ def other_environments(summary: Summary) -> list[Step]:
             variables={"KAFKA_ASYNC_ENVIRONMENT": variant.environment, **variant.variables},
             cwd=made[variant.environment].checkout,
         )
-        for variant in environments.VARIANTS
-        if variant.environment in made
+        for variant in variants
+        if environments.supports(made[variant.environment], variant)
     ]
+    if len(stages) < len(variants):
+        summary.missing.append("eager tasks (install Python 3.12)")
     return [Step(ENVIRONMENT_MINUTES, stages)]
 
 

@@ -49,7 +49,11 @@ def test_environment_is_made_again_only_if_its_packages_change(
 ) -> None:
     calls: list[str] = []
     monkeypatch.setattr(environments, "ROOT", tmp_path)
-    monkeypatch.setattr(environments, "call", lambda *command: calls.append(str(command[2])))
+
+    def note(*command: object) -> None:
+        calls.append(str(command[2]))
+
+    monkeypatch.setattr(environments, "call", note)
     (tmp_path / ".venv-env-any").mkdir()
     for packages, count in ((["a==1"], 2), (["a==1"], 2), (["a==2"], 4)):
         assert environments.make(Environment("any", packages, 11), "python")
