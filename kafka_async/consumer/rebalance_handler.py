@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, TypeVarTuple
 
 from kafka_async import hooks
 from kafka_async.cluster.request_router import CoordinatorOfGroup
+from kafka_async.cluster.requested_rows import requested_row
 from kafka_async.config import seconds
 from kafka_async.consumer.deleted_topics import deleted_topics
 from kafka_async.errors import (
@@ -326,7 +327,7 @@ class ConsumerRebalanceHandler:
             to=CoordinatorOfGroup(self._group_id),
             timeout=self._timeout,
         )
-        group = response.groups[0]
+        group = requested_row(self._group_id, response.groups, lambda row: row.group_id)
         if group.error_code:
             raise error_for(group.error_code, needs="DESCRIBE", name=self._group_id)
         assignments = [decode_assignment(row.member_assignment) for row in group.members]
