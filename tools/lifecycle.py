@@ -88,6 +88,8 @@ PRODUCER_SENDS: Final = [
     "send_many",
     "send_records",
 ]
+CHECKED_BY_LOOP: Final = ["enqueue", "enqueue_nowait", "send", "send_many", "send_records"]
+"""Calls that look at the thread first: frameworks call what is no coroutine function elsewhere."""
 PRODUCER: Final[Mapping[str, Row]] = {
     **dict.fromkeys(["flush", "purge"], CALL),
     **dict.fromkeys(["health", "statistics"], READ),
@@ -115,6 +117,7 @@ TABLE: Final[Mapping[str, Mapping[str, Row]]] = {
     "Transactional producer": {
         **PRODUCER,
         **dict.fromkeys(PRODUCER_SENDS, BY_TRANSACTION),
+        **dict.fromkeys(CHECKED_BY_LOOP, {**BY_TRANSACTION, "elsewhere": "other loop"}),
         **dict.fromkeys(TRANSACTIONS, CALL),
     },
     "Consumer": {

@@ -139,7 +139,8 @@ class OffsetCommitter:
         deadline = self._now() + timeout
         backoff = self._services.retry_backoff()
         while pending:
-            self._drop_former(pending, topic_ids, named=named)
+            if self._cluster_id == cluster_id:  # else all offsets are another cluster's
+                self._drop_former(pending, topic_ids, named=named)
             action, error = await self._commit_once(
                 pending, number, topic_ids, cluster_id, deadline
             )
