@@ -67,6 +67,7 @@ BY_TRANSACTION: Final[Row] = {
     **dict.fromkeys(("running", "failed", "elsewhere", "fork"), "not now"),
 }
 """Calls that a transactional producer has on its transactions only."""
+BY_TRANSACTION_IN_ITS_LOOP: Final[Row] = {**BY_TRANSACTION, "elsewhere": "other loop"}
 RELOAD: Final[Row] = {**CALL, "starting": "works"}
 RELOAD_OF_OWNER: Final[Row] = {**RELOAD, "failed": "works"}
 """The client, which a dead task of its producer or consumer leaves running, reloads them."""
@@ -117,7 +118,7 @@ TABLE: Final[Mapping[str, Mapping[str, Row]]] = {
     "Transactional producer": {
         **PRODUCER,
         **dict.fromkeys(PRODUCER_SENDS, BY_TRANSACTION),
-        **dict.fromkeys(CHECKED_BY_LOOP, {**BY_TRANSACTION, "elsewhere": "other loop"}),
+        **dict.fromkeys(CHECKED_BY_LOOP, BY_TRANSACTION_IN_ITS_LOOP),
         **dict.fromkeys(TRANSACTIONS, CALL),
     },
     "Consumer": {

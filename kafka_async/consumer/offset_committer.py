@@ -139,8 +139,8 @@ class OffsetCommitter:
         deadline = self._now() + timeout
         backoff = self._services.retry_backoff()
         while pending:
-            if self._cluster_id == cluster_id:  # else all offsets are another cluster's
-                self._drop_former(pending, topic_ids, named=named)
+            self._check_cluster(cluster_id)  # first: another cluster has other topic ids
+            self._drop_former(pending, topic_ids, named=named)
             action, error = await self._commit_once(
                 pending, number, topic_ids, cluster_id, deadline
             )
@@ -207,10 +207,7 @@ class OffsetCommitter:
                 await self._services.coordinators.find(
                     CoordinatorKind.GROUP, self._group_id, self._time_left(deadline)
                 )
-                if self._cluster_id != cluster_id:
-                    raise CommitFailedError(
-                        "the client follows another cluster, which does not have these records"
-                    )
+                self._check_cluster(cluster_id)
                 names: Mapping[object, str] = {id_: topic for topic, id_ in topic_ids.items()}
                 generation = self._membership.metadata.generation_id
                 request = self._commit_request(sent, topic_ids)
@@ -239,6 +236,13 @@ class OffsetCommitter:
         if missing and failure[1] is None:
             failure = CommitErrorAction.RETRY, missing_row(min(missing))
         return failure
+
+    def _check_cluster(self, cluster_id: str | None) -> None:
+        """Raise if the offsets are of another cluster than the client follows now."""
+        if self._cluster_id != cluster_id:
+            raise CommitFailedError(
+                "the client follows another cluster, which does not have these records"
+            )
 
     def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
         """Return the ids of the topics that offsets belong to; zero UUIDs where unknown."""

@@ -603,6 +603,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         return runtime
 
     def _check_thread(self, call: str) -> None:
+        self._check_writable()  # as in calls that check it first
         if self._runtime is not None:
             self._runtime.supervisor.check_loop_of_call(call)
         elif current_loop() is None:

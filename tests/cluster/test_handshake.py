@@ -64,13 +64,13 @@ def test_sends_cluster_and_node_id_together_or_not_at_all(
 def test_needs_one_request_for_a_current_broker() -> None:
     procedure, _ = begin("cluster", 7)
     response = ApiVersionsResponse(
-        api_keys=[offer(0, 3, 11), offer(OWN_KEY, 0, NEWEST)],
-        finalized_features=[FinalizedFeatureKey(name="group.version", max_version_level=1)],
+        api_keys=[offer(0, 3, 12), offer(OWN_KEY, 0, NEWEST)],
+        finalized_features=[FinalizedFeatureKey(name="transaction.version", max_version_level=2)],
         finalized_features_epoch=9,
     )
     versions = finish(procedure, frame(response, NEWEST))
-    assert versions.ranges[0] == VersionRange(3, 11)
-    assert versions.features == {"group.version": 1}
+    assert versions.ranges[0] == VersionRange(3, 12)
+    assert versions.features == {"transaction.version": 2}
     assert versions.features_epoch == 9
 
 
