@@ -67,7 +67,6 @@ BY_TRANSACTION: Final[Row] = {
     **dict.fromkeys(("running", "failed", "elsewhere", "fork"), "not now"),
 }
 """Calls that a transactional producer has on its transactions only."""
-BY_TRANSACTION_IN_ITS_LOOP: Final[Row] = {**BY_TRANSACTION, "elsewhere": "other loop"}
 RELOAD: Final[Row] = {**CALL, "starting": "works"}
 RELOAD_OF_OWNER: Final[Row] = {**RELOAD, "failed": "works"}
 """The client, which a dead task of its producer or consumer leaves running, reloads them."""
@@ -89,8 +88,6 @@ PRODUCER_SENDS: Final = [
     "send_many",
     "send_records",
 ]
-CHECKED_BY_LOOP: Final = ["enqueue", "enqueue_nowait", "send", "send_many", "send_records"]
-"""Calls that look at the thread first: frameworks call what is no coroutine function elsewhere."""
 PRODUCER: Final[Mapping[str, Row]] = {
     **dict.fromkeys(["flush", "purge"], CALL),
     **dict.fromkeys(["health", "statistics"], READ),
@@ -118,7 +115,6 @@ TABLE: Final[Mapping[str, Mapping[str, Row]]] = {
     "Transactional producer": {
         **PRODUCER,
         **dict.fromkeys(PRODUCER_SENDS, BY_TRANSACTION),
-        **dict.fromkeys(CHECKED_BY_LOOP, BY_TRANSACTION_IN_ITS_LOOP),
         **dict.fromkeys(TRANSACTIONS, CALL),
     },
     "Consumer": {
