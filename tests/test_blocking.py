@@ -475,7 +475,7 @@ ARGUMENTS: dict[str, object] = {
     "request": MetadataRequest(topics=None),
     "to": AnyBroker(),
     "partition": TP,
-    "partitions": {TP: -1},
+    "partitions": {TP: OffsetSpec.LATEST},
     "offsets": {TP: 1},
     "what": {TP: 1},
     "times": {TP: 0},

@@ -524,7 +524,9 @@ class Producer(BlockingClient, Generic[K, V]):
         """
         return call(self._client.health)
 
-    def transaction(self, *, ignore_failed_sends: bool = False) -> Transaction[K, V]:
+    def transaction(
+        self, *, ignore_failed_sends: bool = False, **unknown: Never
+    ) -> Transaction[K, V]:
         """Return a transaction for `with producer.transaction() as txn`.
 
         Args:
@@ -535,7 +537,9 @@ class Producer(BlockingClient, Generic[K, V]):
             TransactionStateError: The producer has no transactional_id.
             ApplicationRecoverableError: The producer is closed or has failed.
         """
-        return Transaction(call(self._client.transaction, ignore_failed_sends=ignore_failed_sends))
+        return Transaction(
+            call(self._client.transaction, ignore_failed_sends=ignore_failed_sends, **unknown)
+        )
 
     def begin(self, *, ignore_failed_sends: bool = False, **unknown: Never) -> Transaction[K, V]:
         """Open a transaction; commit or abort it.

@@ -183,10 +183,10 @@ class ClusterMetadata:
         ]
 
     def lacks_leaders(self, topic: str) -> bool:
-        """Return True if a partition has no leader, or newer metadata may end the topic's error."""
+        """Return True if `leader` is None for a partition, or the topic's error may end."""
         found = self.topics.get(topic)
         if found is not None:
-            return any(row.leader_id < 0 for row in found.partitions.values())
+            return any(row.leader_id not in self.brokers for row in found.partitions.values())
         code = self.errors.get(topic)
         return code is not None and issubclass(for_code(code), InvalidMetadataError)
 

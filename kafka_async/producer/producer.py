@@ -435,7 +435,9 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
 
     # -- transactions -----------------------------------------------------------------------------
 
-    def transaction(self, *, ignore_failed_sends: bool = False) -> Transaction[K, V]:
+    def transaction(
+        self, *, ignore_failed_sends: bool = False, **unknown: Never
+    ) -> Transaction[K, V]:
         """Return a transaction for `async with producer.transaction() as txn`.
 
         Args:
@@ -446,6 +448,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             TransactionStateError: The producer has no transactional_id.
             ApplicationRecoverableError: The producer is closed or has failed.
         """
+        if unknown:
+            raise unknown_keyword(self.transaction, unknown)
         with convert_transaction_errors():
             manager = self._require_transactions()
             runtime = self._check_running()

@@ -284,6 +284,12 @@ def test_leaders_are_ordered_by_partition() -> None:
     assert cluster.leaders("u") == ()
 
 
+def test_a_topic_whose_leader_has_no_address_lacks_a_leader() -> None:
+    """A broker may learn that another one has stopped before it learns of the new leaders."""
+    assert not known().lacks_leaders("t")
+    assert known().merged(response(topic(partition(9, 6)))).lacks_leaders("t")
+
+
 def test_a_topic_without_one_of_its_partitions_is_fetched_again() -> None:
     cluster = known().merged(response(topic(partition(1, 6), partition(2, 5, index=2))))
     assert cluster.topic("t") is None
