@@ -396,7 +396,7 @@ class Connection:
         now = self._loop.time()
         self._activity.record_response(now)
         if self._overdue_timer is not None:
-            self._overdue_timer.on_response(now - request.sent_at)
+            self._overdue_timer.on_response(now - self._readable_at(request))
         if request.api_key in FETCH_APIS:
             node_id = self.address.node_id
             self._context.quota_usage.record(node_id, FETCH, len(frame), now)
@@ -664,9 +664,13 @@ class Connection:
         timer, oldest = self._overdue_timer, self.oldest_request
         if timer is None or oldest is None:
             return inf
-        if timer.is_due(oldest.sent_at, now):
+        if timer.is_due(self._readable_at(oldest), now):
             self._on_overdue()
-        return timer.due_at(oldest.sent_at)
+        return timer.due_at(self._readable_at(oldest))
+
+    def _readable_at(self, request: InFlightRequest[Waiter]) -> float:
+        """Return the time from which the broker reads a request: not during a throttle time."""
+        return max(request.sent_at, self._throttled_until())
 
     def _idle_until(self) -> float:
         """Return the time at which the connection is closed unless it is used until then."""

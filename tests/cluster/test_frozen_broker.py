@@ -252,6 +252,21 @@ async def test_nothing_more_is_sent_while_brokers_respond(memory: InMemory) -> N
         memory.cluster.faults.clear()
 
 
+async def test_nothing_more_is_sent_while_a_broker_throttles(memory: InMemory) -> None:
+    """The broker reads a request that it has received only after the throttle time."""
+    async with memory.producer(linger_ms=0) as producer:
+        await producer.send("t", b"first", partition=0)
+        before = sum(metadata_requests(memory))
+        memory.cluster.faults.add(api="Produce", delay=0.2, throttle=5.0)
+        start = now()
+        first = await producer.enqueue("t", b"a", partition=0)
+        await asyncio.sleep(0.1)
+        second = await producer.enqueue("t", b"b", partition=0)
+        await asyncio.gather(first, second)
+        assert now() - start >= 5.0
+        assert sum(metadata_requests(memory)) == before
+
+
 async def test_only_broker_is_not_asked_about_itself() -> None:
     async with InMemory() as memory, memory.producer() as producer:
         await producer.send("t", b"first", partition=0)
