@@ -78,10 +78,8 @@ async def refuse_batch(
     return await asyncio.gather(*deliveries, return_exceptions=True)
 
 
-@pytest.mark.parametrize(("code", "layout", "version"), CASES, ids=case_id)
-async def test_first_error_of_a_transaction_is_raised_everywhere(
-    code: int, layout: Layout, version: int
-) -> None:
+async def check_refused_batch(code: int, layout: Layout, version: int) -> None:
+    """Check the first error of a transaction in all calls, and the next transaction."""
     category = handling_of(code)
     async with one_record_per_batch(layout, version) as bench:
         async with bench.producer.transaction() as txn:
@@ -111,6 +109,21 @@ async def test_first_error_of_a_transaction_is_raised_everywhere(
         async with bench.producer.transaction() as txn:
             await txn.send("counts", b"next")
         assert bench.values("counts")[-1] == b"next"
+
+
+@pytest.mark.parametrize(("code", "layout", "version"), CASES, ids=case_id)
+async def test_first_error_of_a_transaction_is_raised_everywhere(
+    code: int, layout: Layout, version: int
+) -> None:
+    await check_refused_batch(code, layout, version)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_first_error_of_every_code_is_raised_everywhere(layout: Layout, version: int) -> None:
+    for code in CODES:
+        await check_refused_batch(code, layout, version)
 
 
 @pytest.mark.parametrize(("code", "layout"), list(zip(CODES, cycle(LAYOUTS), strict=False)))
