@@ -37,11 +37,15 @@ BAD: Final = b"not a number"
 OPTIONS: Final[dict[str, Any]] = {
     "enable_auto_commit": True,
     "auto_commit_interval_ms": 200,
-    "heartbeat_interval_ms": 500,
     "isolation_level": "read_committed",
     "max_poll_records": 5,
-    "session_timeout_ms": 6_000,
     "value_deserializer": int,
+}
+CLASSIC: Final[dict[str, Any]] = {"heartbeat_interval_ms": 500, "session_timeout_ms": 6_000}
+PROTOCOLS: Final[dict[str, dict[str, Any]]] = {
+    "default": CLASSIC,
+    "cooperative": {**CLASSIC, "partition_assignment_strategy": ["cooperative-sticky"]},
+    "consumer": {"group_protocol": "consumer"},
 }
 Offsets = defaultdict[TopicPartition, set[int]]
 
@@ -288,6 +292,9 @@ OPERATIONS: Final[Mapping[str, int]] = {
 class ReadingModel:
     """A group of at most two members, which read a topic while it is written.
 
+    Args:
+        protocol: Key of `PROTOCOLS`.
+
     Attributes:
         handled: Records that a handler has handled.
         given_up: Offsets that may be committed although they were not handled.
@@ -295,7 +302,8 @@ class ReadingModel:
         failing: Records whose handlers are to fail once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: str) -> None:
+        self._options = {**OPTIONS, **PROTOCOLS[protocol]}
         self.handled: Offsets = defaultdict(set)
         self.given_up: Offsets = defaultdict(set)
         self.undecodable: Offsets = defaultdict(set)
@@ -409,7 +417,7 @@ class ReadingModel:
     async def _add_member(self, how: str) -> None:
         self._names += 1
         name = f"member-{self._names}"
-        consumer = self._stage.consumer("t", client_id=name, **OPTIONS)
+        consumer = self._stage.consumer("t", client_id=name, **self._options)
         await consumer.start()
         self._members.append(Member(self, consumer, name))
         self._members[-1].read(how)
@@ -489,18 +497,19 @@ class ReadingModel:
             assert self._visible[partition] <= done
 
 
-def run_histories(count: int, steps: int) -> None:
+def run_histories(protocol: str, count: int, steps: int) -> None:
     """Run as many histories for each reading call, each on its own event loop."""
     for number in range(count):
         for how in READING_CALLS:
             random = Random(f"{SEED} {number} {how}")
-            run_virtual(ReadingModel().run(random, how, steps))
+            run_virtual(ReadingModel(protocol).run(random, how, steps))
 
 
 def test_no_reading_call_loses_records_or_leaves_commits_behind() -> None:
-    run_histories(1, 50)
+    run_histories("default", 1, 50)
 
 
 @pytest.mark.slow
-def test_no_reading_call_loses_records_in_long_histories() -> None:
-    run_histories(20, 100)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_no_reading_call_loses_records_in_long_histories(protocol: str) -> None:
+    run_histories(protocol, 6, 100)
