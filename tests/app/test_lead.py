@@ -341,8 +341,8 @@ async def test_frozen_writer_is_fenced_and_its_transaction_aborted(
                 async with writer(client) as active:
                     await write(active, b"active")
                     assert active.fencing_token > frozen.fencing_token
+                await txn.enqueue("t", b"late")
                 with pytest.raises(TransactionAbortableError, match="INVALID_PRODUCER_EPOCH"):
-                    await txn.enqueue("t", b"late")
                     await txn.commit()
                 with pytest.raises(ApplicationRecoverableError, match="PRODUCER_FENCED"):
                     await txn.abort()
