@@ -31,7 +31,6 @@ class StartGuard:
     def __init__(self, name: str) -> None:
         self._name = name
         self.begun = False
-        self._stopped = False
         self._start: _Start | None = None
 
     @asynccontextmanager
@@ -40,14 +39,10 @@ class StartGuard:
 
         Raises:
             IllegalStateError: The client was started before, even if that start has failed.
-            ClientClosedError: The client was stopped before, or while the block ran.
+            ClientClosedError: The client was stopped while the block ran.
         """
         if self.begun:
             raise started_before_error(self._name)
-        if self._stopped:
-            raise ClientClosedError(
-                f"{self._name} was stopped before it started: make a new one instead"
-            )
         self.begun = True
         self._start = start = _Start()
         try:
@@ -60,22 +55,28 @@ class StartGuard:
             self._start = None
             start.ended.set_result(None)
 
-    async def end(self) -> None:
-        """Refuse later starts; cancel a start in progress, and wait until it has ended.
+    async def end(self) -> bool:
+        """Cancel a start in progress, and wait until it has ended.
+
+        A task that was created before may only be about to start the client: it gets an event loop
+        iteration to begin.
+
+        Returns:
+            False if no start has begun: the client has nothing to stop, and may be started later.
 
         Raises:
             IllegalStateError: The client is being started in another event loop or process.
         """
+        if not self.begun:
+            await asyncio.sleep(0)
         start = self._start
-        if start is None:
-            self._stopped = True
-            return
-        check_event_loop(self._name, start.loop, None, start.pid)
-        self._stopped = True
-        start.cancel()
-        cancelled = await wait_shielded(start.ended)
-        if cancelled is not None:
-            raise cancelled
+        if start is not None:
+            check_event_loop(self._name, start.loop, None, start.pid)
+            start.cancel()
+            cancelled = await wait_shielded(start.ended)
+            if cancelled is not None:
+                raise cancelled
+        return self.begun
 
 
 class _Start:

@@ -9,10 +9,9 @@ import pytest
 
 from kafka_async.app import WorkerPool
 from kafka_async.consumer.share.share_consumer import ShareConsumer
-from kafka_async.embedded import EmbeddedCluster
 from kafka_async.errors import BootstrapError, ClientClosedError, IllegalStateError
 from kafka_async.group.group_member import GroupMember
-from tests.embedded_client import InMemory, PartitionedNetwork, settle
+from tests.embedded_client import InMemory, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +23,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 
 class Startable(Protocol):
-    """A client or cluster that is started and stopped."""
+    """A client that is started and stopped."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -66,7 +65,6 @@ CLIENTS: Final[dict[str, Callable[[InMemory], Any]]] = {
     "member": member,
     "admin": lambda cluster: cluster.admin(),
     "pool": worker_pool,
-    "cluster": lambda _: EmbeddedCluster(3, network=PartitionedNetwork()),
 }
 
 
@@ -111,24 +109,30 @@ async def test_stop_ends_start_in_every_event_loop_iteration(
 
 
 def state_of(client: Any) -> str:
-    """Return the state in `health()`; an embedded cluster has none."""
-    if isinstance(client, EmbeddedCluster):
-        return "closed"
     health: Health = client.health()
     return health.state
 
 
-async def test_client_stopped_before_start_never_starts(
+async def test_stop_ends_start_of_a_task_that_was_created_before(
     make: Callable[[InMemory], Startable],
 ) -> None:
     async with InMemory() as cluster:
         client = make(cluster)
+        starting = asyncio.create_task(client.start())
         await client.stop()
+        with pytest.raises(ClientClosedError, match="was stopped while it started"):
+            await starting
+        assert state_of(client) == "closed"
+
+
+async def test_stop_before_start_has_no_effect(make: Callable[[InMemory], Startable]) -> None:
+    async with InMemory() as cluster:
+        client = make(cluster)
+        await client.stop()
+        await client.stop()
+        await client.start()
         await client.stop()
         assert state_of(client) == "closed"
-        for _ in range(2):
-            with pytest.raises(ClientClosedError, match="was stopped before it started"):
-                await client.start()
 
 
 async def test_start_after_stop_raises(make: Callable[[InMemory], Startable]) -> None:
@@ -145,8 +149,6 @@ async def test_stop_ends_start_that_reaches_no_broker(
 ) -> None:
     async with InMemory() as cluster:
         client = make(cluster)
-        if isinstance(client, EmbeddedCluster):
-            return
         cluster.hang()
         starting = asyncio.create_task(client.start())
         await asyncio.sleep(5)
@@ -164,8 +166,6 @@ async def test_stop_ends_start_that_reaches_no_broker(
 async def test_state_after_failed_start_is_closed(make: Callable[[InMemory], Startable]) -> None:
     async with InMemory() as cluster:
         client = make(cluster)
-        if isinstance(client, EmbeddedCluster):
-            return
         await cluster.cut_off(1)
         with pytest.raises(Exception) as raised:  # noqa: PT011  # the cause is checked
             await client.start()

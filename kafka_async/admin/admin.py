@@ -118,7 +118,7 @@ class Admin:
 
         Raises:
             BootstrapError: No bootstrap server can be used.
-            ClientClosedError: The client was stopped before, or meanwhile.
+            ClientClosedError: The client was stopped meanwhile.
             IllegalStateError: The client was started before.
         """
         if unknown:
@@ -132,7 +132,7 @@ class Admin:
     async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
         """Close the connections, unless the client is shared. May be called again.
 
-        A start in progress is cancelled, and raises ClientClosedError, as does a later one.
+        A start in progress is cancelled, and raises ClientClosedError.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms).
@@ -144,7 +144,8 @@ class Admin:
             raise unknown_keyword(self.stop, unknown)
         timeout = check_timeout(timeout)
         if self._owned:
-            await self._start_guard.end()
+            if not await self._start_guard.end():
+                return
             await self.client.stop(timeout)
 
     async def reload_certificates(self, **unknown: Never) -> bool:

@@ -143,7 +143,7 @@ class WorkerPool:
 
         Raises:
             BootstrapError: No bootstrap server could be used.
-            ClientClosedError: The pool was stopped before, or meanwhile.
+            ClientClosedError: The pool was stopped meanwhile.
             IllegalStateError: The pool was started before.
         """
         async with self._start_guard.starting():
@@ -155,7 +155,7 @@ class WorkerPool:
         """Cancel the workers, wait for them, and leave the group, so that others continue at once.
 
         It is completed even if the caller is cancelled. Safe to call again. A start in progress is
-        cancelled, and raises ClientClosedError, as does a later one.
+        cancelled, and raises ClientClosedError.
 
         Args:
             timeout: Maximum time in seconds (default: close_timeout_ms).
@@ -165,7 +165,8 @@ class WorkerPool:
             Exception: What a worker has raised, or the error that has ended the pool.
         """
         timeout = check_timeout(timeout)
-        await self._start_guard.end()
+        if not await self._start_guard.end():
+            return
         if self._follower is None:
             await self._member.stop()
             return

@@ -168,7 +168,7 @@ class Client(BlockingClient):
             InvalidConfigurationError: A certificate or key that an option names cannot be used.
             SslAuthenticationError: The client does not accept a broker's certificate, or a broker
                 not the client's; raised at once, as every AuthenticationError.
-            ClientClosedError: The client was stopped before, or meanwhile.
+            ClientClosedError: The client was stopped meanwhile.
             IllegalStateError: The client was started before.
         """
         start(self._client.start)
@@ -177,7 +177,7 @@ class Client(BlockingClient):
         """Close all connections; requests in flight fail. May be called again.
 
         It completes even if the caller is cancelled meanwhile. A start in progress is cancelled,
-        and raises ClientClosedError, as does a later one.
+        and raises ClientClosedError.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
@@ -416,7 +416,7 @@ class Producer(BlockingClient, Generic[K, V]):
                 servers, or received no producer id within max_block_ms; the cause says why. Start a
                 new producer.
             InvalidConfigurationError: An option or a permission must be changed first.
-            ClientClosedError: The producer was stopped before, or meanwhile.
+            ClientClosedError: The producer was stopped meanwhile.
             IllegalStateError: The producer was started before.
         """
         start(self._client.start, **unknown)
@@ -427,7 +427,7 @@ class Producer(BlockingClient, Generic[K, V]):
         Records of the aborted transaction that were not sent yet fail. Does nothing if the producer
         is already stopped. While another call stops it, this one waits for the other, within the
         other's timeout, and raises nothing. A start in progress is cancelled, and raises
-        ClientClosedError, as does a later one.
+        ClientClosedError.
 
         Args:
             timeout: Maximum time for all of it, in seconds (default: close_timeout_ms). With 0 the
@@ -1138,7 +1138,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             BootstrapError: No bootstrap server could be used.
             RetriableError: With group_protocol="auto", the group's coordinator was not available
                 for default_api_timeout_ms.
-            ClientClosedError: The consumer was stopped before, or meanwhile.
+            ClientClosedError: The consumer was stopped meanwhile.
             IllegalStateError: The consumer was started before.
         """
         start(self._client.start, **unknown)
@@ -1152,8 +1152,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Offsets that could not be committed in time are named in a warning. Without anything to
         commit, it returns within 2 s even if no broker responds. It is completed even if the
         caller is cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s.
-        Safe to call again. A start in progress is cancelled, and raises ClientClosedError, as does
-        a later one.
+        Safe to call again. A start in progress is cancelled, and raises ClientClosedError.
 
         Args:
             timeout: Maximum total time in seconds (default: close_timeout_ms).
@@ -1857,7 +1856,7 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
 
         Raises:
             BootstrapError: No bootstrap server could be used.
-            ClientClosedError: The client was stopped before, or meanwhile.
+            ClientClosedError: The client was stopped meanwhile.
             IllegalStateError: The client was started before.
         """
         start(self._client.start)
@@ -1866,7 +1865,7 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
         """Leave the group and close; calls that wait raise ClientClosedError.
 
         It is completed even if the caller is cancelled. Safe to call again. A start in progress is
-        cancelled, and raises ClientClosedError, as does a later one.
+        cancelled, and raises ClientClosedError.
 
         Args:
             timeout: Maximum time in seconds (default: close_timeout_ms).
@@ -1947,7 +1946,7 @@ class Admin(BlockingClient):
 
         Raises:
             BootstrapError: No bootstrap server can be used.
-            ClientClosedError: The client was stopped before, or meanwhile.
+            ClientClosedError: The client was stopped meanwhile.
             IllegalStateError: The client was started before.
         """
         start(self._client.start, **unknown)
@@ -1955,7 +1954,7 @@ class Admin(BlockingClient):
     def stop(self, timeout: float | None = None, **unknown: Never) -> None:
         """Close the connections, unless the client is shared. May be called again.
 
-        A start in progress is cancelled, and raises ClientClosedError, as does a later one.
+        A start in progress is cancelled, and raises ClientClosedError.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms).

@@ -141,7 +141,7 @@ class Client:
             InvalidConfigurationError: A certificate or key that an option names cannot be used.
             SslAuthenticationError: The client does not accept a broker's certificate, or a broker
                 not the client's; raised at once, as every AuthenticationError.
-            ClientClosedError: The client was stopped before, or meanwhile.
+            ClientClosedError: The client was stopped meanwhile.
             IllegalStateError: The client was started before.
         """
         _log_kernel()
@@ -174,7 +174,7 @@ class Client:
         """Close all connections; requests in flight fail. May be called again.
 
         It completes even if the caller is cancelled meanwhile. A start in progress is cancelled,
-        and raises ClientClosedError, as does a later one.
+        and raises ClientClosedError.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
@@ -185,7 +185,8 @@ class Client:
             IllegalStateError: The client was started in another event loop or process.
         """
         timeout = check_timeout(timeout)
-        await self._start_guard.end()
+        if not await self._start_guard.end():
+            return
         await self._stop(timeout)
 
     async def _stop(self, timeout: float | None) -> None:

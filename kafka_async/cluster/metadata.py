@@ -39,7 +39,8 @@ NO_EPOCH = -1
 
 MAX_FORMER_IDS: Final = 8
 """Ids of a name's deleted topics that are remembered: brokers may lag by several topics."""
-_LEADER_NOT_AVAILABLE: Final = 5
+LEADER_NOT_AVAILABLE: Final = 5
+"""Error code of a topic or partition whose metadata is incomplete: it is requested again."""
 TOPIC_OPERATION: Final = "DESCRIBE (or CREATE, if it does not exist)"
 """Operation that the metadata of a topic needs, for error messages."""
 
@@ -253,7 +254,7 @@ class ClusterMetadata:
             code: int = row.error_code
             topic = None if code else _merged_topic(name, before, row)
             if topic is not None and topic is not before and lacks_partitions(topic):
-                topic, code = None, _LEADER_NOT_AVAILABLE
+                topic, code = None, LEADER_NOT_AVAILABLE
             if before is not None and topic is not before:
                 topics.pop(name, None)
                 names.pop(before.topic_id, None)

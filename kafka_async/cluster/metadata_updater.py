@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.cluster.broker_connection import CONNECT_HEDGE_AFTER
 from kafka_async.cluster.connection_diagnosis import sasl_required
-from kafka_async.cluster.metadata import TOPIC_OPERATION, ClusterMetadata
+from kafka_async.cluster.metadata import LEADER_NOT_AVAILABLE, TOPIC_OPERATION, ClusterMetadata
 from kafka_async.cluster.outage import OutageLog
 from kafka_async.cluster.rebootstrap import RebootstrapTrigger
 from kafka_async.cluster.token_errors import TokenEndpointUnreachableError, TokenTimeoutError
@@ -36,7 +36,6 @@ from kafka_async.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
-    LeaderNotAvailableError,
     RebootstrapRequiredError,
     RetriableError,
     SaslAuthenticationError,
@@ -437,8 +436,10 @@ class MetadataUpdater:
         known = {row.name for row in response.topics} | self.snapshot.topics.keys()
         missing = [row.name for row in request.topics or () if row.name and row.name not in known]
         if missing:
-            code = LeaderNotAvailableError.code
-            rows = [MetadataResponseTopic(error_code=code, name=name) for name in missing]
+            rows = [
+                MetadataResponseTopic(error_code=LEADER_NOT_AVAILABLE, name=name)
+                for name in missing
+            ]
             response.topics = [*response.topics, *rows]
 
     async def _first_response(

@@ -201,7 +201,7 @@ class Consumer(Generic[K, V]):
             BootstrapError: No bootstrap server could be used.
             RetriableError: With group_protocol="auto", the group's coordinator was not available
                 for default_api_timeout_ms.
-            ClientClosedError: The consumer was stopped before, or meanwhile.
+            ClientClosedError: The consumer was stopped meanwhile.
             IllegalStateError: The consumer was started before.
         """
         if unknown:
@@ -239,8 +239,7 @@ class Consumer(Generic[K, V]):
         Offsets that could not be committed in time are named in a warning. Without anything to
         commit, it returns within 2 s even if no broker responds. It is completed even if the
         caller is cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s.
-        Safe to call again. A start in progress is cancelled, and raises ClientClosedError, as does
-        a later one.
+        Safe to call again. A start in progress is cancelled, and raises ClientClosedError.
 
         In a handler of `process`, or a task of `partition_streams`, it returns at once: the
         consumer closes once the handlers have returned, and `process`, or the block of
@@ -267,7 +266,8 @@ class Consumer(Generic[K, V]):
         await self._stop(timeout, finished=False)
 
     async def _stop(self, timeout: float | None, *, finished: bool) -> None:
-        await self._start_guard.end()
+        if not await self._start_guard.end():
+            return
         runtime = self._runtime
         if runtime is None or not self._started:
             self._stopped = True

@@ -251,7 +251,7 @@ class EmbeddedCluster:
         Raises:
             OSError: A port cannot be opened.
             IllegalStateError: The cluster was started before.
-            ClientClosedError: The cluster was stopped before, or meanwhile.
+            ClientClosedError: The cluster was stopped meanwhile.
         """
         async with self._start_guard.starting():
             await self._start()
@@ -271,12 +271,13 @@ class EmbeddedCluster:
     async def stop(self) -> None:
         """Close every connection and cancel every timer and task; safe to call again.
 
-        A start in progress is cancelled, and raises ClientClosedError, as does a later one.
+        A start in progress is cancelled, and raises ClientClosedError.
 
         Raises:
             IllegalStateError: The cluster was started in another event loop or process.
         """
-        await self._start_guard.end()
+        if not await self._start_guard.end():
+            return
         await self._stop()
 
     async def _stop(self) -> None:

@@ -83,7 +83,7 @@ class GroupClient:
 
         Raises:
             BootstrapError: No bootstrap server could be used.
-            ClientClosedError: The client was stopped before, or meanwhile.
+            ClientClosedError: The client was stopped meanwhile.
             IllegalStateError: The client was started before.
         """
         async with self._start_guard.starting():
@@ -110,7 +110,7 @@ class GroupClient:
         """Leave the group and close; calls that wait raise ClientClosedError.
 
         It is completed even if the caller is cancelled. Safe to call again. A start in progress is
-        cancelled, and raises ClientClosedError, as does a later one.
+        cancelled, and raises ClientClosedError.
 
         Args:
             timeout: Maximum time in seconds (default: close_timeout_ms).
@@ -122,7 +122,8 @@ class GroupClient:
         await self._stop(timeout, finished=False)
 
     async def _stop(self, timeout: float | None, *, finished: bool) -> None:
-        await self._start_guard.end()
+        if not await self._start_guard.end():
+            return
         if self._membership is None:
             self._stopped = True
             return

@@ -145,7 +145,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 servers, or received no producer id within max_block_ms; the cause says why. Start a
                 new producer.
             InvalidConfigurationError: An option or a permission must be changed first.
-            ClientClosedError: The producer was stopped before, or meanwhile.
+            ClientClosedError: The producer was stopped meanwhile.
             IllegalStateError: The producer was started before.
         """
         if unknown:
@@ -190,7 +190,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         Records of the aborted transaction that were not sent yet fail. Does nothing if the producer
         is already stopped. While another call stops it, this one waits for the other, within the
         other's timeout, and raises nothing. A start in progress is cancelled, and raises
-        ClientClosedError, as does a later one.
+        ClientClosedError.
 
         Args:
             timeout: Maximum time for all of it, in seconds (default: close_timeout_ms). With 0 the
@@ -204,7 +204,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         if unknown:
             raise unknown_keyword(self.stop, unknown)
         timeout = check_timeout(timeout, unlimited="close_timeout_ms")
-        await self._start_guard.end()
+        if not await self._start_guard.end():
+            return
         if not self._started:
             self._stopping = True
         if not self._started or self._stopped.is_set():

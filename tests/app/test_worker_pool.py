@@ -221,6 +221,7 @@ async def test_stop_waits_for_workers_and_limits_the_wait(
     loop = asyncio.get_running_loop()
     work = Work(client, cleanup=3.0)
     pool = work.pool("first", resources=["a"])
+    await pool.stop()
     await pool.start()
     await work.until(lambda: work.counts() == {"first": 1})
     stopped_at = loop.time()

@@ -58,6 +58,14 @@ async def test_stop_ends_pending_requests_and_timers(start_harness: StartHarness
     assert timer.cancelled()
 
 
+async def test_stop_ends_start_in_progress() -> None:
+    cluster = EmbeddedCluster(3)
+    starting = asyncio.create_task(cluster.start())
+    await cluster.stop()
+    with pytest.raises(ClientClosedError, match="was stopped while it started"):
+        await starting
+
+
 async def test_start_fails_and_closes_listeners_if_port_is_in_use() -> None:
     async with EmbeddedCluster() as first:
         used_port = first.brokers[1].port
