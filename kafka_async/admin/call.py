@@ -1,9 +1,9 @@
 """Runs one admin call for many items: retries retriable errors per item, raises the others.
 
 A broker responds per topic, group or partition; an item that the response lacks has a retriable
-error. `Call.run` retries the items with a retriable error
-until the deadline, after the metadata or the coordinator was looked up again; then it raises the
-first error, which names its item and has the others in its notes.
+error. `Call.run` retries the items with a retriable error until the deadline, after the metadata or
+the coordinator was looked up again; then it raises the first error, which names its item and has
+the others in its notes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from kafka_async.cluster.fan_out import call_each
 from kafka_async.cluster.requested_rows import requested_rows
 from kafka_async.config import seconds
 from kafka_async.errors import (
+    IncompleteResponseError,
     KafkaError,
     KafkaTimeoutError,
     RefreshRetriableError,
@@ -130,8 +131,8 @@ class Call:
     ) -> dict[K, V | KafkaError]:
         """Query the broker of each item once, by id or destination, all at the same time.
 
-        If a broker does not respond in time, its connection is lost, or it has left the cluster,
-        that is the error of its items.
+        If a broker does not respond in time or completely, its connection is lost, or it has left
+        the cluster, that is the error of its items.
         """
         by_broker: dict[D, list[K]] = {}
         for item, broker in brokers.items():
@@ -141,7 +142,7 @@ class Call:
             items = by_broker[broker]
             try:
                 return await query(broker, items)
-            except (RefreshRetriableError, KafkaTimeoutError) as error:
+            except (RefreshRetriableError, IncompleteResponseError, KafkaTimeoutError) as error:
                 return dict.fromkeys(items, error)
 
         results: dict[K, V | KafkaError] = {}

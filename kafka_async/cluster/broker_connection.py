@@ -85,10 +85,10 @@ MAX_FRAME_SIZES: Final[dict[ConnectionKind, int]] = {
     ConnectionKind.FETCH: 100 * MIB,
     ConnectionKind.COORDINATOR: 16 * MIB,
 }
-HEDGED_KINDS: Final = frozenset({ConnectionKind.PRODUCE, ConnectionKind.FETCH})
-"""Kinds whose requests another broker may take over, once it has become the leader."""
 """Bytes of the largest response, by kind of connection; consumers set a lower limit for fetches."""
 MAX_FRAME_SIZE: Final = max(MAX_FRAME_SIZES.values())
+HEDGED_KINDS: Final = frozenset({ConnectionKind.PRODUCE, ConnectionKind.FETCH})
+"""Kinds whose requests another broker may take over, once it has become the leader."""
 
 
 class ConnectionObserver(Protocol):

@@ -16,18 +16,18 @@ LATENCY_FACTOR: Final = 4
 MIN_OVERDUE: Final = 1.0
 """Seconds. A healthy broker may pause as long, for a garbage collection or a slow disk."""
 MAX_OVERDUE: Final = 5.0
-"""Seconds. A broker that is usually slow is asked about as late as this."""
+"""Seconds. Also for a broker that is usually slow, metadata is requested by then."""
 REPEAT_AFTER: Final = 0.5
-"""Seconds between questions to other brokers while a request is overdue."""
+"""Seconds between metadata requests to other brokers while a request is overdue."""
 _SMOOTHING: Final = 0.125
 """Weight of the newest latency, as in TCP's estimate (RFC 6298)."""
 
 
 class OverdueTimer:
-    """Tracks the latency of a connection's responses, and when to ask another broker.
+    """Tracks the latency of a connection's responses, and when its oldest request is overdue.
 
-    Times are seconds of the event loop's clock. Requests are handled in order, so the oldest one
-    tells about all.
+    Times are seconds of the event loop's clock. A broker handles requests in order, so the others
+    are not overdue before the oldest one.
 
     Args:
         max_wait: Seconds for which the broker may hold a request back for records.
@@ -50,14 +50,14 @@ class OverdueTimer:
         self._repeat_at = 0.0
 
     def is_due(self, oldest_sent_at: float, now: float) -> bool:
-        """Return True if it is time to ask another broker, and count it as done."""
+        """Return True if another broker is to be asked now, and note the time."""
         if now < max(oldest_sent_at + self.delay, self._repeat_at):
             return False
         self._repeat_at = now + REPEAT_AFTER
         return True
 
     def due_at(self, oldest_sent_at: float | None) -> float:
-        """Return the time of the next question about the oldest request; inf without one."""
+        """Return the time at which `is_due` is True for the oldest request; inf without one."""
         if oldest_sent_at is None:
             return inf
         return max(oldest_sent_at + self.delay, self._repeat_at)

@@ -332,6 +332,7 @@ class RecordProcessor:
             self._polling.cancel()
         finally:
             self._workers -= 1
+            self._room.set()  # its records may have been dropped before it got one
 
     def _is_outdated(self, unfinished: Unfinished) -> bool:
         """Return True for a record of a topic that was created again, or is not assigned now."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafka_async.consumer.offset_committer import OffsetCommitter
-    from kafka_async.consumer.subscription import Subscription
+    from kafka_async.consumer.subscription import PartitionState, Subscription
     from kafka_async.group.membership import GroupMembership
     from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -28,6 +28,7 @@ class TransactionOffsets:
         self._subscription = subscription
         self._membership = membership
         self._offset_committer = offset_committer
+        self._given: dict[TopicPartition, PartitionState] = {}  # by the last `uncommitted`
 
     def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions of returned and uncommitted records.
@@ -41,7 +42,9 @@ class TransactionOffsets:
                 "abort the transaction and seek_to_committed()"
             )
         due = self._subscription.to_commit(include_unprocessed=True)
-        return {p: due[p] for p in due if self._subscription.states[p].has_uncommitted}
+        states = self._subscription.states
+        self._given = {p: states[p] for p in due if states[p].has_uncommitted}
+        return {p: due[p] for p in self._given}
 
     def group_metadata(self) -> GroupMetadata:
         """Return the consumer's identity in its group; raises IllegalStateError without a group."""
@@ -65,6 +68,11 @@ class TransactionOffsets:
         return None if self._subscription.lost_uncommitted else joined
 
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Record offsets that a transaction has committed."""
+        """Record offsets that a transaction has committed.
+
+        Left out are those of former topics, and of partitions that were lost since.
+        """
         if self._offset_committer is not None:
-            self._offset_committer.on_committed(offsets)
+            states, given = self._subscription.states, self._given
+            same = [p for p in offsets if p in given and states.get(p) is given[p]]
+            self._offset_committer.on_committed({p: offsets[p] for p in same})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from kafka_async.admin.call import Call, Results, item_error, raise_first
@@ -14,7 +16,11 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
+from kafka_async.types import TopicPartition
 from tests.embedded_client import InMemory
+
+if TYPE_CHECKING:
+    from kafka_async.protocol.messages.offset_fetch import OffsetFetchResponse
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -83,3 +89,16 @@ async def test_error_of_an_item_names_it() -> None:
     with pytest.raises(GroupNotEmptyError):
         raise_first([error])
     raise_first([])
+
+
+async def test_group_that_a_response_lacks_is_requested_again() -> None:
+    def drop_groups(response: OffsetFetchResponse) -> None:
+        response.groups = []
+
+    partition = TopicPartition("t", 0)
+    async with InMemory() as memory, memory.admin() as admin:
+        await memory.cluster.create_topic("t", 1)
+        await admin.alter_group_offsets("g", {partition: 7})
+        rule = memory.cluster.faults.add(api="OffsetFetch", change=drop_groups)
+        assert (await admin.list_group_offsets("g", [partition]))[partition].offset == 7
+    assert rule.hits == 1

@@ -237,6 +237,23 @@ async def test_transaction_with_records_of_the_former_topic_commits_no_offsets(
         assert await read(consumer, 3) == NEW
 
 
+async def test_transaction_with_offsets_of_the_former_topic_leaves_the_new_one_uncommitted(
+    stage: Stage,
+) -> None:
+    producer = stage.producer(transactional_id="x")
+    async with reader(stage, "t") as consumer, producer:
+        transaction = await producer.begin()
+        await read(consumer, 5)
+        await transaction.commit_offsets(consumer)
+        await recreate(stage)
+        stage.produce(P0, [b"new-3", b"new-4"])
+        await asyncio.sleep(3)  # the consumer learns of the new topic
+        await transaction.commit()
+        await consumer.seek_to_committed()
+        assert len(await read(consumer, 5)) == 5
+        assert consumer.__offset_source__().uncommitted() == {P0: OffsetAndMetadata(5, 0)}
+
+
 async def test_share_consumer_acknowledges_each_record_under_its_topic_id(stage: Stage) -> None:
     """The acknowledgement of an offset of the former topic must not concern the new one."""
     async with stage.admin() as admin:

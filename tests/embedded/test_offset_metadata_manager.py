@@ -75,8 +75,10 @@ def test_deletes_offsets_of_topic_and_group() -> None:
     other = TopicPartition("u", 0)
     offsets.commit("g", {TP: CommittedOffset(1), other: CommittedOffset(2)})
     offsets.commit_transactional("g", PRODUCER, {TP: CommittedOffset(3)})
+    offsets.commit_transactional("h", PRODUCER, {TP: CommittedOffset(3)})
     offsets.delete_topic("t")
     assert set(offsets.committed("g")) == {other}
+    assert not offsets.is_pending("h", TP)
     offsets.end_transaction(PRODUCER, offsets.partition_for("g"), committed=True)
     assert set(offsets.committed("g")) == {other}
     offsets.commit_transactional("g", PRODUCER, {other: CommittedOffset(9)})

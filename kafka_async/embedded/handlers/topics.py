@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 CREATE_TOPICS_STRICT_FROM: Final = 6
 CREATE_PARTITIONS_STRICT_FROM: Final = 3
 DELETE_TOPICS_STRICT_FROM: Final = 5
-MAX_PARTITIONS_PER_REQUEST: Final = 10_000
-"""Partitions that one request can create, at most, as the controller of Kafka limits them."""
 """First versions whose clients handle THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+"""Maximum partitions that one request can create, as in Kafka's controller."""
 
 
 class MutationQuota:

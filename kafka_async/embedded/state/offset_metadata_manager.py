@@ -95,10 +95,9 @@ class OffsetMetadataManager:
             groups.pop(group_id, None)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete the committed offsets of a topic in all groups.
-
-        Pending offsets are deleted only for partitions with a committed offset in the same group.
-        """
-        for group_id, offsets in self._committed.items():
-            for tp in [tp for tp in offsets if tp.topic == topic]:
-                self.delete(group_id, tp)
+        """Delete the offsets of a topic in all groups, pending or committed."""
+        pending = self._pending_transactional.values()
+        for groups in (self._committed, *pending):
+            for offsets in groups.values():
+                for tp in [tp for tp in offsets if tp.topic == topic]:
+                    del offsets[tp]
