@@ -53,12 +53,16 @@ class ForgottenPartition(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """Content of a fetch request: partitions that are new or have changed, and those to remove."""
+    """Content of a fetch request: partitions that are new or have changed, and those to remove.
+
+    The response must name those that are `new` to the session; others only if they have news.
+    """
 
     session_id: int
     epoch: int
     to_send: Mapping[TopicPartition, PartitionFetch]
     to_forget: tuple[ForgottenPartition, ...]
+    new: frozenset[TopicPartition]
 
 
 class FetchSession:
@@ -78,7 +82,7 @@ class FetchSession:
         """Return the request that makes the broker fetch exactly `wanted`."""
         if self._epoch == FULL:
             self._sent = dict(wanted)
-            return SessionRequest(self._id, FULL, self._sent, ())
+            return SessionRequest(self._id, FULL, self._sent, (), frozenset(wanted))
         sent = self._sent
         to_send = {
             partition: fetch for partition, fetch in wanted.items() if sent.get(partition) != fetch
@@ -88,8 +92,10 @@ class FetchSession:
             for partition, fetch in sent.items()
             if partition not in wanted or wanted[partition].topic_id != fetch.topic_id
         )
+        kept = sent.keys() - {each.partition for each in to_forget}
+        new = frozenset(to_send.keys() - kept)
         self._sent = dict(wanted)
-        return SessionRequest(self._id, self._epoch, to_send, to_forget)
+        return SessionRequest(self._id, self._epoch, to_send, to_forget, new)
 
     def on_response(self, session_id: int) -> None:
         """Record a successful response with this session id."""
@@ -111,7 +117,11 @@ class FetchSession:
         """Return the request that closes the session; None without a session."""
         session_id = self._id
         self.on_session_lost()
-        return None if session_id == NO_SESSION else SessionRequest(session_id, CLOSE, {}, ())
+        return (
+            None
+            if session_id == NO_SESSION
+            else SessionRequest(session_id, CLOSE, {}, (), frozenset())
+        )
 
 
 def fetch_request(

@@ -49,7 +49,7 @@ from kafka_async.protocol.messages.fetch import FetchRequest
 from kafka_async.types import Node, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from kafka_async.cluster.metadata import ClusterMetadata
@@ -271,6 +271,12 @@ class Fetcher:
         if size and self._services.hooks.active:
             client_id = self._services.config.client_id
             self._services.hooks.emit(hooks.Fetched(client_id, node_id, len(rows), size))
+
+    def on_missing(self, missing: Iterable[PendingFetch]) -> None:
+        """Back off from partitions that a response lacks although it must name them."""
+        for pending_fetch in missing:
+            if pending_fetch.is_current:
+                self.retry_later(pending_fetch.state)
 
     def on_unreachable(self, node_id: int, pending: Mapping[TopicPartition, PendingFetch]) -> None:
         """Fetch from the leaders what was to be fetched from a follower that has not responded.
@@ -556,9 +562,13 @@ class BrokerFetcher:
             return
         self._backoff.reset()
         self._session.on_response(response.session_id)
-        await self._fetcher.on_response(
-            self.node_id, pending, response, response_rows(response, self._topic_ids)
-        )
+        rows = response_rows(response, self._topic_ids)
+        if not response.throttle_time_ms:  # else the broker may leave all partitions out
+            missing = request.new - {partition for partition, _ in rows}
+            if missing:
+                self._session.on_no_response()  # only a full response shows that they are back
+                self._fetcher.on_missing([pending[partition] for partition in missing])
+        await self._fetcher.on_response(self.node_id, pending, response, rows)
 
     def _rack(self, states: Sequence[PartitionState]) -> str:
         """Return the rack to send; none if a partition must be read from its leader."""

@@ -1,8 +1,9 @@
 """Profiles of brokers: the versions that they support, for tests of a client with such brokers.
 
-Sources: the message definitions in the kafka-clients jars of Kafka 2.8.2, 3.9.1 and 4.0.0 to 4.4.0,
-and the request schemas of Kafka 2.1.0; the handlers of Redpanda 24.3; what Azure Event Hubs has
-responded to ApiVersions (github.com/oliveigah/klife/issues/13 and twmb/franz-go/issues/1312, and
+Sources: the message definitions in the kafka-clients jars of Kafka 2.8.2, 3.9.1 and 4.0.0 to 4.4.0;
+franz-go's table of versions by release (github.com/twmb/franz-go, package kversion) for Kafka 2.1;
+the handlers of Redpanda 24.3; what Azure Event Hubs has responded to ApiVersions
+(github.com/oliveigah/klife/issues/13 and twmb/franz-go/issues/1312, and
 Azure/azure-event-hubs-for-kafka/issues/69 and 209 for what these do not show); and the page
 "Protocol and Feature Support" of WarpStream, which lists APIs without their versions.
 A profile changes versions and features, not the behaviour: a broker is the embedded one.

@@ -1,7 +1,8 @@
 """Chooses the protocol of a consumer whose group_protocol is "auto".
 
-It is "consumer" (KIP-848) if the brokers have that protocol and the group has no members or is of
-that type already, and if no option of the classic protocol only was given; otherwise "classic".
+It is "consumer" (KIP-848) if the brokers have that protocol and topic ids, the group has no members
+or is of that type already, and no option of the classic protocol only was given; otherwise
+"classic".
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kafka_async.config import seconds
 from kafka_async.errors import (
     CoordinatorNotAvailableError,
     GroupIdNotFoundError,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     NotCoordinatorError,
@@ -26,6 +28,7 @@ from kafka_async.errors import (
 )
 from kafka_async.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafka_async.protocol.messages.describe_groups import DescribeGroupsRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from kafka_async.cluster.services import ClientServices
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafka_async.group")
 
 GroupProtocol: TypeAlias = Literal["classic", "consumer"]
+_TOPIC_IDS_SINCE: Final = 10
+"""Version of Metadata whose responses have topic ids (KIP-516), which assignments consist of."""
 _STATES_WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 
 
@@ -95,13 +100,27 @@ async def _describe(services: ClientServices, group_id: str) -> ProtocolChoice:
             if isinstance(error, GroupIdNotFoundError):
                 state = await _classic_state(services, group_id, deadline - loop.time())
             if not isinstance(error, RetriableError):
-                return choose(error, state)
+                choice = choose(error, state)
+                if choice.protocol == "classic" or await _has_topic_ids(
+                    services, deadline - loop.time()
+                ):
+                    return choice
+                return ProtocolChoice("classic", "the metadata of the brokers has no topic ids")
         except RetriableError as raised:
             error = raised
         delay = backoff.next()
         if isinstance(error, KafkaTimeoutError) or loop.time() + delay >= deadline:
             raise error
         await services.lifetime.sleep(delay)
+
+
+async def _has_topic_ids(services: ClientServices, timeout: float) -> bool:
+    """Return True if the metadata of a broker has the ids of topics."""
+    connection = services.brokers.least_loaded(services.supervisor.loop.time())
+    if connection is None:
+        raise KafkaConnectionError("no broker can be connected now")
+    await connection.connect(timeout)
+    return connection.version(MetadataRequest.API_KEY) >= _TOPIC_IDS_SINCE
 
 
 async def _consumer_group_error(

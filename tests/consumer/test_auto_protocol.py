@@ -139,6 +139,25 @@ async def test_brokers_without_the_consumer_protocol_get_the_classic_one(
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
+@pytest.mark.parametrize(
+    ("newest", "choice"),
+    [
+        (9, "classic: the metadata of the brokers has no topic ids"),
+        (10, "consumer: the group has no members"),
+    ],
+)
+async def test_brokers_without_topic_ids_get_the_classic_protocol(
+    start_stage: StartStage, newest: int, choice: str, log: Log
+) -> None:
+    stage = await start_stage(api_versions={3: (0, newest)})
+    await stage.topic("t", 1)
+    async with stage.consumer("t", **AUTO) as consumer:
+        await assigned(consumer)
+    assert log.choices == [choice]
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
 async def test_waits_for_a_coordinator_that_loads_or_moves(stage: Stage, log: Log) -> None:
     await stage.topic("t", 1)
     stage.cluster.faults.add(

@@ -32,9 +32,26 @@ def test_first_request_is_full_and_later_ones_name_changes() -> None:
     assert (first.session_id, first.epoch, set(first.to_send)) == (0, FULL, {P0, P1})
     session.on_response(77)
     second = session.next_request({P0: want(5), P1: want(0)})
-    assert second == SessionRequest(77, 1, {P0: want(5)}, ())
+    assert second == SessionRequest(77, 1, {P0: want(5)}, (), frozenset())
     session.on_response(77)
-    assert session.next_request({P0: want(5), P1: want(0)}) == SessionRequest(77, 2, {}, ())
+    assert session.next_request({P0: want(5), P1: want(0)}) == SessionRequest(
+        77, 2, {}, (), frozenset()
+    )
+
+
+def test_response_must_name_the_partitions_that_are_new_to_the_session() -> None:
+    session = FetchSession()
+    assert session.next_request({P0: want(0)}).new == {P0}
+    session.on_response(77)
+    assert session.next_request({P0: want(5), P1: want(0)}).new == {P1}
+    session.on_response(77)
+    assert session.next_request({P0: want(5, IDS[1]), P1: want(0)}).new == {P0}
+    session.on_response(77)
+    assert session.next_request({P0: want(5, IDS[1])}).new == set()
+    session.on_response(77)
+    assert session.next_request({P0: want(5, IDS[1]), P1: want(0)}).new == {P1}
+    session.on_no_response()
+    assert session.next_request({P0: want(5, IDS[1]), P1: want(0)}).new == {P0, P1}
 
 
 def test_broker_without_sessions_gets_full_requests() -> None:
@@ -49,7 +66,9 @@ def test_replaces_session_after_missing_response() -> None:
     session.next_request({P0: want(0)})
     session.on_response(77)
     session.on_no_response()
-    assert session.next_request({P0: want(3)}) == SessionRequest(77, FULL, {P0: want(3)}, ())
+    assert session.next_request({P0: want(3)}) == SessionRequest(
+        77, FULL, {P0: want(3)}, (), frozenset({P0})
+    )
     session.on_response(78)
     assert session.next_request({P0: want(3)}).session_id == 78
 
@@ -78,7 +97,7 @@ def test_close_request_is_sent_once() -> None:
     assert session.closing_request() is None
     session.next_request({P0: want(0)})
     session.on_response(77)
-    assert session.closing_request() == SessionRequest(77, CLOSE, {}, ())
+    assert session.closing_request() == SessionRequest(77, CLOSE, {}, (), frozenset())
     assert session.closing_request() is None
 
 

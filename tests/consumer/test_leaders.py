@@ -11,11 +11,13 @@ from kafka_async.cluster.client import services_of
 from kafka_async.consumer.list_offsets import EpochEndOffset, OffsetLookup
 from kafka_async.consumer.offsets import UNKNOWN
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError
+from kafka_async.protocol.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafka_async.consumer.consumer import Consumer
+    from kafka_async.protocol.messages.fetch import FetchResponse
     from kafka_async.types import TopicPartition
     from tests.consumer.conftest import Stage, StartStage
 
@@ -177,3 +179,19 @@ async def test_leader_that_left_the_cluster_is_looked_up_again(
         else:
             assert await consumer.end_offsets([partition]) == {partition: 3}
     assert gone == [9]
+
+
+async def test_partition_that_fetch_responses_lack_is_fetched_again_after_a_back_off(
+    stage: Stage,
+) -> None:
+    """The broker has its records and responds at once, each time."""
+
+    def drop(response: FetchResponse) -> None:
+        response.responses = []
+
+    fault = stage.cluster.faults.add(api="Fetch", change=drop, count=None)
+    async with stage.reader(records=3) as (consumer, _):
+        assert await offsets(consumer, timeout=10) == []
+        assert 5 <= len(stage.requests(FetchRequest)) <= 80
+        fault.remove()
+        assert await offsets(consumer) == [0, 1, 2]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.handlers.metadata import partition_fields
 from tests.contract.cases.admin import NEW, metadata, versions
 from tests.contract.cases.log import producers
 from tests.contract.model import T, send
@@ -59,6 +60,15 @@ async def test_leaders_move_when_broker_stops_and_isr_recovers() -> None:
         moved, found = (topic.partitions[0] for topic in response.topics)
         assert (moved.leader_id, list(moved.isr_nodes)) == (2, [1, 2])
         assert (found.leader_id, found.error_code) == (1, 0)
+
+
+async def test_leader_that_has_stopped_is_not_named_before_the_next_one_is_elected() -> None:
+    async with running_session(2) as it:
+        found = it.embedded.topics.get("t")
+        assert found is not None
+        led, unled = (partition_fields(found.partitions[0], alive) for alive in ((1, 2), (2,)))
+        assert (led["leader_id"], led["error_code"]) == (1, ErrorCode.NONE)
+        assert (unled["leader_id"], unled["error_code"]) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 async def test_describes_cluster() -> None:

@@ -242,6 +242,34 @@ async def test_transaction_that_timed_out_can_be_aborted(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+async def test_block_that_fails_after_a_timeout_leaves_the_producer_usable(version: int) -> None:
+    """No record has found out about the time-out: the abort is the first request after it."""
+    async with transactional(version, transaction_timeout_ms=10_000) as bench:
+        with pytest.raises(ZeroDivisionError):
+            async with bench.producer.transaction() as txn:
+                await txn.send("counts", b"1")
+                await asyncio.sleep(11)
+                raise ZeroDivisionError
+        async with bench.producer.transaction() as txn:
+            await txn.send("counts", b"next")
+        assert bench.values("counts")[-1] == b"next"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_first_request_after_a_timeout_does_not_fence_a_new_producer(version: int) -> None:
+    async with transactional(version, transaction_timeout_ms=10_000) as bench:
+        txn = await bench.open_transaction()
+        await asyncio.sleep(11)
+        newer = bench.memory.producer(transactional_id="t")
+        await newer.start()
+        with pytest.raises(ApplicationRecoverableError):
+            await txn.abort()
+        async with newer.transaction() as txn:
+            await txn.send("counts", b"newer")
+        await newer.stop()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 async def test_abort_after_a_timeout_does_not_fence_a_new_producer(version: int) -> None:
     async with transactional(version, transaction_timeout_ms=10_000) as bench:
         txn = await time_out(bench)

@@ -125,12 +125,15 @@ async def api_versions(
 
 
 def partition_fields(partition: Partition, alive: Collection[int]) -> dict[str, Any]:
-    """Return leader, replicas and in-sync replicas; `alive` are the ids of the alive brokers."""
-    led = partition.leader != NO_LEADER
+    """Return leader, replicas and in-sync replicas; `alive` are the ids of the alive brokers.
+
+    As in Kafka, a leader that has just stopped is not named, even before the next one is elected.
+    """
+    led = partition.leader in alive
     return {
         "error_code": ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": partition.index,
-        "leader_id": partition.leader,
+        "leader_id": partition.leader if led else NO_LEADER,
         "leader_epoch": partition.leader_epoch,
         "replica_nodes": list(partition.replicas),
         "isr_nodes": list(partition.isr),

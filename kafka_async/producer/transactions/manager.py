@@ -633,16 +633,17 @@ class TransactionManager:
         """Return True if the coordinator may have refused an abort because of a time-out.
 
         The coordinator had the transaction, and has not ended it for another request of this
-        producer. With transactions v2 it does not refuse the abort.
+        producer. With transactions v2 it does not refuse the abort. The clock of a machine that
+        was suspended may not show the time-out, but the refusal of a record does.
         """
         error = self._machine.error
+        refused = error is not None and isinstance(error.__cause__, _AFTER_TIMEOUT)
         return (
             isinstance(refusal, _FENCED_EPOCH)
             and not self._v2
             and self._has_written
             and attempts.sent == 1
-            and error is not None
-            and isinstance(error.__cause__, _AFTER_TIMEOUT)
+            and (refused or self._is_past_timeout)
         )
 
     async def _wait_for_in_flight(self, outcomes: list[BatchOutcome], deadline: float) -> None:
@@ -689,15 +690,24 @@ class TransactionManager:
     def _deadline(self, timeout: float | None) -> float:
         return self._loop.time() + (self._max_block if timeout is None else timeout)
 
+    @property
+    def _open_for(self) -> float:
+        """Seconds since the transaction was begun; the coordinator counts from a later time."""
+        return self._loop.time() - self._began_at
+
+    @property
+    def _is_past_timeout(self) -> bool:
+        """True if the coordinator may have aborted the transaction for its time-out."""
+        return self._open_for >= self._config.transaction_timeout_ms / 1000
+
     def _with_timeout(self, error: Exception) -> Exception:
         """Return an error whose message says so if the transaction has probably timed out."""
-        open_for = self._loop.time() - self._began_at
-        timeout_ms = self._config.transaction_timeout_ms
-        if not isinstance(error, _AFTER_TIMEOUT) or open_for < timeout_ms / 1000:
+        if not isinstance(error, _AFTER_TIMEOUT) or not self._is_past_timeout:
             return error
         explained = type(error)(
-            f"{error.message} The transaction has probably timed out: it was begun {open_for:.3g} "
-            f"s ago, and transaction_timeout_ms={timeout_ms}.",
+            f"{error.message} The transaction has probably timed out: it was begun "
+            f"{self._open_for:.3g} s ago, and "
+            f"transaction_timeout_ms={self._config.transaction_timeout_ms}.",
             topic=error.topic,
             partition=error.partition,
         )
