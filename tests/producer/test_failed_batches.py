@@ -32,6 +32,7 @@ from tests.producer.produce_errors import CASES, CODES, LAYOUTS, VERSIONS, Layou
 
 if TYPE_CHECKING:
     from kafka_async.embedded.faults import Fault
+    from kafka_async.producer.producer import Producer
     from kafka_async.producer.transactions.transaction import Transaction
     from kafka_async.types import RecordMetadata
 
@@ -244,12 +245,16 @@ async def test_transaction_that_timed_out_can_be_aborted(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_block_that_fails_after_a_timeout_leaves_the_producer_usable(version: int) -> None:
     """No record has found out about the time-out: the abort is the first request after it."""
+
+    async def fail_late(producer: Producer) -> None:
+        async with producer.transaction() as txn:
+            await txn.send("counts", b"1")
+            await asyncio.sleep(11)
+            raise ZeroDivisionError
+
     async with transactional(version, transaction_timeout_ms=10_000) as bench:
         with pytest.raises(ZeroDivisionError):
-            async with bench.producer.transaction() as txn:
-                await txn.send("counts", b"1")
-                await asyncio.sleep(11)
-                raise ZeroDivisionError
+            await fail_late(bench.producer)
         async with bench.producer.transaction() as txn:
             await txn.send("counts", b"next")
         assert bench.values("counts")[-1] == b"next"
