@@ -294,6 +294,13 @@ MUTANTS_BY_UNIT_TEST: Final[dict[str, tuple[str, ...]]] = {
     "test_transaction_apis.py::test_requests_before_marker_are_concurrent_transactions": (
         "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS",
     ),
+    "test_produce.py::test_records_that_cannot_be_decompressed_are_an_unknown_error": (
+        "request_validation.py::validate_batch::raise UnknownServerError #2",
+    ),
+    "test_topic_apis.py::test_refuses_more_than_10000_partitions_per_request": (
+        "handlers/topics.py::create_topics::ErrorCode.POLICY_VIOLATION",
+        "handlers/topics.py::_create_partitions_of::raise PolicyViolationError",
+    ),
     "test_transaction_apis.py::test_transaction_survives_stop_of_coordinator": (
         "transactions/transaction_coordinator.py::"
         "TransactionCoordinator.check_coordinator::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",

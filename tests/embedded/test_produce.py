@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.records.compression import Codec
 from tests.contract.cases.log import produce
 from tests.embedded.harness import running_session
+from tests.hostile.malformed_batches import batch
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -28,3 +30,9 @@ async def test_not_leader_response_has_leader_from_version_10(version: int) -> N
         assert row.current_leader.leader_id == (2 if has_leader else -1)
         ports = [endpoint.port for endpoint in response.node_endpoints]
         assert ports == ([it.embedded.brokers[2].port] if has_leader else [])
+
+
+async def test_records_that_cannot_be_decompressed_are_an_unknown_error() -> None:
+    async with running_session() as it:
+        damaged = batch(codec=Codec.gzip, payload=b"no gzip", base=0)
+        assert await it.code(produce(11, damaged)) is ErrorCode.UNKNOWN_SERVER_ERROR

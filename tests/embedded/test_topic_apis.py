@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_async.embedded.error_codes import ErrorCode
-from tests.contract.cases.admin import NEW, SET, alter, create
+from tests.contract.cases.admin import NEW, SET, alter, create, grow
 from tests.embedded.harness import Session, running_session
 
 if TYPE_CHECKING:
@@ -52,3 +52,11 @@ async def test_invalid_config_leaves_the_others_unchanged() -> None:
         assert await it.code(alter(1, *changes)) is ErrorCode.INVALID_CONFIG
         assert topic_of(it).configs == {}
         assert 100 not in [row.log.max_message_bytes for row in topic_of(it).partitions]
+
+
+async def test_refuses_more_than_10000_partitions_per_request() -> None:
+    async with running_session() as it:
+        assert await it.code(create(7, NEW, 10_001)) is ErrorCode.POLICY_VIOLATION
+        assert it.embedded.topics.get(NEW.key) is None
+        assert await it.code(grow(3, 10_003)) is ErrorCode.POLICY_VIOLATION
+        assert len(topic_of(it).partitions) == 2

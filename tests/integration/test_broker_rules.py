@@ -12,6 +12,7 @@ from kafka_async.embedded import ErrorCode
 from kafka_async.embedded.state.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 from kafka_async.protocol.header import decode_response
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
+from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
 from kafka_async.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResult,
@@ -176,6 +177,13 @@ async def test_refuses_the_compressed_streams_that_clients_refuse(
 
 
 # -- topics and their configurations --------------------------------------------------------------
+
+
+async def test_refuses_more_than_10000_partitions_per_request(raw_cluster: RawCluster) -> None:
+    row = {"name": "many", "num_partitions": 10_001, "replication_factor": 1}
+    request = CreateTopicsRequest.from_dict({"topics": [row], "timeout_ms": 10_000})
+    [created] = (await raw_cluster.any.call(request, 5)).topics
+    assert created.error_code == ErrorCode.POLICY_VIOLATION
 
 
 async def test_describes_all_topic_configurations(
