@@ -24,7 +24,7 @@ STATES: Final[Mapping[str, str]] = {
     "handler": "running, and called in a function for which it waits: a handler of `process`, a "
     "task of `partition_streams`, the function of a protocol, a worker",
     "callback": "running, and called in a plain function that it calls: an interceptor, a hook, a "
-    "callback of a delivery or of acknowledgements; there a transaction is open",
+    "callback of deliveries or acknowledgements; a transactional producer is in a transaction",
     "stopping": "`stop()` runs, and waits for no callback or handler",
     "stopped": "after `stop()`, or after a `start()` that failed",
     "failed": "a task of the client has died",

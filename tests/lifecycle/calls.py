@@ -260,7 +260,7 @@ def word_for(error: BaseException) -> str | None:
     if isinstance(error, ClientClosedError):
         return "not started" if "not started" in text else "closed"
     if isinstance(error, IllegalStateError):
-        if "belongs to the event loop" in text:
+        if "belongs to the event loop" in text or "in a thread without an event loop" in text:
             return "other loop"
         if "in its fork" in text:
             return "other process"
