@@ -31,10 +31,12 @@ def page() -> str:
 def table(rows: Iterable[tuple[str, Row]]) -> str:
     """Return the table of a client; methods with equal cells share a row."""
     methods: dict[tuple[str, ...], list[str]] = {}
+    states: list[str] = []
     for name, row in rows:
-        methods.setdefault(tuple(row[state] for state in STATES), []).append(f"`{name}`")
+        states = list(row)
+        methods.setdefault(tuple(row.values()), []).append(f"`{name}`")
     return generated_page.table(
-        ["Method", *STATES],
+        ["Method", *states],
         ((", ".join(sorted(names)), *cells) for cells, names in methods.items()),
     )
 

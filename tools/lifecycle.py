@@ -6,7 +6,7 @@ docs/lifecycle.md shows the table, and tests/lifecycle calls every method in eve
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kafka_async import Admin, Client, Consumer, GroupMember, Producer, ShareConsumer
@@ -19,13 +19,31 @@ STATES: Final[Mapping[str, str]] = {
     "new": "before `start()`",
     "starting": "`start()` runs, also if it reaches no broker",
     "running": "after `start()`",
+    "rebalancing": "running, and its group rebalances; an eager assignor revoked its partitions",
+    "listener": "running, and called in `on_assigned`, `on_revoked` or `on_lost`",
+    "handler": "running, and called in a function for which it waits: a handler of `process`, a "
+    "task of `partition_streams`, the function of a protocol, a worker",
+    "callback": "running, and called in a plain function that it calls: an interceptor, a hook, a "
+    "callback of deliveries or acknowledgements; a transactional producer is in a transaction",
     "stopping": "`stop()` runs, and waits for no callback or handler",
     "stopped": "after `stop()`, or after a `start()` that failed",
     "failed": "a task of the client has died",
-    "elsewhere": "running, and called in another thread or event loop",
+    "elsewhere": "running, and called in another event loop, such as that of another thread",
+    "thread": "running, and called in a thread without an event loop",
     "fork": "running, and called in a process forked from the client's",
 }
 """The columns of the table."""
+LIKE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("rebalancing", "listener", "handler", "callback"), "running"),
+    "thread": "elsewhere",
+}
+"""Columns whose cells are those of another column, except for those in `DIFFERENT`."""
+CLIENTS_IN: Final[Mapping[str, Sequence[str]]] = {
+    "rebalancing": ("Consumer", "ShareConsumer", "GroupMember", "WorkerPool"),
+    "listener": ("Consumer",),
+    "handler": ("Consumer", "GroupMember", "WorkerPool"),
+}
+"""The clients that have a column; all have the others."""
 WORDS: Final[Mapping[str, str]] = {
     "works": "does what its documentation says, or raises an error of its arguments or of a broker",
     "waits": "is allowed, and waits: for the start, for records, or for the end of the client",
@@ -40,7 +58,9 @@ WORDS: Final[Mapping[str, str]] = {
 }
 """The cells of the table."""
 
-READ: Final[Row] = dict.fromkeys(STATES, "works")
+_STATES: Final = [state for state in STATES if state not in LIKE]
+
+READ: Final[Row] = dict.fromkeys(_STATES, "works")
 CALL: Final[Row] = {
     "new": "not started",
     "starting": "not started",
@@ -52,11 +72,11 @@ CALL: Final[Row] = {
     "fork": "other process",
 }
 WAIT: Final[Row] = {**CALL, "running": "waits"}
-START: Final[Row] = {**dict.fromkeys(STATES, "started before"), "new": "works"}
+START: Final[Row] = {**dict.fromkeys(_STATES, "started before"), "new": "works"}
 IN_ITS_LOOP: Final[Row] = {**READ, "elsewhere": "other loop", "fork": "other process"}
 SUBSCRIBE: Final[Row] = {**CALL, "new": "works", "starting": "works"}
 ASSIGNED: Final[Row] = {
-    **dict.fromkeys(STATES, "not now"),
+    **dict.fromkeys(_STATES, "not now"),
     **dict.fromkeys(("running", "elsewhere", "fork"), "works"),
 }
 """Reads what is known of a partition, while it is assigned."""
@@ -98,7 +118,7 @@ PRODUCER: Final[Mapping[str, Row]] = {
 }
 TRANSACTIONS: Final = ["begin", "init_transactions", "transaction"]
 
-TABLE: Final[Mapping[str, Mapping[str, Row]]] = {
+_ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
     "Client": {
         "health": READ,
         "reload_certificates": RELOAD,
@@ -235,6 +255,41 @@ TABLE: Final[Mapping[str, Mapping[str, Row]]] = {
         "stop": {**IN_ITS_LOOP, "failed": "failure"},
         "wait": POOL_WAIT,
     },
+}
+DIFFERENT: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "Transactional producer": {"callback": TRANSACTIONS},
+    "Consumer": {
+        "rebalancing": ["high_watermark", "last_stable_offset", "position", "seek"],
+        "listener": [
+            *("__anext__", "poll", "poll_batches", "process"),
+            *("rewind", "stop", "unsubscribe"),
+        ],
+        "handler": [
+            *("__anext__", "partition_streams", "poll", "poll_batches", "process"),
+            *("rewind", "unsubscribe"),
+        ],
+    },
+    "GroupMember": {"handler": ["__anext__", "stop"]},
+}
+"""By client and column: the methods that are refused there, "not now"."""
+
+
+def _cell(client: str, method: str, row: Row, state: str) -> str:
+    if method in DIFFERENT.get(client, {}).get(state, ()):
+        return "not now"
+    return row[LIKE.get(state, state)]
+
+
+TABLE: Final[Mapping[str, Mapping[str, Row]]] = {
+    client: {
+        method: {
+            state: _cell(client, method, row, state)
+            for state in STATES
+            if client in CLIENTS_IN.get(state, _ROWS)
+        }
+        for method, row in rows.items()
+    }
+    for client, rows in _ROWS.items()
 }
 """The row of each method of each client."""
 

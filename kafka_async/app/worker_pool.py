@@ -155,7 +155,8 @@ class WorkerPool:
         """Cancel the workers, wait for them, and leave the group, so that others continue at once.
 
         It is completed even if the caller is cancelled. Safe to call again. A start in progress is
-        cancelled, and raises ClientClosedError.
+        cancelled, and raises ClientClosedError. In a worker it returns at once, and the worker is
+        cancelled as the others are.
 
         Args:
             timeout: Maximum time in seconds (default: close_timeout_ms).
@@ -171,7 +172,10 @@ class WorkerPool:
             await self._member.stop()
             return
         self._check_event_loop(self._follower)
-        cancelled = await wait_shielded(self._close("the pool is stopped", timeout))
+        closing = self._close("the pool is stopped", timeout)
+        if asyncio.current_task() in self._running.values():
+            return
+        cancelled = await wait_shielded(closing)
         if cancelled is not None:
             raise cancelled
         if self._failure is not None:

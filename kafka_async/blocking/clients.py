@@ -1197,6 +1197,10 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Manually assigned partitions stay. A `subscribe` meanwhile replaces it: then it returns
         early, perhaps without having left the group. It does not clear the error of a consumer that
         the group rejected for good, which each poll raises until the consumer is closed.
+
+        Raises:
+            IllegalStateError: A rebalance listener calls it, or a handler of `process` or of a
+                stream.
         """
         run(self._client.unsubscribe, **unknown)
 
@@ -1423,7 +1427,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Raises:
             IllegalStateError: The consumer has no group or no subscription, a member is of another
                 client or has no rewind_check_interval_ms, no member subscribes to a partition, an
-                owner could not commit, or a handler of `process` or of a stream calls.
+                owner could not commit, or a rebalance listener, or a handler of `process` or of a
+                stream, calls.
             KafkaTimeoutError: Not all owners have reported in time; they may rewind them yet.
             ClientClosedError: The consumer was closed meanwhile; owners may rewind them yet.
         """

@@ -407,10 +407,15 @@ class Consumer(Generic[K, V]):
         Manually assigned partitions stay. A `subscribe` meanwhile replaces it: then it returns
         early, perhaps without having left the group. It does not clear the error of a consumer that
         the group rejected for good, which each poll raises until the consumer is closed.
+
+        Raises:
+            IllegalStateError: A rebalance listener calls it, or a handler of `process` or of a
+                stream.
         """
         if unknown:
             raise unknown_keyword(self.unsubscribe, unknown)
         runtime = self._reading_runtime
+        runtime.check_may_wait_for_rebalance("unsubscribe")
         self._subscription.unsubscribe()
         runtime.mark_all_processed()
         if runtime.membership is not None:
@@ -851,6 +856,9 @@ class Consumer(Generic[K, V]):
             raise unknown_keyword(self.position, unknown)
         runtime = self._active_runtime
         state = self._subscription.state(topic_partition(partition))
+        if state.position == UNKNOWN and runtime.gate.listener_running:
+            self._subscription.start_fetching([state.partition])  # on_assigned waits for it
+            runtime.position_finder.wakeup()
         try:
             async with asyncio.timeout(self._limit(timeout)):
                 while state.position == UNKNOWN:
@@ -897,7 +905,8 @@ class Consumer(Generic[K, V]):
         Raises:
             IllegalStateError: The consumer has no group or no subscription, a member is of another
                 client or has no rewind_check_interval_ms, no member subscribes to a partition, an
-                owner could not commit, or a handler of `process` or of a stream calls.
+                owner could not commit, or a rebalance listener, or a handler of `process` or of a
+                stream, calls.
             KafkaTimeoutError: Not all owners have reported in time; they may rewind them yet.
             ClientClosedError: The consumer was closed meanwhile; owners may rewind them yet.
         """

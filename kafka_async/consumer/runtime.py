@@ -676,11 +676,7 @@ class ConsumerRuntime:
         """Rewind partitions of the group, see `Consumer.rewind`."""
         if self.rewinds is None or not self.subscription.subscribes:
             raise IllegalStateError("rewind needs a group_id and a subscription; else use seek")
-        if self.gate.runs_handler:
-            raise IllegalStateError(
-                "a rewind waits for the running handlers, so a handler cannot wait for it: call "
-                "rewind in a task that was created outside of them"
-            )
+        self.check_may_wait_for_rebalance("rewind")
         self._check_member()
         member = self.membership
         if member is not None and member.state in REJOINS_AT_POLL:
@@ -704,6 +700,19 @@ class ConsumerRuntime:
         raise ClientClosedError(
             f"{self._supervisor.name} is closed, and its rewind may or may not have been applied"
         )
+
+    def check_may_wait_for_rebalance(self, call: str) -> None:
+        """Raise if a rebalance would wait for the caller, who cannot wait for a rebalance."""
+        if self.gate.runs_listener:
+            raise IllegalStateError(
+                f"{call}() in a rebalance listener would wait for the listener itself: use "
+                f"asyncio.get_running_loop().create_task(consumer.{call}(...))"
+            )
+        if self.gate.runs_handler:
+            raise IllegalStateError(
+                f"{call}() waits for the running handlers, so a handler cannot wait for it: call "
+                "it in a task that was created outside of them"
+            )
 
     async def _rewind(
         self, rewinds: Rewinds, offsets: dict[TopicPartition, int], deadline: float

@@ -134,6 +134,7 @@ class _MemberHandler:
         self._queue = queue
         self._member_id = member_id
         self._now = asyncio.get_running_loop().time
+        self._assigning: asyncio.Task[object] | None = None
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
         metadata = self._metadata
@@ -145,9 +146,21 @@ class _MemberHandler:
         self._queue.withdraw()
 
     async def assign(self, name: str, members: Sequence[Member]) -> Assignments:
-        result = self._protocols[name](members)
-        assignments = result if isinstance(result, Mapping) else await result
+        self._assigning = asyncio.current_task()
+        try:
+            result = self._protocols[name](members)
+            assignments = result if isinstance(result, Mapping) else await result
+        finally:
+            self._assigning = None
         return _checked(name, assignments, {member.member_id for member in members})
+
+    def check_may_wait(self, call: str) -> None:
+        """Raise if the function of a protocol, for which the member waits, waits for the member."""
+        if self._assigning is not None and asyncio.current_task() is self._assigning:
+            raise IllegalStateError(
+                f"{call} in the function of a protocol would wait for the function itself: use "
+                "another task, for which the function does not wait"
+            )
 
     async def on_assignment_kept(self, members: Sequence[Member]) -> bool:
         return False
@@ -244,9 +257,30 @@ class GroupMember(GroupClient):
         super().__init__(f"GroupMember {group_id}", client, self.config, owns=owns_client)
         self._queue = _AssignmentQueue()
         self._iterating = False
+        self._handler: _MemberHandler | None = None
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Leave the group and close; calls that wait raise ClientClosedError.
+
+        It is completed even if the caller is cancelled. Safe to call again. A start in progress is
+        cancelled, and raises ClientClosedError.
+
+        Args:
+            timeout: Maximum time in seconds (default: close_timeout_ms).
+
+        Raises:
+            IllegalStateError: The function of a protocol calls it, or the member was started in
+                another event loop or process.
+        """
+        self._check_may_wait("stop()")
+        await super().stop(timeout)
+
+    def _check_may_wait(self, call: str) -> None:
+        if self._handler is not None:
+            self._handler.check_may_wait(call)
 
     def _begin(self, services: ClientServices) -> GroupMembership:
-        handler = _MemberHandler(
+        self._handler = handler = _MemberHandler(
             self._protocol_type,
             self._protocols,
             self._metadata,
@@ -281,7 +315,7 @@ class GroupMember(GroupClient):
             GroupAuthorizationError: READ on the group is not allowed.
             FencedInstanceIdError: Another member has the same group_instance_id.
             ClientClosedError: The member was not started, or is closed.
-            IllegalStateError: Another task iterates already.
+            IllegalStateError: Another task iterates already, or the function of a protocol does.
             TaskDiedError: A task of the member has failed.
             Exception: What the function of the chosen protocol has raised on this member, the
                 leader, which has left the group.
@@ -289,6 +323,7 @@ class GroupMember(GroupClient):
         membership = self._running()
         if self._iterating:
             raise IllegalStateError("only one task at a time may iterate over a GroupMember")
+        self._check_may_wait("an iteration")
         self._iterating = True
         try:
             membership.on_poll()

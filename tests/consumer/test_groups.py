@@ -940,6 +940,24 @@ async def test_commit_in_on_lost_of_rejected_member_fails_at_once(stage: Stage) 
         stage.cluster.faults.clear()
 
 
+async def test_on_assigned_gets_positions_and_may_seek_after_that(stage: Stage) -> None:
+    positions: list[int] = []
+    async with stage.member(records=3) as (consumer, partition):
+        await consumer.poll(timeout=10)
+        await consumer.commit({partition: 2})
+
+    consumer = stage.consumer("t")
+
+    @consumer.on_assigned
+    async def assigned(_: object) -> None:  # pyright: ignore[reportUnusedFunction]
+        positions.append(await consumer.position(partition))
+        consumer.seek(partition, 1)
+
+    async with consumer:
+        assert [record.offset for record in await consumer.poll(timeout=10)] == [1, 2]
+    assert positions == [2]
+
+
 async def test_listener_error_is_raised_and_rebalance_continues(stage: Stage) -> None:
     async with stage.member(records=1) as (consumer, _):
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -60,8 +61,7 @@ def callback(*_: object) -> None:
     """Take what a client reports."""
 
 
-def _arrow_rows() -> Any:
-    return pa.RecordBatch.from_pylist([{"value": b"v"}])
+ARROW_ROWS: Final[Any] = pa.RecordBatch.from_pylist([{"value": b"v"}])
 
 
 def _share_record() -> ShareRecord[Any, Any]:
@@ -75,7 +75,7 @@ ARGUMENTS: Final[dict[str, Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]]
     "enqueue": lambda: (("t", b"v"), {}),
     "enqueue_nowait": lambda: (("t", b"v"), {}),
     "send": lambda: (("t", b"v"), {}),
-    "send_arrow": lambda: ((_arrow_rows(),), {"topic": "t"}),
+    "send_arrow": lambda: ((ARROW_ROWS,), {"topic": "t"}),
     "send_batch": lambda: ((PARTITION, RecordBatch.build([ProducerRecord("", b"v")])), {}),
     "send_many": lambda: (("t", [b"v"]), {}),
     "send_records": lambda: (([ProducerRecord("t", b"v")],), {}),
@@ -133,8 +133,8 @@ ARGUMENTS: Final[dict[str, Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]]
 }
 
 
-def make(name: str, cluster: InMemory) -> Any:
-    """Return a new client of a class of the table."""
+def make(name: str, cluster: InMemory, **options: Any) -> Any:
+    """Return a new client of a class of the table, with further options."""
     servers = cluster.cluster.bootstrap_servers
     if name == "ShareConsumer":
         return ShareConsumer(
@@ -143,36 +143,84 @@ def make(name: str, cluster: InMemory) -> Any:
             group_id="s",
             dialer=cluster.network,
             share_acknowledgement_mode="explicit",
+            **options,
         )
     if name == "GroupMember":
         return GroupMember(
             servers,
             group_id="m",
             protocol_type="t",
-            protocols={"p": lambda members: {}},
             dialer=cluster.network,
+            **{"protocols": {"p": lambda _: {}}, **options},
         )
     if name == "WorkerPool":
-        pool = WorkerPool(servers, group_id="w", resources=["a"], worker=work)
+        pool = WorkerPool(servers, group_id="w", resources=["a"], **{"worker": work, **options})
         pool.client._dialer = cluster.network  # pyright: ignore[reportPrivateUsage]
         return pool
     if name == "Consumer":
-        return cluster.consumer("t", group_id="g", auto_offset_reset="earliest")
-    makers: dict[str, Callable[[], Any]] = {
+        return cluster.consumer("t", group_id="g", auto_offset_reset="earliest", **options)
+    makers: dict[str, Callable[..., Any]] = {
         "Client": cluster.client,
         "Producer": cluster.producer,
-        "Transactional producer": lambda: cluster.producer(transactional_id="x"),
+        "Transactional producer": partial(cluster.producer, transactional_id="x"),
         "Admin": cluster.admin,
     }
-    return makers[name]()
+    return makers[name](**options)
 
 
 async def outcome_of(client: Any, method: str, wait: float = WAIT) -> str:
     """Return a word of the table for what a call does."""
     arguments, named = _arguments(client, method)
+    return await result_of(
+        client, method, lambda: getattr(client, method)(*arguments, **named), wait
+    )
+
+
+def begun(client: Any, method: str) -> Callable[[], Any]:
+    """Make a call; return a function that returns or raises what the call did."""
+    arguments, named = _arguments(client, method)
+    try:
+        result = getattr(client, method)(*arguments, **named)
+    except Exception as raised:  # noqa: BLE001  # raised by the function
+        error = raised
+
+        def fail() -> Any:
+            raise error
+
+        return fail
+    return lambda: result
+
+
+def outcome_without_loop(client: Any, method: str) -> str:
+    """Return the outcome of a call in a thread without an event loop, up to where it waits."""
+    arguments, named = _arguments(client, method)
+    try:
+        result = getattr(client, method)(*arguments, **named)
+        if result is not client and hasattr(result, "__aenter__"):
+            result = result.__aenter__()
+        if inspect.isawaitable(result):
+            next(result.__await__())
+            return "waits"
+    except StopIteration:
+        return "works"
+    except Exception as error:  # noqa: BLE001  # `_word` raises it, or names it
+        return _word(client, method, error)
+    return "works"
+
+
+def _word(client: Any, method: str, error: Exception) -> str:
+    word = word_for(error)
+    if word is None:
+        error.add_note(f"{type(client).__name__}.{method}")
+        raise error
+    return word
+
+
+async def result_of(client: Any, method: str, call: Callable[[], Any], wait: float) -> str:
+    """Return a word of the table for what `call`, a call of a method, does."""
     try:
         async with asyncio.timeout(wait):
-            result = getattr(client, method)(*arguments, **named)
+            result = call()
             if result is not client and hasattr(result, "__aenter__"):
                 async with result:
                     pass
@@ -182,12 +230,8 @@ async def outcome_of(client: Any, method: str, wait: float = WAIT) -> str:
         return "works" if isinstance(error, KafkaError) else "waits"
     except StopAsyncIteration:
         return "ends"
-    except Exception as error:
-        word = word_for(error)
-        if word is None:
-            error.add_note(f"{type(client).__name__}.{method}")
-            raise
-        return word
+    except Exception as error:  # noqa: BLE001  # `_word` raises it, or names it
+        return _word(client, method, error)
     return "works"
 
 
@@ -216,7 +260,7 @@ def word_for(error: BaseException) -> str | None:
     if isinstance(error, ClientClosedError):
         return "not started" if "not started" in text else "closed"
     if isinstance(error, IllegalStateError):
-        if "belongs to the event loop" in text:
+        if "belongs to the event loop" in text or "in a thread without an event loop" in text:
             return "other loop"
         if "in its fork" in text:
             return "other process"

@@ -13,13 +13,16 @@ import pytest
 
 from kafka_async.errors import TaskDiedError
 from tests.embedded_client import InMemory
-from tests.lifecycle.calls import make, outcome_of
+from tests.lifecycle.calls import make, outcome_of, outcome_without_loop
+from tests.lifecycle.places import Place, outcomes_in, places
 from tests.programs import run_python
-from tools.lifecycle import CLIENTS, STATES, TABLE, WORDS, methods_of
+from tools.lifecycle import CLIENTS, CLIENTS_IN, STATES, TABLE, WORDS, methods_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
+OWN_STATES = ("new", "starting", "running", "stopping", "stopped", "failed")
+"""The states of a client itself; the others depend on where the call is made."""
 STARTED = ("running", "stopping", "stopped", "failed", "elsewhere")
 
 
@@ -75,9 +78,8 @@ def differences(name: str, state: str, found: dict[str, str]) -> dict[str, str]:
 
 
 def in_another_loop(client: Any, method: str) -> str:
-    """Return the outcome of a call in another thread with an event loop."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lambda: asyncio.run(outcome_of(client, method, 1.0))).result()
+    """Return the outcome of a call in an event loop of its own."""
+    return asyncio.run(outcome_of(client, method, 1.0))
 
 
 def test_table_has_a_row_for_every_method_and_a_cell_for_every_state() -> None:
@@ -85,13 +87,14 @@ def test_table_has_a_row_for_every_method_and_a_cell_for_every_state() -> None:
     for name, rows in TABLE.items():
         assert sorted(rows) == methods_of(CLIENTS[name]), f"{name}: the table has other methods"
         for method, row in rows.items():
-            assert row.keys() == STATES.keys(), f"{name}.{method}"
+            states = [state for state in STATES if name in CLIENTS_IN.get(state, TABLE)]
+            assert list(row) == states, f"{name}.{method}"
             assert WORDS.keys() >= set(row.values()), f"{name}.{method}"
 
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-@pytest.mark.parametrize("state", [state for state in STATES if state not in ("elsewhere", "fork")])
+@pytest.mark.parametrize("state", OWN_STATES)
 @pytest.mark.parametrize("name", TABLE)
 async def test_every_call_does_what_the_table_says(
     name: str, state: str, caplog: pytest.LogCaptureFixture
@@ -109,16 +112,41 @@ async def test_every_call_does_what_the_table_says(
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-@pytest.mark.may_block  # waits for a thread with another event loop
+@pytest.mark.parametrize("place", list(places()), ids=str)
+async def test_every_call_in_a_rebalance_or_callback_does_what_the_table_says(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "kafka_async")
+    found = await outcomes_in(place, TABLE[place.client])
+    assert differences(place.client, place.column, found) == {}
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+@pytest.mark.may_block  # waits for another thread
+@pytest.mark.parametrize(
+    ("state", "outcome"), [("elsewhere", in_another_loop), ("thread", outcome_without_loop)]
+)
 @pytest.mark.parametrize("name", TABLE)
-async def test_every_call_in_another_event_loop_does_what_the_table_says(name: str) -> None:
+async def test_every_call_in_another_thread_does_what_the_table_says(
+    name: str, state: str, outcome: Callable[[Any, str], str]
+) -> None:
     found: dict[str, str] = {}
     async with InMemory() as cluster:
         await cluster.cluster.create_topic("t", 1)
         async with in_state(name, "elsewhere", cluster) as client:
-            for method in TABLE[name]:
-                found[method] = in_another_loop(client, method)
-    assert differences(name, "elsewhere", found) == {}
+            with ThreadPoolExecutor(1) as pool:
+                for method in TABLE[name]:
+                    found[method] = pool.submit(outcome, client, method).result()
+    assert differences(name, state, found) == {}
+
+
+def test_every_cell_has_a_test() -> None:
+    tested = {(place.client, place.column) for place in places()}
+    for name, rows in TABLE.items():
+        for state in {state for row in rows.values() for state in row}:
+            elsewhere = ("elsewhere", "thread", "fork")
+            assert state in (*OWN_STATES, *elsewhere) or (name, state) in tested
 
 
 def test_every_call_in_a_forked_process_does_what_the_table_says() -> None:
