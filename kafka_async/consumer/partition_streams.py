@@ -15,6 +15,7 @@ import logging
 from collections import deque
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVarTuple
 
 from anyio import CancelScope, create_task_group
@@ -62,7 +63,8 @@ class PartitionStream(Generic[K, V]):
 
     A record is done once the task that requested it requests the next one, calls `commit`, or
     returns. The last record of a task that a task of the stream has created, and that has ended, is
-    done once the task of the stream does one of these.
+    done once the task of the stream does one of these. If that has ended before, the record is done
+    when the created task returns; an exception of the created task then ends the block.
 
     Attributes:
         partition: The partition.
@@ -188,8 +190,39 @@ class StreamBuffer:
         self._taken.setdefault(owner, []).append(record)
         stream_task = _stream_task.get()
         if stream_task is not None and owner is not None and owner is not stream_task:
-            self._children.setdefault(stream_task, set()).add(owner)
+            self._add_child(stream_task, owner)
         self._update_full()
+
+    def _add_child(self, stream_task: asyncio.Task[Any], child: asyncio.Task[Any]) -> None:
+        """Note that a task of the stream has created the task that has a record."""
+        children = self._children.setdefault(stream_task, set())
+        if child not in children:
+            children.add(child)
+            child.add_done_callback(partial(self._on_child_end, stream_task))
+
+    def _on_child_end(self, stream_task: asyncio.Task[Any], child: asyncio.Task[Any]) -> None:
+        """Settle the record of a task whose creator has ended, and settles it no more."""
+        if not stream_task.done():
+            return
+        children = self._children.get(stream_task, set())
+        children.discard(child)
+        if not children:
+            self._children.pop(stream_task, None)
+        if not self._taken.get(child):
+            return
+        if child.cancelled():
+            logger.warning(
+                "a task was cancelled that a task of the stream of %s has created, which has "
+                "ended: commits end at its record until that is read again",
+                self.partition,
+            )
+            self._abandon(child)
+        elif (error := child.exception()) is not None:
+            self._abandon(child)
+            self._runner.on_child_error(error)
+        else:
+            self._finish(child)
+        self._runner.on_progress()
 
     @property
     def ended(self) -> bool:
@@ -231,9 +264,8 @@ class StreamBuffer:
     def close(self) -> None:
         """End the stream; the records that a task has are abandoned."""
         self.end()
-        for taken in self._taken.values():
-            for record in taken:
-                self._offsets.abandon(record)
+        for task in list(self._taken):
+            self._abandon(task)
 
     def end(self) -> None:
         """Return no more records; those that wait are dropped, and remain in progress."""
@@ -259,6 +291,10 @@ class StreamBuffer:
         if self._error is not None:
             self._arrived.set()
 
+    def _abandon(self, task: object) -> None:
+        for record in self._taken.pop(task, ()):
+            self._offsets.abandon(record)
+
     def on_task_start(self) -> None:
         """Count a task."""
         self._tasks += 1
@@ -270,8 +306,7 @@ class StreamBuffer:
         task = asyncio.current_task()
         children = self._children.pop(task, ())
         for ended in [task, *(child for child in children if child.done())]:
-            for record in self._taken.pop(ended, ()):
-                self._offsets.abandon(record)
+            self._abandon(ended)
         self._tasks -= 1
         if self._ended:
             self._runner.on_progress()
@@ -551,6 +586,11 @@ class StreamRunner:
             return False
         self._stream_of(partition).fail(error)
         return True
+
+    def on_child_error(self, error: BaseException) -> None:
+        """End the block with the error of a task that no task of a stream waits for."""
+        if self._group is not None:
+            self._fail(error)
 
     def on_error(self, error: KafkaError) -> None:
         """End all streams: all records of a partition before its error are done."""
