@@ -145,7 +145,8 @@ class StreamBuffer:
         self._children: dict[object, set[asyncio.Task[Any]]] = {}  # by the stream's task
         self._arrived = asyncio.Event()
         self._ended = False
-        self._tasks = 0
+        self._passed = False  # the application has requested another stream since it got this one
+        self._tasks = self._requests = 0
         self._now = asyncio.get_running_loop().time
         self._yield_at = 0.0
         self._unread_since = 0.0  # records wait, and no task has requested one since
@@ -161,18 +162,17 @@ class StreamBuffer:
         """Return the next record. Raises StopAsyncIteration at the end of the stream."""
         now = self._now()
         if now >= self._yield_at:
-            await asyncio.sleep(0)
+            await self._wait(asyncio.sleep(0))
             now = self._now()
             self._yield_at = now + self._runner.seconds_per_stream
         while True:
             while not self._next_is_ready():
-                if self._error is not None and not len(self._offsets):
-                    self._runner.on_error(self._error)
+                self._raise_error()
                 if self._ended:
                     self._runner.on_progress()
                     raise StopAsyncIteration
                 self._arrived.clear()
-                await self._arrived.wait()
+                await self._wait(self._arrived.wait())
                 self._yield_at = self._now() + self._runner.seconds_per_stream
             record = self._waiting.popleft()
             self._on_taken(record, owner)
@@ -182,6 +182,28 @@ class StreamBuffer:
             await self._runner.undecodable.handle(error)
             self._taken[owner] = [each for each in self._taken.get(owner, ()) if each is not record]
             self._offsets.end(record)
+
+    async def _wait(self, waiting: Awaitable[object]) -> None:
+        self._requests += 1
+        try:
+            await waiting
+        finally:
+            self._requests -= 1
+
+    def _raise_error(self) -> None:
+        """End all streams if there is an error, and no record before it will be handled any more.
+
+        Without a task, the application does not read the stream: those that wait never will be.
+        """
+        in_hand = any(self._taken.values())
+        unread = self._passed and not self._tasks and not self._requests
+        if self._error is not None and not in_hand and (unread or not self._waiting):
+            self._runner.on_error(self._error)
+
+    def on_passed(self) -> None:
+        """Note that the application got this stream, and now requests another one."""
+        self._passed = True
+        self._raise_error()
 
     def _on_taken(self, record: AnyRecord, owner: asyncio.Task[Any] | None) -> None:
         now = self._unread_since = self._now()
@@ -217,6 +239,7 @@ class StreamBuffer:
                 self.partition,
             )
             self._abandon(child)
+            self._raise_error()
         elif (error := child.exception()) is not None:
             self._abandon(child)
             self._runner.on_child_error(error)
@@ -258,8 +281,8 @@ class StreamBuffer:
         """End all streams with an error once all records before it are done."""
         self._drop_before_seek()
         self._error = error
-        self._arrived.set()
         self._update_full()
+        self._raise_error()
 
     def close(self) -> None:
         """End the stream; the records that a task has are abandoned."""
@@ -289,7 +312,7 @@ class StreamBuffer:
         for record in self._taken.pop(task, ()):
             self._offsets.end(record)
         if self._error is not None:
-            self._arrived.set()
+            self._raise_error()
 
     def _abandon(self, task: object) -> None:
         for record in self._taken.pop(task, ()):
@@ -310,6 +333,8 @@ class StreamBuffer:
         self._tasks -= 1
         if self._ended:
             self._runner.on_progress()
+        if returned:
+            self._raise_error()
         if returned and not self._tasks and not self._ended:
             logger.warning(
                 "all tasks of the stream of %s have returned before its end, so its records are "
@@ -383,6 +408,7 @@ class StreamRunner:
         self._new: deque[StreamBuffer] = deque()
         self._changed = asyncio.Event()
         self._iterating: asyncio.Task[Any] | None = None
+        self._last: StreamBuffer | None = None  # that the application got
         self._nested: StreamBuffer | None = None
         self._warned = False
         self._stopped = False
@@ -394,10 +420,13 @@ class StreamRunner:
     async def next_new(self) -> StreamBuffer:
         """Return the stream of a newly assigned partition. Raises StopAsyncIteration at the end."""
         self._iterating, self._nested = asyncio.current_task(), None
+        if self._last is not None:
+            self._last.on_passed()
         while True:
             while self._new:
                 stream = self._new.popleft()
                 if not stream.ended:
+                    self._last = stream
                     return stream
             if self._stopped:
                 raise StopAsyncIteration
@@ -558,7 +587,7 @@ class StreamRunner:
         self._changed.set()
 
     async def _poll_for_streams(self, poll: Poll) -> None:
-        while True:
+        while not self._polling.cancel_called:  # by the error of a poll, which it may raise again
             try:
                 records = await poll(RECORDS_PER_POLL, {})
             except KafkaError as error:
