@@ -15,6 +15,7 @@ import logging
 from collections import deque
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVarTuple
 
 from anyio import CancelScope, create_task_group
@@ -62,7 +63,8 @@ class PartitionStream(Generic[K, V]):
 
     A record is done once the task that requested it requests the next one, calls `commit`, or
     returns. The last record of a task that a task of the stream has created, and that has ended, is
-    done once the task of the stream does one of these.
+    done once the task of the stream does one of these. If that has ended before, the record is done
+    when the created task returns; an exception of the created task then ends the block.
 
     Attributes:
         partition: The partition.
@@ -143,7 +145,8 @@ class StreamBuffer:
         self._children: dict[object, set[asyncio.Task[Any]]] = {}  # by the stream's task
         self._arrived = asyncio.Event()
         self._ended = False
-        self._tasks = 0
+        self._passed = False  # the application has requested another stream since it got this one
+        self._tasks = self._requests = 0
         self._now = asyncio.get_running_loop().time
         self._yield_at = 0.0
         self._unread_since = 0.0  # records wait, and no task has requested one since
@@ -159,18 +162,17 @@ class StreamBuffer:
         """Return the next record. Raises StopAsyncIteration at the end of the stream."""
         now = self._now()
         if now >= self._yield_at:
-            await asyncio.sleep(0)
+            await self._wait(asyncio.sleep(0))
             now = self._now()
             self._yield_at = now + self._runner.seconds_per_stream
         while True:
             while not self._next_is_ready():
-                if self._error is not None and not len(self._offsets):
-                    self._runner.on_error(self._error)
+                self._raise_error()
                 if self._ended:
                     self._runner.on_progress()
                     raise StopAsyncIteration
                 self._arrived.clear()
-                await self._arrived.wait()
+                await self._wait(self._arrived.wait())
                 self._yield_at = self._now() + self._runner.seconds_per_stream
             record = self._waiting.popleft()
             self._on_taken(record, owner)
@@ -181,6 +183,28 @@ class StreamBuffer:
             self._taken[owner] = [each for each in self._taken.get(owner, ()) if each is not record]
             self._offsets.end(record)
 
+    async def _wait(self, waiting: Awaitable[object]) -> None:
+        self._requests += 1
+        try:
+            await waiting
+        finally:
+            self._requests -= 1
+
+    def _raise_error(self) -> None:
+        """End all streams if there is an error, and no record before it will be handled any more.
+
+        Without a task, the application does not read the stream: those that wait never will be.
+        """
+        in_hand = any(self._taken.values())
+        unread = self._passed and not self._tasks and not self._requests
+        if self._error is not None and not in_hand and (unread or not self._waiting):
+            self._runner.on_error(self._error)
+
+    def on_passed(self) -> None:
+        """Note that the application got this stream, and now requests another one."""
+        self._passed = True
+        self._raise_error()
+
     def _on_taken(self, record: AnyRecord, owner: asyncio.Task[Any] | None) -> None:
         now = self._unread_since = self._now()
         self._bytes -= record_size(record)
@@ -188,8 +212,40 @@ class StreamBuffer:
         self._taken.setdefault(owner, []).append(record)
         stream_task = _stream_task.get()
         if stream_task is not None and owner is not None and owner is not stream_task:
-            self._children.setdefault(stream_task, set()).add(owner)
+            self._add_child(stream_task, owner)
         self._update_full()
+
+    def _add_child(self, stream_task: asyncio.Task[Any], child: asyncio.Task[Any]) -> None:
+        """Note that a task of the stream has created the task that has a record."""
+        children = self._children.setdefault(stream_task, set())
+        if child not in children:
+            children.add(child)
+            child.add_done_callback(partial(self._on_child_end, stream_task))
+
+    def _on_child_end(self, stream_task: asyncio.Task[Any], child: asyncio.Task[Any]) -> None:
+        """Settle the record of a task whose creator has ended, and settles it no more."""
+        if not stream_task.done():
+            return
+        children = self._children.get(stream_task, set())
+        children.discard(child)
+        if not children:
+            self._children.pop(stream_task, None)
+        if not self._taken.get(child):
+            return
+        if child.cancelled():
+            logger.warning(
+                "a task was cancelled that a task of the stream of %s has created, which has "
+                "ended: commits end at its record until that is read again",
+                self.partition,
+            )
+            self._abandon(child)
+            self._raise_error()
+        elif (error := child.exception()) is not None:
+            self._abandon(child)
+            self._runner.on_child_error(error)
+        else:
+            self._finish(child)
+        self._runner.on_progress()
 
     @property
     def ended(self) -> bool:
@@ -225,15 +281,14 @@ class StreamBuffer:
         """End all streams with an error once all records before it are done."""
         self._drop_before_seek()
         self._error = error
-        self._arrived.set()
         self._update_full()
+        self._raise_error()
 
     def close(self) -> None:
         """End the stream; the records that a task has are abandoned."""
         self.end()
-        for taken in self._taken.values():
-            for record in taken:
-                self._offsets.abandon(record)
+        for task in list(self._taken):
+            self._abandon(task)
 
     def end(self) -> None:
         """Return no more records; those that wait are dropped, and remain in progress."""
@@ -257,7 +312,11 @@ class StreamBuffer:
         for record in self._taken.pop(task, ()):
             self._offsets.end(record)
         if self._error is not None:
-            self._arrived.set()
+            self._raise_error()
+
+    def _abandon(self, task: object) -> None:
+        for record in self._taken.pop(task, ()):
+            self._offsets.abandon(record)
 
     def on_task_start(self) -> None:
         """Count a task."""
@@ -270,11 +329,12 @@ class StreamBuffer:
         task = asyncio.current_task()
         children = self._children.pop(task, ())
         for ended in [task, *(child for child in children if child.done())]:
-            for record in self._taken.pop(ended, ()):
-                self._offsets.abandon(record)
+            self._abandon(ended)
         self._tasks -= 1
         if self._ended:
             self._runner.on_progress()
+        if returned:
+            self._raise_error()
         if returned and not self._tasks and not self._ended:
             logger.warning(
                 "all tasks of the stream of %s have returned before its end, so its records are "
@@ -348,6 +408,7 @@ class StreamRunner:
         self._new: deque[StreamBuffer] = deque()
         self._changed = asyncio.Event()
         self._iterating: asyncio.Task[Any] | None = None
+        self._last: StreamBuffer | None = None  # that the application got
         self._nested: StreamBuffer | None = None
         self._warned = False
         self._stopped = False
@@ -359,10 +420,13 @@ class StreamRunner:
     async def next_new(self) -> StreamBuffer:
         """Return the stream of a newly assigned partition. Raises StopAsyncIteration at the end."""
         self._iterating, self._nested = asyncio.current_task(), None
+        if self._last is not None:
+            self._last.on_passed()
         while True:
             while self._new:
                 stream = self._new.popleft()
                 if not stream.ended:
+                    self._last = stream
                     return stream
             if self._stopped:
                 raise StopAsyncIteration
@@ -523,7 +587,7 @@ class StreamRunner:
         self._changed.set()
 
     async def _poll_for_streams(self, poll: Poll) -> None:
-        while True:
+        while not self._polling.cancel_called:  # by the error of a poll, which it may raise again
             try:
                 records = await poll(RECORDS_PER_POLL, {})
             except KafkaError as error:
@@ -551,6 +615,11 @@ class StreamRunner:
             return False
         self._stream_of(partition).fail(error)
         return True
+
+    def on_child_error(self, error: BaseException) -> None:
+        """End the block with the error of a task that no task of a stream waits for."""
+        if self._group is not None:
+            self._fail(error)
 
     def on_error(self, error: KafkaError) -> None:
         """End all streams: all records of a partition before its error are done."""

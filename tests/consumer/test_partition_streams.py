@@ -638,6 +638,118 @@ async def test_record_of_a_running_task_is_not_done_when_the_task_that_created_i
         await until(lambda: tasks.count == 3)
 
 
+async def run_child_that_outlives_its_parent(
+    stream: PartitionStream, work: Callable[[], Awaitable[object]]
+) -> asyncio.Task[None]:
+    """Start a task of the stream that creates one, which takes a record; return the latter."""
+    child: asyncio.Future[asyncio.Task[None]] = asyncio.get_running_loop().create_future()
+    taken = asyncio.Event()
+
+    async def take() -> None:
+        await anext(stream)
+        taken.set()
+        await work()
+
+    async def create() -> None:
+        child.set_result(asyncio.create_task(take()))
+        await taken.wait()
+
+    stream.start_soon(create)
+    return await child
+
+
+async def test_record_of_a_task_that_outlives_its_creator_is_done_when_it_returns(
+    start_stage: StartStage,
+) -> None:
+    stage, tasks, release = await start_stage(), Tasks(hold=False), asyncio.Event()
+
+    async def handle(stream: PartitionStream) -> None:
+        await run_child_that_outlives_its_parent(stream, release.wait)
+        await tasks(stream)
+
+    async with (
+        stage.member(3, **AUTO_COMMIT, max_poll_interval_ms=60_000) as (consumer, partition),
+        streaming(consumer, handle),
+    ):
+        await until(lambda: tasks.count == 2)
+        await asyncio.sleep(3)
+        assert await committed(consumer, partition) == 0
+        release.set()
+        await asyncio.sleep(3)
+        assert await committed(consumer, partition) == 3
+        generation = consumer.group_metadata().generation_id
+        await asyncio.sleep(200)
+        assert consumer.group_metadata().generation_id == generation
+    assert tasks.begun[0] == [1, 2]
+
+
+async def test_member_joins_again_once_a_task_that_outlives_its_creator_has_ended(
+    start_stage: StartStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage, tasks, release = await start_stage(), Tasks(hold=False), asyncio.Event()
+
+    async def handle(stream: PartitionStream) -> None:
+        if release.is_set():
+            await tasks(stream)
+        else:
+            await run_child_that_outlives_its_parent(stream, release.wait)
+
+    async with (
+        stage.member(3, **AUTO_COMMIT, max_poll_interval_ms=60_000) as (consumer, partition),
+        streaming(consumer, handle),
+    ):
+        await asyncio.sleep(200)
+        assert "leaves the group" in caplog.text
+        release.set()
+        await asyncio.sleep(20)
+        assert await committed(consumer, partition) == 3
+    assert tasks.begun[0] == [0, 1, 2]
+
+
+async def test_exception_of_a_task_that_outlives_its_creator_ends_the_block(
+    start_stage: StartStage,
+) -> None:
+    stage, tasks = await start_stage(), Tasks(hold=False)
+
+    async def fail() -> None:
+        await until(lambda: tasks.count == 2)
+        raise LookupError("no such order")
+
+    async def handle(stream: PartitionStream) -> None:
+        await run_child_that_outlives_its_parent(stream, fail)
+        await tasks(stream)
+
+    async with stage.member(3, **AUTO_COMMIT) as (consumer, partition):
+        with pytest.raises(LookupError):
+            await run_streams(consumer, handle)
+        assert await consumer.position(partition) == 0
+        await asyncio.sleep(3)
+        assert await committed(consumer, partition) == 0
+
+
+async def test_record_of_a_cancelled_task_that_outlived_its_creator_is_not_committed(
+    start_stage: StartStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage, tasks = await start_stage(), Tasks(hold=False)
+
+    async def handle(stream: PartitionStream) -> None:
+        child = await run_child_that_outlives_its_parent(stream, asyncio.Event().wait)
+        child.get_loop().call_later(1, child.cancel)
+        await tasks(stream)
+
+    async with (
+        stage.member(3, **AUTO_COMMIT, max_poll_interval_ms=60_000) as (consumer, partition),
+        streaming(consumer, handle),
+    ):
+        await asyncio.sleep(5)
+        assert "commits end at its record" in caplog.text
+        await asyncio.sleep(200)
+        assert consumer.assignment() == {partition}
+        assert await committed(consumer, partition) == 0
+        assert consumer.health().oldest_unfinished_s == {}
+    assert tasks.begun[0] == [1, 2]
+
+
 async def test_seek_drops_the_records_that_a_stream_has(start_stage: StartStage) -> None:
     stage, tasks = await start_stage(), Tasks()
     async with stage.member(10) as (consumer, partition), streaming(consumer, tasks):

@@ -124,6 +124,55 @@ async def test_raises_the_same_record_again_without_a_seek(stage: Stage, read: A
         assert handler.done == list(range(BAD))
 
 
+@pytest.mark.parametrize("records_before", [0, 3])
+@pytest.mark.parametrize("tasks", ["none", "returned"])
+async def test_is_raised_although_the_application_does_not_read_the_stream(
+    stage: Stage, records_before: int, tasks: str
+) -> None:
+    async def return_at_once() -> None:
+        pass
+
+    async def run() -> None:
+        async with consumer.partition_streams() as streams:
+            async for stream in streams:
+                if tasks == "returned":
+                    stream.start_soon(return_at_once)
+
+    async with stage.member(records_before, **OPTIONS) as (consumer, partition):
+        stage.produce(partition, [b"no number"])
+        with pytest.raises(RecordDeserializationError):
+            await asyncio.wait_for(run(), 60)
+        assert await consumer.position(partition) == 0
+        await asyncio.sleep(5)
+        assert committed(stage, partition) in (None, 0)
+
+
+@pytest.mark.parametrize("reads_in_task", [True, False])
+async def test_waits_for_a_slow_reader_that_began_before_the_next_stream_was_requested(
+    stage: Stage, reads_in_task: bool
+) -> None:
+    seen: list[int] = []
+
+    async def read(stream: Any) -> None:
+        async for record in stream:
+            seen.append(record.offset)  # kept when the stream ends with an error
+            await asyncio.sleep(5)
+
+    async def run() -> None:
+        async with consumer.partition_streams() as streams:
+            async for stream in streams:
+                await asyncio.sleep(5)
+                if reads_in_task:
+                    stream.start_soon(read, stream)
+                else:
+                    await read(stream)
+
+    async with poisoned(stage) as (consumer, _):
+        with pytest.raises(RecordDeserializationError):
+            await asyncio.wait_for(run(), 60)
+    assert seen == list(range(BAD))
+
+
 @both
 async def test_skips_with_a_warning_and_a_count(
     stage: Stage, read: Any, caplog: pytest.LogCaptureFixture
