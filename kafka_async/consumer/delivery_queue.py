@@ -106,9 +106,12 @@ class DeliveryQueue:
         state = self._subscription.state(partition)
         state.buffer.take_chunk(1)
         self.records += 1
-        self.undecodable += 1
         self._unprocessed.add(state)
         return state
+
+    def note_undecodable(self) -> None:
+        """Count a record that is skipped, or given to the application's function."""
+        self.undecodable += 1
 
     def _on_put_back(self, state: PartitionState, count: int) -> None:
         self.records -= count

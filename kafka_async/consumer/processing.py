@@ -247,7 +247,7 @@ class RecordProcessor:
         if self._failed() or not self._queue.count:
             return
         logger.warning(
-            "process ends once the %d records polled before are handled: %r",
+            "process ends once the records polled before are handled (%d): %s",
             self._queue.count,
             error,
         )
@@ -360,9 +360,8 @@ class RecordProcessor:
         self._room.set()
         if timeout is not None and scope.cancelled_caught and self._now() >= scope.deadline:
             raise KafkaTimeoutError(
-                f"the handler of {unfinished.partition} offset {record.offset} did not return "
-                f"within {timeout:g} s (handler_timeout), and was cancelled: the record will be "
-                "read again",
+                f"the handler did not return within {timeout:g} s (handler_timeout), and was "
+                "cancelled: the record will be read again",
                 topic=record.topic,
                 partition=record.partition,
                 offset=record.offset,

@@ -588,7 +588,9 @@ class ConsumerRuntime:
             self.subscription,
             handler,
             options,
-            UndecodableRecords(options.on_undecodable, self.delivery.pass_undecodable),
+            UndecodableRecords(
+                options.on_undecodable, self.delivery.pass_undecodable, self.queue.note_undecodable
+            ),
             failed=lambda: self.failed,
             exit_timeout=self._exit_timeout,
         )
@@ -627,7 +629,9 @@ class ConsumerRuntime:
             commit,
             self._on_stream_progress,
             drain_timeout,
-            UndecodableRecords(on_undecodable, self.delivery.pass_undecodable),
+            UndecodableRecords(
+                on_undecodable, self.delivery.pass_undecodable, self.queue.note_undecodable
+            ),
             self._exit_timeout,
         )
         self.gate.set_handlers(runner)

@@ -24,22 +24,27 @@ class UndecodableRecords:
     Args:
         on_undecodable: "raise", "skip", or the application's function.
         pass_record: Moves the position past a record whose error a poll has raised just now.
+        on_passed: Called when a record is skipped, and when it is given to the function.
     """
 
     def __init__(
         self,
         on_undecodable: OnUndecodable,
         pass_record: Callable[[AnyRecord], None],
+        on_passed: Callable[[], None],
     ) -> None:
         self._on_undecodable = on_undecodable
         self._pass_record = pass_record
+        self._on_passed = on_passed
 
     def skip(self, error: RecordDeserializationError) -> bool:
         """Skip the record of an error, with a warning; False if it is not to be skipped."""
         if self._on_undecodable != "skip":
             return False
         self._pass(error)
-        logger.warning("the record is skipped: %s", error)
+        self._on_passed()
+        place = error.topic, error.partition, error.offset
+        logger.warning("%s-%s at offset %s is skipped: %r", *place, error.__cause__)
         return True
 
     def take(self, error: RecordDeserializationError) -> AnyRecord | None:
@@ -56,5 +61,6 @@ class UndecodableRecords:
     async def handle(self, error: RecordDeserializationError) -> None:
         """Call the application's function."""
         assert callable(self._on_undecodable)
+        self._on_passed()
         result = self._on_undecodable(error)
         await awaitable_result(result, self._on_undecodable, "on_undecodable")

@@ -44,7 +44,7 @@ async def test_polls_again_if_records_are_dropped_before_their_workers_begin() -
         subscription,
         handle,
         ProcessOptions("key", 1, 1, 10.0, None, "raise"),
-        UndecodableRecords("raise", lambda _: None),
+        UndecodableRecords("raise", lambda _: None, lambda: None),
         failed=lambda: False,
         exit_timeout=1.0,
     )
