@@ -57,6 +57,11 @@ async def work(_: str) -> None:
     await asyncio.Event().wait()
 
 
+def assign(_: object) -> dict[str, bytes]:
+    """Assign nothing to the members of a group."""
+    return {}
+
+
 def callback(*_: object) -> None:
     """Take what a client reports."""
 
@@ -146,15 +151,17 @@ def make(name: str, cluster: InMemory, **options: Any) -> Any:
             **options,
         )
     if name == "GroupMember":
+        given: dict[str, Any] = {"protocols": {"p": assign}, **options}
         return GroupMember(
             servers,
             group_id="m",
             protocol_type="t",
             dialer=cluster.network,
-            **{"protocols": {"p": lambda _: {}}, **options},
+            **given,
         )
     if name == "WorkerPool":
-        pool = WorkerPool(servers, group_id="w", resources=["a"], **{"worker": work, **options})
+        given = {"worker": work, **options}
+        pool = WorkerPool(servers, group_id="w", resources=["a"], **given)
         pool.client._dialer = cluster.network  # pyright: ignore[reportPrivateUsage]
         return pool
     if name == "Consumer":
