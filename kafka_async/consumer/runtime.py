@@ -589,6 +589,7 @@ class ConsumerRuntime:
             handler,
             options,
             UndecodableRecords(options.on_undecodable, self.delivery.pass_undecodable),
+            rewind_unfinished=self._rewind_unfinished,
             failed=lambda: self.failed,
             exit_timeout=self._exit_timeout,
         )
