@@ -20,7 +20,7 @@ from anyio import CancelScope
 
 from kafka_async.callbacks import awaitable_result
 from kafka_async.consumer.draining import RunningHandlers, first_failure
-from kafka_async.errors import KafkaTimeoutError, RecordDeserializationError
+from kafka_async.errors import KafkaError, KafkaTimeoutError, RecordDeserializationError
 from kafka_async.fairness import MAX_LOOP_SECONDS
 from kafka_async.runner import stopped_by_signal
 from kafka_async.types import TopicPartition
@@ -171,6 +171,7 @@ class RecordProcessor:
         handler: Handles a record.
         options: The arguments of `Consumer.process`.
         undecodable: Records that cannot be deserialized.
+        rewind_unfinished: Seeks to the first record of each partition whose handler did not return.
         failed: Returns True once no handled record can be committed any more.
         exit_timeout: Maximum seconds for which a program that a signal stops waits for handlers.
     """
@@ -183,6 +184,7 @@ class RecordProcessor:
         options: ProcessOptions,
         undecodable: UndecodableRecords,
         *,
+        rewind_unfinished: Callable[[], None],
         failed: Callable[[], bool],
         exit_timeout: float,
     ) -> None:
@@ -191,6 +193,7 @@ class RecordProcessor:
         self._handler = handler
         self._options = options
         self._undecodable = undecodable
+        self._rewind_unfinished = rewind_unfinished
         self._failed = failed
         self._exit_timeout = exit_timeout
         self._queue = HandlerQueue(options.ordering)
@@ -230,22 +233,30 @@ class RecordProcessor:
                     continue
                 record = self._undecodable.take(error)
                 if record is None:
-                    await self._finish(error)
-                    raise
-                self._add([record], {place_of(record): record.key}, error)
+                    if await self._finish(error):
+                        raise
+                else:
+                    self._add([record], {place_of(record): record.key}, error)
                 continue
             except Exception as error:
-                await self._finish(error)
-                raise
+                if await self._finish(error):
+                    raise
+                continue
             if records is None:
                 await self.drain(frozenset(self._subscription.states))
                 return
             self._add(records, keys)
 
-    async def _finish(self, error: Exception) -> None:
-        """Handle what was polled before an error, so that it may be sought past afterwards."""
+    async def _finish(self, error: Exception) -> bool:
+        """Handle what was polled before an error, so that it may be sought past afterwards.
+
+        Returns False if records of its partition were dropped meanwhile, for a rebalance, a rewind
+        or the end of the consumer: the error follows again once those have been handled.
+        """
         if self._failed() or not self._queue.count:
-            return
+            return True
+        partition = _partition_of(error)
+        state = None if partition is None else self._subscription.states.get(partition)
         logger.warning(
             "process ends once the records polled before are handled (%d): %s",
             self._queue.count,
@@ -254,6 +265,12 @@ class RecordProcessor:
         while self._queue.count:
             self._room.clear()
             await self._room.wait()
+        if partition is None or state is None:
+            return True
+        if self._subscription.states.get(partition) is state and not len(state.in_progress):
+            return True
+        self._rewind_unfinished()  # No handler runs.
+        return False
 
     async def _drain_before_exit(self) -> None:
         self._queue.clear()
@@ -369,6 +386,12 @@ class RecordProcessor:
 
     def _fail(self, error: BaseException) -> None:
         self._failure = first_failure(self._failure, error)
+
+
+def _partition_of(error: Exception) -> TopicPartition | None:
+    if isinstance(error, KafkaError) and error.topic is not None and error.partition is not None:
+        return TopicPartition(error.topic, error.partition)
+    return None
 
 
 def place_of(record: AnyRecord) -> tuple[str, int, int]:

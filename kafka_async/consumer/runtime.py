@@ -591,6 +591,7 @@ class ConsumerRuntime:
             UndecodableRecords(
                 options.on_undecodable, self.delivery.pass_undecodable, self.queue.note_undecodable
             ),
+            rewind_unfinished=self._rewind_unfinished,
             failed=lambda: self.failed,
             exit_timeout=self._exit_timeout,
         )

@@ -45,6 +45,7 @@ async def test_polls_again_if_records_are_dropped_before_their_workers_begin() -
         handle,
         ProcessOptions("key", 1, 1, 10.0, None, "raise"),
         UndecodableRecords("raise", lambda _: None, lambda: None),
+        rewind_unfinished=lambda: None,
         failed=lambda: False,
         exit_timeout=1.0,
     )

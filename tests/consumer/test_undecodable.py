@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_async.consumer.consumer import RebalanceListener
 from kafka_async.errors import (
     CorruptRecordError,
+    IllegalStateError,
     InvalidConfigurationError,
     KafkaTimeoutError,
     RecordDeserializationError,
@@ -171,6 +173,43 @@ async def test_waits_for_a_slow_reader_that_began_before_the_next_stream_was_req
         with pytest.raises(RecordDeserializationError):
             await asyncio.wait_for(run(), 60)
     assert seen == list(range(BAD))
+
+
+async def test_no_commit_passes_records_that_a_revocation_has_dropped_before_the_error(
+    stage: Stage,
+) -> None:
+    """The application seeks past the error as soon as that is raised, while it may."""
+    handler = Handler()
+
+    async def read(consumer: Consumer) -> None:
+        while True:
+            try:
+                await consumer.process(handler, concurrency=1)
+            except RecordDeserializationError:
+                if partition in consumer.assignment():
+                    consumer.seek(partition, BAD + 1)
+            except IllegalStateError:  # It has no subscription any more.
+                return
+            else:
+                return
+
+    class Listener(RebalanceListener):
+        async def on_revoked(self, partitions: Any) -> None:
+            await asyncio.sleep(1)
+            await consumer.commit()
+
+    async with poisoned(stage, listener=Listener()) as (consumer, partition):
+        reading = asyncio.create_task(read(consumer))
+        await until(lambda: bool(handler.begun))
+        await asyncio.sleep(1)
+        leaving = asyncio.create_task(consumer.unsubscribe())
+        await asyncio.sleep(1)
+        handler.release.set()
+        await leaving
+        assert handler.done == [0]
+        assert committed(stage, partition) == 1
+        await consumer.stop()
+        await reading
 
 
 @both
@@ -363,7 +402,9 @@ async def test_handler_timeout_names_the_record_which_is_read_again(stage: Stage
 
     async with stage.member(4, **OPTIONS) as (consumer, partition):
         for _ in range(2):
-            with pytest.raises(KafkaTimeoutError, match=r"t-0 at offset 2: .* within 30 s") as raised:
+            with pytest.raises(
+                KafkaTimeoutError, match=r"t-0 at offset 2: .* within 30 s"
+            ) as raised:
                 await consumer.process(
                     handle, concurrency=1, ordering="partition", handler_timeout=30
                 )

@@ -112,7 +112,7 @@ ALONE: Final = frozenset(
         *("start", "stop", "subscribe", "unsubscribe"),
     ]
 )
-"""Methods that change the state, so that each has a client of its own."""
+"""Methods that change the state, so that each needs a new client."""
 
 
 async def outcomes_in(place: Place, methods: Iterable[str]) -> dict[str, str]:

@@ -78,7 +78,7 @@ def differences(name: str, state: str, found: dict[str, str]) -> dict[str, str]:
 
 
 def in_another_loop(client: Any, method: str) -> str:
-    """Return the outcome of a call in an event loop of its own."""
+    """Return the outcome of a call in another event loop."""
     return asyncio.run(outcome_of(client, method, 1.0))
 
 
