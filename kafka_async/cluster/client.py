@@ -146,6 +146,7 @@ class Client:
         """
         _log_kernel()
         async with self._start_guard.starting():
+            self._stopped = False
             await self._start()
 
     async def _start(self) -> None:
@@ -186,6 +187,7 @@ class Client:
         """
         timeout = check_timeout(timeout)
         if not await self._start_guard.end():
+            self._stopped = True  # until it is started
             return
         await self._stop(timeout)
 
