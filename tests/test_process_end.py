@@ -58,11 +58,10 @@ def topic(cluster: BlockingCluster) -> str:
     return name
 
 
-@pytest.fixture(
-    params=["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)],
-)
-def loop(request: pytest.FixtureRequest) -> str:
-    return request.param
+@pytest.fixture
+def loop() -> str:
+    """Return the event loop of the stage: `make test` uses uvloop, `make test-slow` asyncio."""
+    return os.environ.get("KAFKA_ASYNC_TEST_LOOP", "uvloop")
 
 
 @dataclass(frozen=True)

@@ -512,4 +512,4 @@ def test_no_reading_call_loses_records_or_leaves_commits_behind() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_no_reading_call_loses_records_in_long_histories(protocol: str) -> None:
-    run_histories(protocol, 6, 100)
+    run_histories(protocol, 2, 60)
