@@ -200,7 +200,7 @@ async def test_one_defective_response_changes_no_result(scenario: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", [*SCENARIOS][::3])  # each takes as long as all above
 async def test_one_defective_response_of_every_api_changes_no_result(scenario: str) -> None:
     _, sent = await sent_in(scenario)
     await check(scenario, sent)
