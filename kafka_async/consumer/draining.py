@@ -1,4 +1,4 @@
-"""Runs handlers in tasks, waits for those of some partitions, and cancels late ones.
+"""Runs handlers in tasks, waits for the handlers of some partitions, and cancels late ones.
 
 The tasks are in no cancel scope of the application, so that a shutdown can wait for them: a scope
 that ends around `Consumer.process` would cancel them at once. The owner cancels them in `close`.

@@ -85,7 +85,7 @@ class OffsetsInProgress:
 
     @property
     def oldest_start(self) -> float | None:
-        """Event loop time at which the oldest running handler began; None if none runs."""
+        """Event loop time at which the oldest running handler began; None while no handler runs."""
         return next(iter(self._running.values()), None)
 
     def begin(self, record: AnyRecord) -> None:

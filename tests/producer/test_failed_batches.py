@@ -1,4 +1,4 @@
-"""Transactions of which a batch fails: the error that is raised, and the producer afterwards.
+"""Transactions with a failed batch: the error that is raised, and the producer afterwards.
 
 Each error code meets a batch of a transaction, with batches in flight and queued behind it. Those
 in flight come back out of order, which is a consequence: the first error is the one that is raised,
