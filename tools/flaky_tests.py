@@ -49,6 +49,15 @@ def has_failed(case: ET.Element) -> bool:
     return case.find("failure") is not None or case.find("error") is not None
 
 
+def reason(case: ET.Element) -> str:
+    """Return the first line of why a test case has failed."""
+    for outcome in ("failure", "error"):
+        found = case.find(outcome)
+        if found is not None:
+            return found.get("message", "").partition("\n")[0]
+    return ""
+
+
 def failed_tests(report: Path) -> list[FailedTest]:
     """Return the failed tests of a JUnit report; none if it is missing."""
     try:

@@ -461,7 +461,7 @@ def compiled_kernel(stage: Stage) -> bool:
 
 def conclude(summary: Summary) -> int:
     """Print the last line; return the exit status."""
-    for line in summary.flaky:
+    for line in summary.outcomes:
         print(line)
     missing = f"not run: {', '.join(summary.missing)}" if summary.missing else ""
     if summary.failed_stages:

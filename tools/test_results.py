@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tools.flaky_tests import has_failed, node_id
+from tools.flaky_tests import has_failed, node_id, reason
 from tools.generated_page import ROOT
 
 RESULTS = ROOT / "artifacts" / "test-results"
 MAX_SLOWEST = 10
+MAX_FAILURES = 20
+"""Number of failures that the last lines of a part name."""
 PARTS = {"test": "normal", "test-slow": "slow", "test-environments": "environments"}
 """Runs of the suite by the part of .ci/run."""
 
@@ -27,12 +29,19 @@ class Summary:
 
     name: str
     passes: int = 0
-    failures: int = 0
     ran: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     missing: list[str] = field(default_factory=list[str])
     failed_stages: list[str] = field(default_factory=list[str])
     durations: dict[str, float] = field(default_factory=dict[str, float])
     flaky: list[str] = field(default_factory=list[str])
+    failed: list[str] = field(default_factory=list[str])
+
+    @property
+    def outcomes(self) -> list[str]:
+        """Lines that name the flaky tests and the first failures."""
+        more = len(self.failed) - MAX_FAILURES
+        rest = [f"and {more} more failures"] if more > 0 else []
+        return [*self.flaky, *self.failed[:MAX_FAILURES], *rest]
 
     @property
     def ran_on(self) -> str:
@@ -55,8 +64,9 @@ class Summary:
     ) -> None:
         """Add pytest's JUnit report of a stage, which is missing if pytest did not end.
 
-        Failing without a failed test is one failure. Tests in `flaky`, node ids with the lines that
-        name them, passed when they were repeated.
+        Failing without a failed test is one failure: pytest crashed, or was stopped at its time
+        limit. Tests in `flaky`, node ids with the lines that name them, passed when they were
+        repeated.
         """
         passed_later = flaky or {}
         self.flaky += passed_later.values()
@@ -64,17 +74,18 @@ class Summary:
             root = ET.parse(report).getroot()
         except (OSError, ET.ParseError):
             root = ET.Element("testsuites")
-        passes = failures = 0
+        passes, failures = 0, list[str]()
         for case in root.iter("testcase"):
             if has_failed(case) and node_id(case) not in passed_later:
-                failures += 1
+                failures.append(f"FAILED: {stage}: {node_id(case)}: {reason(case)}")
             elif case.find("skipped") is None:
                 passes += 1
             test = f"{stage}: {case.get('classname')}.{case.get('name')}"
             self.durations[test] = self.durations.get(test, 0) + float(case.get("time", 0))
-        failures = failures or int(failed)
+        if failed and not failures:
+            failures.append(f"FAILED: {stage} ended early, after {passes} tests that passed")
         self.passes += passes
-        self.failures += failures
+        self.failed += failures
         properties = [(row.get("name"), row.get("value", "")) for row in root.iter("property")]
         variants = [variant, *(value for name, value in properties if name == "kafka_backend")]
         missing = [value for name, value in properties if name == "not_run"]
@@ -107,13 +118,13 @@ def main(failed_parts: Iterable[str]) -> int:
             summaries[part] = Summary(**json.loads((RESULTS / f"{name}.json").read_text()))
         except OSError:
             continue
-    reported = {part for part, summary in summaries.items() if summary.failures}
+    reported = {part for part, summary in summaries.items() if summary.failed}
     passes = sum(summary.passes for summary in summaries.values())
-    failures = sum(summary.failures for summary in summaries.values())
+    failures = sum(len(summary.failed) for summary in summaries.values())
     failures += len(set(failed_parts) - reported)
     durations = {test: s for each in summaries.values() for test, s in each.durations.items()}
     print_slowest(durations)
-    print("", *(line for summary in summaries.values() for line in summary.flaky), sep="\n")
+    print("", *(line for summary in summaries.values() for line in summary.outcomes), sep="\n")
     print(f"{passes} passed, {failures} failed")
     return 1 if failures else 0
 

@@ -21,7 +21,7 @@ REPORT = """<?xml version="1.0"?>
 <property name="not_run" value="spark (install Java 17)"/>
 </properties>
 <testcase classname="a" name="one" time="0.5"/>
-<testcase classname="a" name="two" time="1.5"><failure message="no"/></testcase>
+<testcase classname="a" name="two" time="1.5"><failure message="no&#10;E  nor so"/></testcase>
 <testcase classname="a" name="two" time="0.5"><error message="nor this"/></testcase>
 <testcase classname="a" name="three" time="0"><skipped message="not here"/></testcase>
 </testsuite></testsuites>
@@ -58,7 +58,14 @@ def test_adds_up_reports_of_pytest(tmp_path: Path) -> None:
     added.add("unit-python", "unit", "python/asyncio", report, failed=True)
     added.add("slow", "slow tests", "", tmp_path / "none.xml", failed=True)
     added.add("none", "foreign clients", "", tmp_path / "none.xml", failed=False)
-    assert (added.passes, added.failures) == (2, 5)
+    assert added.passes == 2
+    assert added.failed == [
+        "FAILED: unit-c: ::a::two: no",
+        "FAILED: unit-c: ::a::two: nor this",
+        "FAILED: unit-python: ::a::two: no",
+        "FAILED: unit-python: ::a::two: nor this",
+        "FAILED: slow ended early, after 0 tests that passed",
+    ]
     assert added.ran_on == "unit on c/uvloop, embedded, apache 4.4.0, python/asyncio; slow tests"
     assert added.missing == ["spark (install Java 17)"]
     assert added.failed_stages == ["unit-c", "unit-python", "slow"]
@@ -84,6 +91,14 @@ def test_names_missing_requirement_and_fails_in_ci(
     assert conclude(summary("apache (install Maven)")) == status
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == f"{outcome}; not run: apache (install Maven)"
+
+
+def test_names_the_first_failures(capsys: pytest.CaptureFixture[str]) -> None:
+    failing = summary(failed="integration")
+    failing.failed = [f"FAILED: {number}" for number in range(test_results.MAX_FAILURES + 2)]
+    assert conclude(failing) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3:-1] == [f"FAILED: {test_results.MAX_FAILURES - 1}", "and 2 more failures"]
 
 
 def test_names_failed_stage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,11 +209,11 @@ def test_ci_adds_up_runs_and_counts_failed_part_without_tests(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(test_results, "RESULTS", tmp_path)
-    for name, failures in (("normal", 0), ("slow", 1)):
-        part = test_results.Summary(name, passes=10, failures=failures)
+    for name, failed in (("normal", []), ("slow", ["FAILED: slow: a.one"])):
+        part = test_results.Summary(name, passes=10, failed=failed)
         part.durations[f"{name}: a.one"] = 2.5
         part.write()
     assert test_results.main(["lint", "test-slow"]) == 1
     out = capsys.readouterr().out
-    assert out.endswith("\n20 passed, 2 failed\n")  # one test, and lint
+    assert out.endswith("\nFAILED: slow: a.one\n20 passed, 2 failed\n")  # one test, and lint
     assert "2.50 s  slow: a.one" in out
