@@ -1,18 +1,18 @@
 """Runs the test suite in stages, and prints what the tests ran on.
 
     python tools/run_tests.py           unit tests and integration tests
-    python tools/run_tests.py slow      unit tests on other Python versions, and tests marked slow
+    python tools/run_tests.py slow      core tests on other Python versions, and tests marked slow
+    python tools/run_tests.py slow spark computing     these stages only
     python tools/run_tests.py matrix    tests marked any_broker, on older brokers
     python tools/run_tests.py spark-matrix    tests with Spark, on older versions of it
     python tools/run_tests.py environments    core tests in other people's environments
 
 Unit tests run with the compiled kernel on uvloop and, where the kernel matters, with the kernel in
-plain Python on asyncio. Integration tests run at the same time, because they mostly wait for
-processes. The slow tests run in steps, most of them in two halves at the same time. If a
-requirement (Java, Maven, a C compiler) is missing, the other tests run, and the last line names the
-tests that did not run and what to install; with CI=true that is a failure. Only with CI=true is
-there a time limit, so that a test that hangs does not block the run, and only then are failed
-integration tests repeated: tools/flaky_tests.py.
+plain Python on asyncio. Two or three stages run at the same time, because many mostly wait for
+processes; the longest start first. If a requirement (Java, Maven, a C compiler) is missing, the
+other tests run, and the last line names the tests that did not run and what to install; with
+CI=true that is a failure. Only with CI=true is there a time limit, so that a test that hangs does
+not block the run, and only then are failed integration tests repeated: tools/flaky_tests.py.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -69,10 +70,14 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Step:
-    """Stages that run at the same time, and their time limit in minutes on two idle cores."""
+class Plan:
+    """Stages in the order in which they start, at most `parallel` at a time.
+
+    The time limit of all of them is `minutes` on two idle cores.
+    """
 
     minutes: int
+    parallel: int
     stages: Sequence[Stage]
 
 
@@ -89,14 +94,6 @@ IGNORE_INTEGRATION = "--ignore=tests/integration"
 """A stage that runs no test of a directory does not import its modules, which takes seconds."""
 NORMAL_STAGES = [
     Stage(
-        "unit-python",
-        "unit",
-        f"{UNIT} and not one_kernel",
-        "python/asyncio",
-        kernel="python",
-        arguments=[IGNORE_INTEGRATION, *(f"--ignore=tests/{name}" for name in ONE_KERNEL)],
-    ),
-    Stage(
         "unit-c",
         "unit",
         UNIT,
@@ -105,7 +102,20 @@ NORMAL_STAGES = [
         loop="uvloop",
         arguments=[IGNORE_INTEGRATION],
     ),
-    Stage("integration", "integration", INTEGRATION, backends=BOTH_BACKENDS, arguments=ON_CLUSTERS),
+    *(
+        Stage(
+            f"integration-{name}", "integration", INTEGRATION, backends=name, arguments=ON_CLUSTERS
+        )
+        for name in ("apache", "embedded")
+    ),
+    Stage(
+        "unit-python",
+        "unit",
+        f"{UNIT} and not one_kernel",
+        "python/asyncio",
+        kernel="python",
+        arguments=[IGNORE_INTEGRATION, *(f"--ignore=tests/{name}" for name in ONE_KERNEL)],
+    ),
 ]
 SPARK = "spark and slow"
 SECURITY = "security and slow and not spark"
@@ -129,62 +139,27 @@ def on_both(name: str, group: str, select: str, *arguments: str) -> Stage:
     return Stage(name, group, select, backends=BOTH_BACKENDS, arguments=[*arguments])
 
 
-STEPS: Mapping[str, Sequence[Step]] = {
-    "normal": [Step(13, NORMAL_STAGES)],
-    "slow": [
-        Step(
-            4,
-            [
-                on_both("foreign", "foreign clients", FOREIGN, WITH_FOREIGN[0]),
-                on_both("contract", "contract suite", FOREIGN, WITH_FOREIGN[1]),
-            ],
-        ),
-        Step(
-            13,
-            [
-                on_both(
-                    *("spark", "Spark", SPARK, ON_CLUSTERS[0]),
-                    *(f"--ignore={file}" for file in SPARK_PROCESSES),
-                ),
-                on_both("spark-processes", "Spark", SPARK, ON_CLUSTERS[1], *SPARK_PROCESSES),
-            ],
-        ),
-        Step(
-            5,
-            [
-                on_both("security", "security", f"{SECURITY} and not foreign"),
-                on_both("foreign-security", "security", f"{SECURITY} and foreign", *WITH_FOREIGN),
-            ],
-        ),
-        Step(
-            10,
-            [
-                on_both("slow", "slow tests", SLOW, *(f"--ignore={name}" for name in CPU_BOUND)),
-                on_both("computing", "slow tests", SLOW, *CPU_BOUND),
-            ],
-        ),
-    ],
-    "matrix": [
-        Step(
-            30,
-            [
-                Stage(
-                    "older-brokers",
-                    "integration",
-                    ANY_BROKER,
-                    backends=OLDER_BROKERS,
-                    arguments=["tests/integration"],
-                )
-            ],
-        ),
-    ],
-    "spark-matrix": [],
-    "environments": [],
-}
-"""Steps that run one after the other, by kind of run."""
-MAX_PARALLEL_PYTHONS, PYTHON_MINUTES = 2, 8
+SLOW_STAGES = [
+    on_both(
+        *("spark", "Spark", SPARK, ON_CLUSTERS[0]),
+        *(f"--ignore={file}" for file in SPARK_PROCESSES),
+    ),
+    on_both("spark-processes", "Spark", SPARK, ON_CLUSTERS[1], *SPARK_PROCESSES),
+    on_both("computing", "slow tests", SLOW, *CPU_BOUND),
+    on_both("slow", "slow tests", SLOW, *(f"--ignore={name}" for name in CPU_BOUND)),
+    on_both("security", "security", f"{SECURITY} and not foreign"),
+    on_both("foreign-security", "security", f"{SECURITY} and foreign", *WITH_FOREIGN),
+    on_both("foreign", "foreign clients", FOREIGN, WITH_FOREIGN[0]),
+    on_both("contract", "contract suite", FOREIGN, WITH_FOREIGN[1]),
+]
+OLDER_BROKERS_STAGE = Stage(
+    "older-brokers",
+    "integration",
+    ANY_BROKER,
+    backends=OLDER_BROKERS,
+    arguments=["tests/integration"],
+)
 SPARK_MINUTES = 20
-ENVIRONMENT_MINUTES = 3
 SPARK_FILES = ("test_spark*.py", "test_pipeline.py", "test_orchestrator_spark.py")
 ON_SPARK = [
     "tests/spark",
@@ -193,39 +168,59 @@ ON_SPARK = [
 """Tests of the data source, pipelines and the orchestrator; all but those of secrets and TLS."""
 SOCKETS_OF_SPARK = ["-W", "ignore:unclosed <socket:ResourceWarning"]
 """Option that accepts unclosed sockets, on versions of Spark that leave some."""
-IGNORE_DEVELOPMENT = [f"--ignore=tests/{name}" for name in ("benchmarks", "conformance", "tools")]
-"""Options that ignore tests of development tools, which run on one Python version only."""
+CORE = [
+    *("admin", "app", "cluster", "consumer", "group", "kernel", "producer", "records"),
+    *("test_blocking.py", "test_serde.py", "test_supervisor.py"),
+]
+"""What runs on each Python version, below tests: the code that a version can change."""
 CI_TIME_FACTOR = 1.6
-"""Factor for the time limit of a step with CI=true, because machines differ."""
+"""Factor for time limits with CI=true, because machines differ."""
 
 
 def main() -> int:
     """Run the stages; return the exit status."""
     parser = argparse.ArgumentParser(description="Runs the whole suite.")
-    parser.add_argument("kind", nargs="?", default="normal", choices=STEPS)
-    kind = parser.parse_args().kind
+    parser.add_argument("kind", nargs="?", default="normal", choices=PLANS)
+    parser.add_argument("stages", nargs="*", help="names of the stages to run; all by default")
+    arguments = parser.parse_args()
+    kind, names = arguments.kind, set(arguments.stages)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     seed = os.environ.get("KAFKA_ASYNC_TEST_SEED") or str(random.SystemRandom().randrange(2**32))
     shutil.rmtree(RESULTS / kind, ignore_errors=True)
     summary, repeat_time = Summary(kind), RepeatTime()
-    others = {
-        "slow": other_pythons,
-        "spark-matrix": other_sparks,
-        "environments": other_environments,
-    }
-    steps = [*(others[kind](summary) if kind in others else ()), *STEPS[kind]]
-    for step in steps:
-        stages = [stage for stage in step.stages if stage.kernel != "c" or compiled_kernel(stage)]
-        if len(stages) < len(step.stages):
-            summary.missing.append("compiled kernel (install a C compiler, then make clean test)")
-        for stage, status in zip(stages, run(stages, kind, seed, limit(step)), strict=True):
-            report = report_of(stage, kind)
-            flaky = repeat_failed(stage, report, status, seed, repeat_time)
-            failed = status != 0 and not flaky
-            summary.add(stage.name, stage.group, stage.variant, report, failed=failed, flaky=flaky)
+    plan = PLANS[kind](summary, names)
+    stages = [stage for stage in plan.stages if stage.kernel != "c" or compiled_kernel(stage)]
+    if len(stages) < len(plan.stages):
+        summary.missing.append("compiled kernel (install a C compiler, then make clean test)")
+    statuses = run(replace(plan, stages=stages), kind, seed)
+    for stage, status in zip(stages, statuses, strict=True):
+        report = report_of(stage, kind)
+        flaky = repeat_failed(stage, report, status, seed, repeat_time)
+        failed = status != 0 and not flaky
+        summary.add(stage.name, stage.group, stage.variant, report, failed=failed, flaky=flaky)
     print_slowest(summary.durations)
     summary.write()
     return conclude(summary)
+
+
+def chosen(stages: Iterable[Stage], names: Set[str]) -> list[Stage]:
+    """Return the stages with these names; all if no names are given."""
+    return [stage for stage in stages if not names or stage.name in names]
+
+
+def normal(summary: Summary, names: Set[str]) -> Plan:
+    """Return the plan of unit tests and integration tests."""
+    return Plan(13, 3, chosen(NORMAL_STAGES, names))
+
+
+def slow(summary: Summary, names: Set[str]) -> Plan:
+    """Return the plan of slow tests and of core tests on other Pythons; make their environments."""
+    return Plan(40, 2, [*chosen(SLOW_STAGES, names), *other_pythons(summary, names)])
+
+
+def matrix(summary: Summary, names: Set[str]) -> Plan:
+    """Return the plan of tests on older brokers."""
+    return Plan(30, 1, chosen([OLDER_BROKERS_STAGE], names))
 
 
 def report_of(stage: Stage, kind: str) -> Path:
@@ -233,44 +228,44 @@ def report_of(stage: Stage, kind: str) -> Path:
     return RESULTS / kind / f"{stage.name}.xml"
 
 
-def limit(step: Step) -> float | None:
-    """Return the time limit of a step in minutes; None outside CI."""
-    return step.minutes * CI_TIME_FACTOR if in_ci() else None
+def limit(plan: Plan) -> float | None:
+    """Return the time limit of a plan in minutes; None outside CI."""
+    return plan.minutes * CI_TIME_FACTOR if in_ci() else None
 
 
-def other_pythons(summary: Summary) -> list[Step]:
-    """Make environments for other Python versions; return the steps of their unit tests."""
+def other_pythons(summary: Summary, names: Set[str]) -> list[Stage]:
+    """Make environments for other Python versions; return the stages of the core tests on them."""
     stages: list[Stage] = []
     for number, (version, interpreter) in enumerate(find_pythons().items()):
+        if names and f"core-{version}" not in names:
+            continue
         print(f"\n--- the environment of Python {version} ---", flush=True)
         python = make_environment(version, interpreter)
         if python is None:
             summary.failed_stages.append(f"the environment of Python {version}")
             continue
         loop = ("uvloop", "asyncio")[number % 2]
-        variant = f"Python {version}"
         stages.append(
             Stage(
-                f"unit-{version}",
-                "unit",
+                f"core-{version}",
+                "core",
                 UNIT,
-                variant,
+                f"Python {version}",
                 "c",
                 loop,
                 python=str(python),
-                arguments=[IGNORE_INTEGRATION, *IGNORE_DEVELOPMENT],
+                arguments=[f"tests/{name}" for name in CORE],
             )
         )
-    return [
-        Step(PYTHON_MINUTES, stages[at : at + MAX_PARALLEL_PYTHONS])
-        for at in range(0, len(stages), MAX_PARALLEL_PYTHONS)
-    ]
+    return stages
 
 
-def other_sparks(summary: Summary) -> list[Step]:
-    """Install older versions of Spark; return the steps of the tests on them."""
-    steps: list[Step] = []
+def spark_matrix(summary: Summary, names: Set[str]) -> Plan:
+    """Install older versions of Spark; return the plan of the tests on them."""
+    stages: list[Stage] = []
     for version in sparks.VERSIONS:
+        if names and f"spark-{version}" not in names:
+            continue
         try:
             sparks.find_or_install(version)
         except sparks.SparkUnavailableError as error:
@@ -278,20 +273,21 @@ def other_sparks(summary: Summary) -> list[Step]:
             summary.failed_stages.append(f"the installation of Spark {version}")
             continue
         warnings = SOCKETS_OF_SPARK if version in sparks.LEAK_SOCKETS else []
-        stage = Stage(
-            f"spark-{version}",
-            f"Spark {version}",
-            "not security",
-            backends=BOTH_BACKENDS,
-            spark=version,
-            arguments=[*ON_SPARK, *warnings],
+        stages.append(
+            Stage(
+                f"spark-{version}",
+                f"Spark {version}",
+                "not security",
+                backends=BOTH_BACKENDS,
+                spark=version,
+                arguments=[*ON_SPARK, *warnings],
+            )
         )
-        steps.append(Step(SPARK_MINUTES, [stage]))
-    return steps
+    return Plan(SPARK_MINUTES * len(stages), 1, stages)
 
 
-def other_environments(summary: Summary) -> list[Step]:
-    """Make the environments; return the step of the core tests in them."""
+def other_environments(summary: Summary, names: Set[str]) -> Plan:
+    """Make the environments; return the plan of the core tests in them."""
     print("\n--- the environments ---", flush=True)
     begun = time.monotonic()
     made = environments.make_all()
@@ -317,39 +313,59 @@ def other_environments(summary: Summary) -> list[Step]:
     ]
     if len(stages) < len(variants):
         summary.missing.append("eager tasks (install Python 3.12)")
-    return [Step(ENVIRONMENT_MINUTES, stages)]
+    return Plan(3, 4, chosen(stages, names))
 
 
-def run(stages: Sequence[Stage], kind: str, seed: str, minutes: float | None) -> list[int]:
-    """Run stages at the same time until the time limit; return their exit statuses."""
-    running: list[Running] = []
+PLANS: Mapping[str, Callable[[Summary, Set[str]], Plan]] = {
+    "normal": normal,
+    "slow": slow,
+    "matrix": matrix,
+    "spark-matrix": spark_matrix,
+    "environments": other_environments,
+}
+"""Functions that return the plan of a kind of run."""
+
+
+def run(plan: Plan, kind: str, seed: str) -> list[int]:
+    """Run the stages of a plan until its time limit; return their exit statuses."""
+    minutes = limit(plan)
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    try:
-        for stage in stages:
-            running += [start(stage, kind, seed, shown=not running)]
-        return [finish(each, deadline) for each in running]
-    except BaseException:
-        for each in running:
-            end(each.process)
-        raise
+    running: list[Running] = []
+
+    def run_stage(stage: Stage) -> Running:
+        started = start(stage, kind, seed, shown=stage is plan.stages[0])
+        running.append(started)
+        wait(started, deadline)
+        return started
+
+    with ThreadPoolExecutor(plan.parallel) as pool:
+        try:
+            futures = [pool.submit(run_stage, stage) for stage in plan.stages]
+            return [show(future.result()) for future in futures]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for each in running:
+                end(each.process)
+            raise
 
 
-@dataclass(frozen=True)
+@dataclass
 class Running:
-    """Running stage; `output` collects what it prints, None if that is printed directly."""
+    """Stage whose process was started; `output` collects what it prints, None if that is shown."""
 
     stage: Stage
     process: subprocess.Popen[bytes]
     output: IO[bytes] | None
+    timed_out: bool = False
 
 
 def start(stage: Stage, kind: str, seed: str, *, shown: bool) -> Running:
-    """Start a stage; its output is `shown` directly, or else when it has ended."""
+    """Start a stage; its output is `shown` directly, or else collected."""
     command = [stage.python, *stage.flags, "-m", "pytest", "-m", stage.select, *stage.arguments]
     command += ["--kafka-backend", stage.backends, "-o", "junit_duration_report=total"]
     command += ["-o", "junit_logging=all", "-o", "junit_log_passing_tests=false"]
     command += [f"--junitxml={report_of(stage, kind)}"]
-    output = None if shown else tempfile.TemporaryFile()  # noqa: SIM115  # closed by `finish`
+    output = None if shown else tempfile.TemporaryFile()  # noqa: SIM115  # closed by `show`
     if shown:
         print(f"\n--- {stage.name} ---", flush=True)
     process = subprocess.Popen(
@@ -363,22 +379,27 @@ def start(stage: Stage, kind: str, seed: str, *, shown: bool) -> Running:
     return Running(stage, process, output)
 
 
-def finish(running: Running, deadline: float | None) -> int:
-    """Wait for a stage, and end it at the deadline; return its exit status, then -1."""
-    stage, process = running.stage, running.process
+def wait(running: Running, deadline: float | None) -> None:
+    """Wait for a stage, and end it at the deadline."""
     try:
-        status = process.wait(None if deadline is None else max(1, deadline - time.monotonic()))
+        running.process.wait(None if deadline is None else max(0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
-        end(process)
-        print(f"{stage.name}: stopped at the time limit of CI=true")
-        status = -1
-    if running.output is not None:
-        print(f"\n--- {stage.name} ---", flush=True)
-        running.output.seek(0)
-        with running.output as output:
+        end(running.process)
+        running.timed_out = True
+
+
+def show(ended: Running) -> int:
+    """Print the collected output of a stage that has ended; return its exit status, or -1."""
+    if ended.output is not None:
+        print(f"\n--- {ended.stage.name} ---", flush=True)
+        ended.output.seek(0)
+        with ended.output as output:
             shutil.copyfileobj(output, sys.stdout.buffer)
         sys.stdout.flush()
-    return status
+    if ended.timed_out:
+        print(f"{ended.stage.name}: stopped at the time limit of CI=true")
+        return -1
+    return ended.process.returncode
 
 
 def repeat_failed(

@@ -34,6 +34,8 @@ from tests.protocol.samples import label
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Message
 
+pytestmark = pytest.mark.one_kernel  # both kernels make the same objects
+
 NEWEST = list(dict(DECODERS).items())
 FIRST_FLEXIBLE = [pair for pair in DECODERS if pair[1] == pair[0].FLEXIBLE_FROM]
 

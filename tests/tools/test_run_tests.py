@@ -10,7 +10,7 @@ import pytest
 
 from tests.programs import ROOT
 from tools import run_tests, test_results
-from tools.run_tests import Stage, conclude
+from tools.run_tests import Plan, Stage, conclude
 from tools.test_results import Summary
 
 REPORT = """<?xml version="1.0"?>
@@ -48,6 +48,11 @@ def not_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
 def summary(*missing: str, failed: str = "") -> Summary:
     ran = {"unit": ["python/asyncio", "c/uvloop"], "integration": ["embedded", "apache 4.4.0"]}
     return Summary("normal", ran=ran, missing=[*missing], failed_stages=failed.split())
+
+
+def slow_stages(*names: str) -> list[Stage]:
+    by_name = {stage.name: stage for stage in run_tests.SLOW_STAGES}
+    return [by_name[name] for name in names]
 
 
 def test_adds_up_reports_of_pytest(tmp_path: Path) -> None:
@@ -113,7 +118,8 @@ def test_stage_fails_at_time_limit(
     endless = tmp_path / "test_endless.py"
     endless.write_text("import threading\nthreading.Event().wait()\n")
     stages = [Stage("one", "unit", "not slow", arguments=["--noconftest", str(endless)])]
-    assert run_tests.run(stages, "normal", "1", minutes=0) == [-1]
+    monkeypatch.setenv("CI", "true")
+    assert run_tests.run(Plan(0, 1, stages), "normal", "1") == [-1]
     assert "one: stopped at the time limit of CI=true" in capfd.readouterr().out
 
 
@@ -122,14 +128,17 @@ def test_limits_time_only_in_ci(
     monkeypatch: pytest.MonkeyPatch, ci: str, minutes: float | None
 ) -> None:
     monkeypatch.setenv("CI", ci)
-    assert run_tests.limit(run_tests.Step(8, ())) == minutes
+    assert run_tests.limit(Plan(8, 1, ())) == minutes
 
 
-def test_time_limits_are_40_minutes_of_slow_tests_and_85_of_a_ci_run() -> None:
-    normal, slow = (sum(step.minutes for step in run_tests.STEPS[k]) for k in ("normal", "slow"))
-    slow += run_tests.PYTHON_MINUTES
-    assert slow <= 40
-    assert (normal + slow) * run_tests.CI_TIME_FACTOR <= 85
+def test_time_limits_of_a_ci_run_are_85_minutes() -> None:
+    plans = [run_tests.normal(Summary("normal"), {"no"}), run_tests.slow(Summary("slow"), {"no"})]
+    assert sum(plan.minutes for plan in plans) * run_tests.CI_TIME_FACTOR <= 85
+
+
+def test_runs_the_named_stages_of_a_kind() -> None:
+    plan = run_tests.slow(Summary("slow"), {"contract", "spark"})
+    assert [stage.name for stage in plan.stages] == ["spark", "contract"]
 
 
 def test_runs_stages_in_parallel_and_shows_them_in_order(
@@ -147,7 +156,7 @@ def test_runs_stages_in_parallel_and_shows_them_in_order(
         )
         python.chmod(0o755)
         stages.append(Stage(mine, "unit", "not slow", python=str(python)))
-    assert run_tests.run(stages, "normal", "1", minutes=None) == [0, 0]
+    assert run_tests.run(Plan(1, 2, stages), "normal", "1") == [0, 0]
     assert all(run_tests.report_of(stage, "normal").exists() for stage in stages)
     out = capfd.readouterr().out
     first, second = out.index("--- one ---"), out.index("--- two ---")
@@ -157,8 +166,7 @@ def test_runs_stages_in_parallel_and_shows_them_in_order(
 
 def test_every_combination_of_marks_belongs_to_a_stage() -> None:
     marks = ("integration", "spark", "slow", "foreign", "security", "one_kernel")
-    steps = [*run_tests.STEPS["normal"], *run_tests.STEPS["slow"]]
-    stages = [stage.select for step in steps for stage in step.stages]
+    stages = [stage.select for stage in (*run_tests.NORMAL_STAGES, *run_tests.SLOW_STAGES)]
     for chosen in itertools.product((False, True), repeat=len(marks)):
         facts: dict[str, object] = dict(zip(marks, chosen, strict=True))
         running = [select for select in stages if eval(select, {}, facts)]
@@ -184,13 +192,13 @@ def test_tests_of_marked_stages_are_in_their_directories() -> None:
 
 
 def test_stages_of_foreign_clients_run_all_tests_of_their_mark() -> None:
-    clients, contract = run_tests.STEPS["slow"][0].stages
+    clients, contract = slow_stages("foreign", "contract")
     assert clients.select == contract.select
     assert [*clients.arguments, *contract.arguments] == run_tests.WITH_FOREIGN
 
 
 def test_halves_of_spark_tests_are_complements() -> None:
-    spark, processes = run_tests.STEPS["slow"][1].stages
+    spark, processes = slow_stages("spark", "spark-processes")
     pages, *files = processes.arguments
     assert spark.select == processes.select
     assert [spark.arguments[0], pages] == run_tests.ON_CLUSTERS
@@ -198,8 +206,12 @@ def test_halves_of_spark_tests_are_complements() -> None:
     assert [each for each in files if not (ROOT / each).is_file()] == []
 
 
+def test_core_tests_of_other_pythons_exist() -> None:
+    assert [name for name in run_tests.CORE if not (ROOT / "tests" / name).exists()] == []
+
+
 def test_halves_of_slow_tests_are_complements() -> None:
-    slow, computing = run_tests.STEPS["slow"][-1].stages
+    slow, computing = slow_stages("slow", "computing")
     assert slow.select == computing.select
     assert slow.arguments == [f"--ignore={directory}" for directory in computing.arguments]
     assert [each for each in computing.arguments if not (ROOT / each).is_dir()] == []
