@@ -90,9 +90,8 @@ class Summary:
         variants = [variant, *(value for name, value in properties if name == "kafka_backend")]
         missing = [value for name, value in properties if name == "not_run"]
         if passes or failures:
-            ran = self.ran.setdefault(group, [])
-            ran += [one for one in variants if one and one not in ran]
-        self.missing += [one for one in missing if one not in self.missing]
+            self.ran[group] = unique([*self.ran.get(group, ()), *filter(None, variants)])
+        self.missing = unique([*self.missing, *missing])
         if failed:
             self.failed_stages.append(stage)
 
@@ -100,6 +99,11 @@ class Summary:
         """Write the summary to a file for .ci/run."""
         RESULTS.mkdir(parents=True, exist_ok=True)
         (RESULTS / f"{self.name}.json").write_text(json.dumps(asdict(self)))
+
+
+def unique(texts: Iterable[str]) -> list[str]:
+    """Return the texts without repetitions, in their order."""
+    return list(dict.fromkeys(texts))
 
 
 def print_slowest(durations: dict[str, float]) -> None:

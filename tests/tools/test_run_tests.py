@@ -18,6 +18,7 @@ REPORT = """<?xml version="1.0"?>
 <properties>
 <property name="kafka_backend" value="embedded"/>
 <property name="kafka_backend" value="apache 4.4.0"/>
+<property name="kafka_backend" value="embedded"/>
 <property name="not_run" value="spark (install Java 17)"/>
 </properties>
 <testcase classname="a" name="one" time="0.5"/>
