@@ -172,7 +172,7 @@ CORE = [
     *("admin", "app", "cluster", "consumer", "group", "kernel", "producer", "records"),
     *("test_blocking.py", "test_serde.py", "test_supervisor.py"),
 ]
-"""What runs on each Python version, below tests: the code that a version can change."""
+"""Tests, below tests, that run on each Python version: those of code that a version can change."""
 CI_TIME_FACTOR = 1.6
 """Factor for time limits with CI=true, because machines differ."""
 

@@ -16,7 +16,6 @@ from tools import generated_page
         "generate_blocking",
         "generate_configuration",
         "generate_errors",
-        "generate_file_map",
         "generate_lifecycle",
         "draw_states",
         "draw_diagrams",
