@@ -106,7 +106,9 @@ async def test_probes_of_the_page_distinguish_an_outage_from_a_failed_client() -
         assert (await http.get("/alive")).status_code == 200
         names["counts"] = None  # a bug: the task raises at the next record
         assert (await http.post("/pages", content=b"/home")).status_code == 200
-        await until_status(http, "/alive", 503)
-        found = (await http.get("/alive")).json()
+        await asyncio.wait([names["app"].state.task], timeout=60)
+        response = await http.get("/alive")
+        assert response.status_code == 503
+        found = response.json()
         assert found["consumer"] == "closed"
         assert re.match("(TypeError|AttributeError)", found["error"])
