@@ -11,7 +11,7 @@ raise Python's own TypeError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NoReturn
 
 from kafka_async.errors import InvalidConfigurationError
@@ -104,8 +104,16 @@ The hint is given for calls that have the replacing argument.
 """
 
 
-def unknown_keyword(method: Callable[..., object], unknown: Mapping[str, object]) -> TypeError:
-    """Return the error for arguments that a client's method does not have."""
+def unknown_keyword(
+    method: Callable[..., object], unknown: Mapping[str, object], options: Iterable[str] = ()
+) -> TypeError:
+    """Return the error for arguments that a method, or a class, does not have.
+
+    Args:
+        method: A client's method, or a class.
+        unknown: The arguments.
+        options: Names that it accepts besides its named parameters.
+    """
     import difflib  # Imported here since only wrong calls need these modules.
     import inspect
 
@@ -114,8 +122,10 @@ def unknown_keyword(method: Callable[..., object], unknown: Mapping[str, object]
         for name, row in inspect.signature(method).parameters.items()
         if row.kind not in (row.VAR_POSITIONAL, row.VAR_KEYWORD)
     ]
+    known += options
     given = next(iter(unknown))
     owner = type(getattr(method, "__self__", None)).__name__
+    call = method.__name__ if isinstance(method, type) else f"{owner}.{method.__name__}"
     applies_to, hint = KEYWORDS.get(given, ("", ""))
     if applies_to in known:
         hint = f": use {hint}"
@@ -125,7 +135,7 @@ def unknown_keyword(method: Callable[..., object], unknown: Mapping[str, object]
         hint = f"; its arguments are {', '.join(known)}"
     else:
         hint = "; it takes none"
-    return TypeError(f"{owner}.{method.__name__} has no argument {given}{hint}")
+    return TypeError(f"{call} has no argument {given}{hint}")
 
 
 def add_foreign_names(client: type, names: Mapping[str, str]) -> None:

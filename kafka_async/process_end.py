@@ -20,7 +20,7 @@ logger = logging.getLogger("kafka_async.process_end")
 
 CURE: Final = "use `async with` (kafka_async.blocking: `with`), or call stop()"
 END_OF_PROCESS: Final = f"It was not stopped before the end of the process: {CURE}"
-END_OF_LOOP: Final = f"It was not stopped before its event loop cancelled all tasks: {CURE}"
+CANCELLED: Final = f"It was not stopped before its tasks were cancelled: {CURE}"
 
 
 class Unfinished(Protocol):
@@ -34,6 +34,11 @@ class Unfinished(Protocol):
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop that it belongs to."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """True if the event loop or the application has cancelled its tasks."""
         ...
 
     def lost(self) -> str:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, TypeVarTuple
 from kafka_async.clock import keeps_virtual_time
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
 from kafka_async.hooks import Hooks, TaskDied
-from kafka_async.process_end import END_OF_LOOP, clients_of, report_lost, unwatch
+from kafka_async.process_end import CANCELLED, clients_of, report_lost, unwatch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -170,11 +170,16 @@ def _call_inline(loop: asyncio.AbstractEventLoop, function: Callable[[], R]) -> 
 
 
 class SupervisedTask:
-    """A task of a supervisor that can be cancelled and waited for."""
+    """A task of a supervisor that can be cancelled and waited for.
+
+    Attributes:
+        name: Name of the task.
+        cancelled: True after `cancel`.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._cancelled = False
+        self.cancelled = False
         self._scope: CancelScope | None = None
         self._ended = asyncio.Event()
 
@@ -185,7 +190,7 @@ class SupervisedTask:
 
     def cancel(self) -> None:
         """Cancel the task; one that has not begun is cancelled where it first waits."""
-        self._cancelled = True
+        self.cancelled = True
         if self._scope is not None:
             self._scope.cancel()
 
@@ -198,7 +203,7 @@ class SupervisedTask:
         from anyio import CancelScope
 
         with CancelScope() as self._scope:
-            if self._cancelled:
+            if self.cancelled:
                 self._scope.cancel()
             await body()
 
@@ -242,6 +247,11 @@ class Supervisor:
     def hosting(self) -> bool:
         """True from `start` until the client has stopped or failed, and all tasks have ended."""
         return bool(self._tasks) or (self.running and self.failure is None)
+
+    @property
+    def cancelled(self) -> bool:
+        """True while tasks end that code other than this class has cancelled."""
+        return any(task.cancelling() and not own.cancelled for task, own in self._tasks.items())
 
     async def start(self) -> None:
         """Permit tasks to be spawned in this event loop."""
@@ -385,10 +395,12 @@ class Supervisor:
         """Fail what waits for the tasks, which were cancelled by code other than this class."""
         if not self.running:
             return
-        # All tasks of the event loop are cancelled, in any order: report before one fails records.
+        # The end of the event loop cancels the tasks of all clients, and they end in any order:
+        # report before one fails records of another, such as those of its cluster.
         for client in clients_of(self.loop):
-            unwatch(client)
-            report_lost(client, client.lost(), END_OF_LOOP)
+            if client.cancelled:
+                unwatch(client)
+                report_lost(client, client.lost(), CANCELLED)
         if self.failure is None:
             self._notify(
                 ClientClosedError(f"{self.name} was not stopped, and its tasks were cancelled")

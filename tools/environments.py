@@ -1,12 +1,14 @@
 """Makes the environments of `make test-environments`, and names the tests that run in them.
 
     lowest      the lowest declared version of every dependency, also of the extras
-    newest      the newest versions, with sniffio, trio, web frameworks, notebooks and green threads
-    installed   a wheel built from the sdist without a compiler, in a read-only path with spaces
+    newest      newest versions, sniffio, trio, web frameworks, notebooks and green threads, and a
+                wheel with the compiled kernel
+    installed   a wheel that was built without a compiler, with the kernel in plain Python
 
-The first two run the checkout, the third its copy of the tests only. An environment is a folder
+The first runs the checkout. The others have a wheel built from the sdist, in a read-only path with
+spaces; they run a copy of the tests, and no compiler is on their PATH. An environment is a folder
 `.venv-env-NAME` beside its stamp, and is made again when its packages or the interpreter change.
-The wheel is built each time.
+The wheels are built each time.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from tools.generated_page import ROOT
 from tools.pythons import find_pythons
@@ -39,6 +42,8 @@ CORE = [
 """Files of about 200 quick tests of all clients, run in each environment."""
 PROGRAMS = "tests/environments"
 """Tests of programs: web servers, notebooks, frameworks, forks, green threads."""
+INSTALLATION = f"{PROGRAMS}/test_installation.py"
+"""Tests of an installed wheel, run in `PROGRAMS` too."""
 TOOLS = [
     "blockbuster",
     "hypothesis",
@@ -56,33 +61,47 @@ FRAMEWORKS = [
 ]
 EXTRAS = ("uvloop", "cli", "keyring", "pydantic", "oidc", "msk")
 """Extras whose lowest versions are tested; those of Spark, Kerberos and testing are not."""
+NO_COMPILER = {"CC": "false", "CXX": "false"}
+"""Variables with which a wheel is built as on a machine without a compiler."""
 IGNORE_ASSERTIONS = ["-W", "ignore:assertions not in test modules:pytest.PytestConfigWarning"]
 """Options for Python's -O, with which pytest warns of assertions outside test modules."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment: its packages, and the minor version of Python that it prefers."""
+    """An environment.
+
+    Attributes:
+        name: Part of its folder's name.
+        packages: Packages that are installed.
+        minor: The minor version of Python that it prefers.
+        wheel: The kernel in the wheel that is installed; None: the checkout is tested.
+    """
 
     name: str
     packages: Sequence[str]
     minor: int
-    installed: bool = False
+    wheel: Literal["c", "python"] | None = None
 
     @property
     def folder(self) -> Path:
         """Folder of the environment."""
-        return ROOT / f".venv-env-{self.name}" / ("path with spaces" if self.installed else "venv")
+        return ROOT / f".venv-env-{self.name}" / ("path with spaces" if self.wheel else "venv")
 
     @property
     def checkout(self) -> Path:
         """Folder in which its tests run: a copy without the package if it is installed."""
-        return self.folder.parent / "check out" if self.installed else ROOT
+        return self.folder.parent / "check out" if self.wheel else ROOT
 
     @property
     def python(self) -> Path:
         """Interpreter of the environment."""
         return self.folder / "bin" / "python"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables of its tests: a wheel needs neither the checkout nor a compiler."""
+        return {"PATH": str(self.python.parent), "PYTHONPATH": ""} if self.wheel else {}
 
 
 @dataclass(frozen=True)
@@ -107,7 +126,7 @@ VARIANTS = [
     Variant("dev-mode", "newest", flags=["-X", "dev", "-W", "error"]),
     Variant("asyncio-debug", "newest", variables={"PYTHONASYNCIODEBUG": "1"}),
     Variant("eager-tasks", "newest", loop="eager"),
-    Variant("installed", "installed", variables={"PYTHONPATH": ""}),
+    Variant("installed", "installed", tests=[*CORE, INSTALLATION]),
 ]
 
 
@@ -125,8 +144,8 @@ def environments() -> dict[str, Environment]:
         each.name: each
         for each in (
             Environment("lowest", [*lowest_versions(), *TOOLS], 11),
-            Environment("newest", [*dependencies(), *FRAMEWORKS, *TOOLS], 12),
-            Environment("installed", TOOLS, 13, installed=True),
+            Environment("newest", [*dependencies(), *FRAMEWORKS, *TOOLS], 12, wheel="c"),
+            Environment("installed", TOOLS, 13, wheel="python"),
         )
     }
 
@@ -141,8 +160,10 @@ def make_all() -> dict[str, Environment]:
     """Make all environments at the same time; return those that were made."""
     pythons = {f"3.{sys.version_info.minor}": sys.executable, **find_pythons()}
     made = list(environments().values())
-    with ThreadPoolExecutor(len(made)) as pool:
-        results = pool.map(make, made, [interpreter(each, pythons) for each in made])
+    with ThreadPoolExecutor(len(made) + 1) as pool:
+        sdist = pool.submit(build_sdist)
+        chosen = [interpreter(each, pythons) for each in made]
+        results = pool.map(make, made, chosen, [sdist] * len(made))
         return {each.name: each for each, done in zip(made, results, strict=True) if done}
 
 
@@ -161,8 +182,11 @@ def interpreter(environment: Environment, pythons: Mapping[str, str]) -> str:
     return minors[min(minors, key=lambda minor: (abs(minor - environment.minor), -minor))]
 
 
-def make(environment: Environment, python: str) -> bool:
-    """Make an environment unless its stamp is current; return False if that fails."""
+def make(environment: Environment, python: str, sdist: Future[Path]) -> bool:
+    """Make an environment unless its stamp is current; return False if that fails.
+
+    A wheel is built from `sdist`, and installed in any case.
+    """
     folder = environment.folder
     stamp = folder.with_name("stamp")
     wanted = "\n".join([python, *environment.packages])
@@ -174,24 +198,32 @@ def make(environment: Environment, python: str) -> bool:
             call(python, "-m", "venv", "--clear", folder)
             pip(environment, *environment.packages)
             stamp.write_text(wanted, "utf-8")
-        if environment.installed:
-            install_wheel(environment)
+        if environment.wheel:
+            install_wheel(environment, sdist.result())
     except subprocess.CalledProcessError as error:
         print(f"{environment.name}: {error}\n{error.stdout}{error.stderr}", flush=True)
         return False
     return True
 
 
-def install_wheel(environment: Environment) -> None:
-    """Install a wheel that is built from the sdist without a compiler, and copy the tests."""
+def build_sdist() -> Path:
+    """Build the source distribution of the checkout; return its path."""
+    dist = ROOT / ".venv-env-sdist"
+    shutil.rmtree(dist, ignore_errors=True)
+    call(sys.executable, "-m", "build", "--sdist", "--outdir", dist, ROOT)
+    (sdist,) = dist.glob("*.tar.gz")
+    return sdist
+
+
+def install_wheel(environment: Environment, sdist: Path) -> None:
+    """Install a wheel that is built from the sdist, and copy the tests."""
     make_writable(environment.folder)
     dist, checkout = environment.folder.parent / "dist", environment.checkout
     for folder in (dist, checkout):
         shutil.rmtree(folder, ignore_errors=True)
-    call(sys.executable, "-m", "build", "--sdist", "--outdir", dist, ROOT)
-    (sdist,) = dist.glob("*.tar.gz")
     build = (environment.python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-cache-dir")
-    call(*build, "--wheel-dir", dist, sdist, CC="false", CXX="false")
+    kernel = {"KAFKA_ASYNC_KERNEL": "c"} if environment.wheel == "c" else NO_COMPILER
+    call(*build, "--wheel-dir", dist, sdist, **kernel)
     (wheel,) = dist.glob("*.whl")
     pip(environment, "--force-reinstall", "--no-deps", wheel)
     pip(environment, f"{wheel}[cli,uvloop]")

@@ -305,7 +305,11 @@ def other_environments(summary: Summary, names: Set[str]) -> Plan:
             python=str(made[variant.environment].python),
             arguments=[*variant.tests, *variant.options],
             flags=variant.flags,
-            variables={"KAFKA_ASYNC_ENVIRONMENT": variant.environment, **variant.variables},
+            variables={
+                "KAFKA_ASYNC_ENVIRONMENT": variant.environment,
+                **made[variant.environment].variables,
+                **variant.variables,
+            },
             cwd=made[variant.environment].checkout,
         )
         for variant in variants

@@ -115,7 +115,7 @@ class OffsetCommitter:
         self._commit_lock = asyncio.Lock()
         self._numbers = itertools.count()
         self._newest: dict[TopicPartition, int] = {}  # number of the last commit that succeeded
-        self._warned: set[str] = set()  # deleted topics that a warning was logged for
+        self._warned: set[tuple[str, UUID]] = set()  # deleted topics that were logged
 
     # -- committing -------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class OffsetCommitter:
                 pending, number, topic_ids, cluster_id, deadline
             )
             if action is CommitErrorAction.CHECK_TOPIC:
-                await self._drop_deleted(pending, deadline, named=named)
+                await self._drop_deleted(pending, topic_ids, deadline, named=named)
             if not pending or error is None:
                 continue
             if action is CommitErrorAction.FIND_COORDINATOR:
@@ -228,7 +228,7 @@ class OffsetCommitter:
             self._newest |= dict.fromkeys(committed, number)
         if committed:
             self.commit_count += 1
-            self._warned.difference_update(partition.topic for partition in committed)
+            self._warned.difference_update((p.topic, topic_ids[p.topic]) for p in committed)
             former = self._former_topics(committed, topic_ids)
             self.on_committed({p: committed[p] for p in committed if p.topic not in former})
             self._emit_committed(committed)
@@ -281,27 +281,40 @@ class OffsetCommitter:
                 "be committed",
                 topic=min(former),
             )
-        self._drop(pending, former, "were deleted and created again")
+        self._drop(pending, topic_ids, former, "were deleted and created again")
+
+    def note_warning(self, topic: str, topic_id: UUID) -> None:
+        """Note that a warning was logged for a deleted topic, which `commit` does not repeat."""
+        self._warned.add((topic, topic_id))
 
     def _drop(
         self,
         pending: dict[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[str, UUID],
         topics: Collection[str],
         reason: str,
     ) -> None:
         """Remove the offsets of some topics, with one warning per topic."""
         dropped = {p: pending.pop(p).offset for p in list(pending) if p.topic in topics}
-        if not self._warned.issuperset(topics):
-            self._warned.update(topics)
+        new = {(topic, topic_ids[topic]) for topic in topics} - self._warned
+        if new:
+            self._warned |= new
             logger.warning(
                 "group %s: the topics of these offsets %s, so they are not committed: %s",
                 self._group_id,
                 reason,
-                ", ".join(f"{partition}: {offset}" for partition, offset in dropped.items()),
+                ", ".join(
+                    f"{p}: {dropped[p]}" for p in dropped if (p.topic, topic_ids[p.topic]) in new
+                ),
             )
 
     async def _drop_deleted(
-        self, pending: dict[TopicPartition, OffsetAndMetadata], deadline: float, *, named: bool
+        self,
+        pending: dict[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[str, UUID],
+        deadline: float,
+        *,
+        named: bool,
     ) -> None:
         """Remove offsets of deleted topics from `pending`, with a warning, or raise if `named`."""
         deleted = await deleted_topics(self._services, {p.topic for p in pending}, deadline)
@@ -309,7 +322,7 @@ class OffsetCommitter:
             raise UnknownTopicOrPartitionError(
                 "offsets of a topic that does not exist cannot be committed", topic=min(deleted)
             )
-        self._drop(pending, deleted, "do not exist any more")
+        self._drop(pending, topic_ids, deleted, "do not exist any more")
 
     def _commit_error(
         self, partition: TopicPartition, code: int, generation: int

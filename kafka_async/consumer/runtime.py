@@ -456,6 +456,8 @@ class ConsumerRuntime:
                 self._config.auto_offset_reset,
             )
         for state in former:
+            if state.has_begun and self.offset_committer is not None:
+                self.offset_committer.note_warning(state.partition.topic, state.topic_id)
             replaced = self.subscription.replace(state)
             if state.has_begun:
                 self.fetcher.start_again(replaced)

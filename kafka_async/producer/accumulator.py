@@ -1035,7 +1035,7 @@ class Accumulator:
             for batch in queue.unsent():
                 batch.deadline = batch.created + self._delivery_timeout
         if queue.leader != leader:
-            queue.leader = leader
+            queue.last_leader, queue.leader = queue.leader, leader
             # The back-off was for the old leader (KIP-951).
             queue.not_before = 0.0
             if queue.in_flight:
@@ -1166,14 +1166,16 @@ def _timeout_error(
     text = f"not delivered within delivery_timeout_ms ({timeout:g} s)"
     if batch.error is not None:
         text += f"; the last of {batch.attempts} attempts: {batch.error}"
-    if batch.queue.leader is None:
+    leader = batch.queue.leader
+    if connection_error is not None:
+        # A rebootstrap has dropped all leaders while no broker can be reached.
+        known = batch.queue.last_leader if leader is None else leader
+        text += "; no broker can" if known is None else f"; its leader, broker {known}, cannot"
+        text += f" be reached: {connection_error}"
+    elif leader is None:
         text += "; the partition has no leader"
-        if connection_error is not None:
-            text += f": {connection_error}"
-    elif connection_error is not None:
-        text += f"; its leader cannot be reached: {connection_error}"
     if throttle_time is not None:
-        text += f"; broker {batch.queue.leader} throttles this client for {throttle_time:.3g} s"
+        text += f"; broker {leader} throttles this client for {throttle_time:.3g} s"
     topic, partition = batch.partition
     error = KafkaTimeoutError(text, topic=topic, partition=partition)
     error.__cause__ = connection_error or batch.error

@@ -188,6 +188,7 @@ class PartitionQueue(MemoryAccount):
         queued: Closed batches that are not in flight, in order; an empty deque would take 0.7 KB.
         in_flight: Batches in flight, in the order in which they were sent.
         leader: Id of its leader, None if there is none.
+        last_leader: Id of the leader before, None if there was none.
         in_flight_node: Id of the broker to which the batches in flight were sent.
         not_before: Time of the earliest next attempt.
         timer: The `not_before` for which a timer is set, 0 if there is none.
@@ -203,6 +204,7 @@ class PartitionQueue(MemoryAccount):
     in_flight: list[ProducerBatch] = field(default_factory=list[ProducerBatch])
     sequence: PartitionSequence = field(default_factory=PartitionSequence)
     leader: int | None = None
+    last_leader: int | None = None
     in_flight_node: int = -1
     not_before: float = 0.0
     timer: float = 0.0

@@ -519,9 +519,10 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             raise ClientClosedError(f"{self._supervisor.name} is closed")
         if self._transactions is not None:
             raise IllegalStateError(
-                "records of a transactional producer go through a transaction: "
-                "use `async with producer.transaction() as txn` (kafka_async.blocking: `with`) and "
-                "txn.enqueue"
+                "records of a transactional producer go through a transaction: use txn.send in "
+                "place of producer.send, and so for enqueue, enqueue_nowait, send_many, "
+                "send_records, send_batch and send_arrow, in `async with producer.transaction() "
+                "as txn` (kafka_async.blocking: `with`)"
             )
 
 

@@ -33,6 +33,12 @@ class UnfinishedRecords:
         self._runtime = runtime
         self._transactions = transactions
 
+    @property
+    def cancelled(self) -> bool:
+        """True if the event loop or the application has cancelled its tasks or its client's."""
+        runtime = self._runtime
+        return runtime.supervisor.cancelled or runtime.services.supervisor.cancelled
+
     def lost(self) -> str:
         """Return what would be lost now, such as "3 records were not delivered"; empty if none."""
         count = self._runtime.accumulator.unacknowledged_count

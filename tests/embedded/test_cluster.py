@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -42,6 +42,15 @@ async def test_starts_and_stops_in_different_tasks() -> None:
     with pytest.raises(ConnectionRefusedError):
         await RawConnection.open(cluster, None, 2)
     await cluster.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("port", "did you mean ports"), ("racs", "did you mean racks")]
+)
+async def test_unknown_option_is_refused_by_the_name_of_the_cluster(name: str, hint: str) -> None:
+    options: dict[str, Any] = {name: 1}
+    with pytest.raises(TypeError, match=f"^EmbeddedCluster has no argument {name}: {hint}"):
+        EmbeddedCluster(**options)
 
 
 @virtual

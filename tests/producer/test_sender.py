@@ -186,7 +186,7 @@ async def test_timeout_has_the_last_connection_error() -> None:
     options = {"allowed_broker_hosts": ["127.0.0.1"]}
     async with Bench({"clicks": [1], "audit": [2]}, settings=settings, **options) as bench:
         await bench.producer.send("audit", b"v")
-        reason = r"cannot be reached: .*allowed_broker_hosts"
+        reason = r"its leader, broker 1, cannot be reached: .*allowed_broker_hosts"
         with pytest.raises(KafkaTimeoutError, match=reason) as caught:
             await bench.producer.send("clicks", b"v")
         assert isinstance(caught.value.__cause__, InvalidConfigurationError)
@@ -569,7 +569,19 @@ async def test_many_topics_without_metadata_get_one_warning(
 
 async def test_timeout_without_a_leader_says_so() -> None:
     async with Bench({"clicks": [-1]}) as bench:
-        with pytest.raises(KafkaTimeoutError, match="no leader"):
+        with pytest.raises(KafkaTimeoutError, match=r"; the partition has no leader$"):
+            await bench.producer.send("clicks", b"v")
+
+
+@pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
+async def test_timeout_names_the_leader_that_cannot_be_reached(strategy: str) -> None:
+    """A rebootstrap drops the leaders, and the cluster is not asked about them."""
+    options: dict[str, Any] = {"delivery_timeout_ms": 31_000, "request_timeout_ms": 5_000}
+    async with Bench({"clicks": [1]}, metadata_recovery_strategy=strategy, **options) as bench:
+        await bench.producer.send("clicks", b"v")
+        await bench.cluster.stop_broker(1)
+        reason = r"; its leader, broker 1, cannot be reached: 127.0.0.1:9092"
+        with pytest.raises(KafkaTimeoutError, match=reason):
             await bench.producer.send("clicks", b"v")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -15,8 +15,10 @@ from kafka_async.errors import (
     ApplicationRecoverableError,
     ClientClosedError,
     DeliveryError,
+    KafkaError,
     KafkaTimeoutError,
 )
+from kafka_async.process_end import CANCELLED
 from kafka_async.producer.producer import CLOSE_TIMEOUT_AFTER_ERROR
 from tests.embedded_client import InMemory, now, settle
 from tests.producer.bench import Bench, record_calls
@@ -241,3 +243,33 @@ async def test_flush_and_stop_end_at_once_if_the_shared_client_was_stopped(
             await call(producer)
         assert isinstance(delivery.exception(), ClientClosedError)
         assert now() < 0.1
+
+
+@pytest.mark.parametrize("cancelled", ["producer", "client"])
+async def test_only_the_producer_whose_tasks_were_cancelled_fails(
+    caplog: pytest.LogCaptureFixture, cancelled: str
+) -> None:
+    async with InMemory() as memory:
+        names = {"producer": "Producer first ", "client": "Client first "}
+        first, second = (memory.producer(client_id=name) for name in ("first", "second"))
+        await first.start()
+        await second.start()
+        try:
+            held = memory.cluster.faults.add(api="Produce", hang=True, count=None)
+            lost, kept = [await each.enqueue("t", b"v") for each in (first, second)]
+            for task in asyncio.all_tasks():
+                if task.get_name().startswith(names[cancelled]):
+                    task.cancel()
+            with pytest.raises(ClientClosedError, match="its tasks were cancelled"):
+                await lost
+            held.release()
+            memory.cluster.faults.clear()
+            await kept
+            await second.send("t", b"goes on")
+        finally:
+            await second.stop()
+            with suppress(KafkaError):
+                await first.stop()
+    assert [r.getMessage() for r in caplog.records if r.name == "kafka_async.process_end"] == [
+        f"Producer first: 1 record was not delivered. {CANCELLED}"
+    ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 import pytest_asyncio
 
@@ -31,13 +33,15 @@ from kafka_async.producer.transactions.state import (
     TransactionState,
     TransactionStateMachine,
 )
+from kafka_async.producer.writer import RecordWriter
 from kafka_async.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafka_async.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kafka_async.protocol.messages.end_txn import EndTxnRequest
 from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafka_async.protocol.messages.produce import ProduceRequest
 from kafka_async.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from kafka_async.types import TopicPartition
+from kafka_async.records.batch import RecordBatch
+from kafka_async.types import ProducerRecord, TopicPartition
 from tests.embedded_client import now, settle
 from tests.producer.bench import GROUP, OFFSETS, Bench, transactional
 
@@ -362,12 +366,28 @@ async def test_member_that_lost_partitions_does_not_commit_with_the_next_generat
 
 
 async def test_transactional_producer_refuses_records_outside_a_transaction(bench: Bench) -> None:
-    with pytest.raises(IllegalStateError, match="transaction"):
-        await bench.producer.send("counts", b"1")
-    txn = await bench.producer.begin()
-    with pytest.raises(IllegalStateError, match="transaction"):
-        bench.producer.enqueue_nowait("counts", b"1")
-    await txn.abort()
+    producer = bench.producer
+    record = ProducerRecord("counts", b"1")
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "send": lambda: producer.send("counts", b"1"),
+        "enqueue": lambda: producer.enqueue("counts", b"1"),
+        "enqueue_nowait": lambda: producer.enqueue_nowait("counts", b"1"),
+        "send_many": lambda: producer.send_many("counts", [b"1"]),
+        "send_records": lambda: producer.send_records([record]),
+        "send_batch": lambda: producer.send_batch(
+            TopicPartition("counts", 0), RecordBatch.build([record])
+        ),
+        "send_arrow": lambda: producer.send_arrow(pa.table({"value": [b"1"]}), "counts"),
+    }
+    assert calls.keys() == {n for n in dir(RecordWriter) if n.startswith(("send", "enqueue"))}
+    for begun in (False, True):
+        txn = await producer.begin() if begun else None
+        for name, call in calls.items():
+            with pytest.raises(IllegalStateError, match=r"use txn\.send") as caught:
+                await call()
+            assert re.search(rf"\b{name}\b", str(caught.value))
+        if txn is not None:
+            await txn.abort()
 
 
 async def test_ended_transaction_refuses_records_and_offsets(bench: Bench) -> None:

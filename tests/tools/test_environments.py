@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from pathlib import Path
 from subprocess import CalledProcessError
+from typing import Any
 
 import pytest
 
@@ -56,8 +58,35 @@ def test_environment_is_made_again_only_if_its_packages_change(
     monkeypatch.setattr(environments, "call", note)
     (tmp_path / ".venv-env-any").mkdir()
     for packages, count in ((["a==1"], 2), (["a==1"], 2), (["a==2"], 4)):
-        assert environments.make(Environment("any", packages, 11), "python")
+        assert environments.make(Environment("any", packages, 11), "python", Future())
         assert len(calls) == count, packages
+
+
+@pytest.mark.parametrize(
+    ("kernel", "variables"),
+    [("c", {"KAFKA_ASYNC_KERNEL": "c"}), ("python", {"CC": "false", "CXX": "false"})],
+)
+def test_wheel_is_built_with_the_kernel_of_its_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kernel: Any, variables: dict[str, str]
+) -> None:
+    monkeypatch.setattr(environments, "ROOT", tmp_path)
+    built: list[dict[str, str]] = []
+
+    def build(*command: object, **variables: str) -> None:
+        if "wheel" in command:
+            built.append(variables)
+            dist = tmp_path / ".venv-env-any" / "dist"
+            dist.mkdir(parents=True)
+            (dist / "any.whl").touch()
+
+    monkeypatch.setattr(environments, "call", build)
+    for name in ("tests", "tools", ".venv-env-any/path with spaces/lib"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "pyproject.toml").touch()
+    environment = Environment("any", [], 11, wheel=kernel)
+    environments.install_wheel(environment, tmp_path / "any.tar.gz")
+    assert built == [variables]
+    assert environment.variables["PATH"] == str(environment.folder / "bin")
 
 
 def test_environment_that_cannot_be_made_is_reported(
@@ -68,5 +97,5 @@ def test_environment_that_cannot_be_made_is_reported(
 
     monkeypatch.setattr(environments, "ROOT", tmp_path)
     monkeypatch.setattr(environments, "call", fail)
-    assert not environments.make(Environment("any", [], 11), "python")
+    assert not environments.make(Environment("any", [], 11), "python", Future())
     assert "no such package" in capsys.readouterr().out
