@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from kafka_async.secrets import Secret
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = Sequence[Header]
@@ -259,4 +262,12 @@ class OffsetSource(Protocol):
 
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Record offsets that a transaction has committed."""
+        ...
+
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID]:
+        """Return the ids of topics that the consumer reads, where known."""
+        ...
+
+    async def find_ended(self, topic_ids: Mapping[str, UUID], timeout: float) -> frozenset[str]:
+        """Return the topics that were deleted, whether or not created again with another id."""
         ...

@@ -3,6 +3,8 @@
 A record's value names the generation of its topic: how often the topic was created. What a reader
 returns must fit: after a record of one generation none of an earlier one follows, the records of a
 partition come in order and once, and at the end each reader has all records of the last generation.
+A copier commits its offsets in the transactions that copy what it has read to another topic; for
+what it has committed, and for the copies, the same is true.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_async.admin import ConfigResource, NewTopic, ResourceType
 from kafka_async.consumer.consumer import Consumer
-from kafka_async.errors import KafkaError
+from kafka_async.errors import KafkaError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kafka_async.admin import Admin
     from kafka_async.consumer.share.share_consumer import ShareConsumer
@@ -92,9 +94,56 @@ class Reader:
             self._generation, self._next = generation, defaultdict(int)
             self.seen.clear()
         if self.once:
+            assert record.value not in self.seen, f"{where} twice"
             assert record.offset >= self._next[record.partition], f"{where} again"
             self._next[record.partition] = record.offset + 1
         self.seen.add(record.value)
+
+
+class Copier(Reader):
+    """Copies records and commits their offsets in one transaction, then checks the records."""
+
+    def __init__(
+        self, name: str, create: Callable[[], Consumer], producer: Producer, copies: str
+    ) -> None:
+        super().__init__(name, create)
+        self._producer, self._copies = producer, copies
+        self._stopping = False
+
+    async def stop(self) -> None:
+        """Stop between two transactions."""
+        assert self._task is not None
+        self._stopping = True
+        await asyncio.wait({self._task})
+        self._stopping = False
+        await super().stop()
+
+    async def _read(self) -> None:
+        while not self._stopping:
+            if records := await self._client.poll(timeout=1, max_records=7):
+                try:
+                    await self._copy(records)
+                except KafkaError as error:
+                    _check_end_of_topic(error)
+                    await self._go_back()
+                else:
+                    for record in records:
+                        self._check(record)
+
+    async def _copy(self, records: Sequence[Any]) -> None:
+        assert isinstance(self._client, Consumer)
+        async with self._producer.transaction() as transaction:
+            for record in records:
+                await transaction.enqueue(self._copies, record.value)
+            await transaction.commit_offsets(self._client)
+
+    async def _go_back(self) -> None:
+        assert isinstance(self._client, Consumer)
+        try:
+            await self._client.seek_to_committed()
+        except UnknownTopicOrPartitionError:  # it was deleted, and not created again yet
+            await asyncio.sleep(0.2)
+            await self._go_back()
 
 
 class TopicChanges:
@@ -106,6 +155,7 @@ class TopicChanges:
         admin: Started admin client.
         producer: Started producer.
         transactional: Started transactional producer.
+        copying: Another one, for the copier.
         topic: Name of the topic.
         brokers: Ids of the brokers; each has a replica of each partition.
         move_leader: Moves the leader of a partition.
@@ -119,6 +169,7 @@ class TopicChanges:
         admin: Admin,
         producer: Producer,
         transactional: Producer,
+        copying: Producer,
         topic: str,
         brokers: list[int],
         move_leader: Callable[[str, int], Awaitable[object]],
@@ -143,6 +194,14 @@ class TopicChanges:
             return Reader(name, lambda: consumer(topic, **given))
 
         self.readers = [reader(name, more) for name, more in READERS.items()]
+        copies = f"{topic}-copies"
+        self._copies = NewTopic(copies, -1, assignments={0: brokers})
+        protocol = READERS[self._random.choice([*READERS][1:])]
+        manual = {**options, **protocol, "group_id": f"{topic}-copier", "enable_auto_commit": False}
+        self.readers += [
+            Copier("copier", lambda: consumer(topic, **manual), copying, copies),
+            Reader("copies, no group", lambda: consumer(copies, group_id=None, **options)),
+        ]
         self._share_group = f"{topic}-share"
         shared = {"group_id": self._share_group, "metadata_max_age_ms": 1000}
         self.readers.append(Reader("share", lambda: share_consumer(topic, **shared)))
@@ -152,6 +211,7 @@ class TopicChanges:
         group = ConfigResource(ResourceType.GROUP, self._share_group)
         reset = {"share.auto.offset.reset": "earliest", "share.isolation.level": "read_committed"}
         await self._admin.alter_configs({group: reset})
+        await self._admin.create_topics([self._copies])
         await self._create()
         choices: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (6, self._produce),
@@ -257,6 +317,12 @@ class TopicChanges:
             await self._produce_in_transaction()
         else:
             self._expected.update(values)
+
+
+def _check_end_of_topic(error: KafkaError) -> None:
+    """Raise the error again unless the topic of a transaction's offsets was deleted."""
+    text = str(error)
+    assert "lost since" in text or "deleted since" in text, error
 
 
 def _check_failure(error: KafkaError) -> None:

@@ -26,6 +26,7 @@ from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from uuid import UUID
 
     from kafka_async.kernel import Record
     from kafka_async.producer.transactions.transaction import Transaction
@@ -190,7 +191,9 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         self._producer_factory = producer_factory
         self._max_restarts = max_restarts
         self._restarts = 0
-        self._with_offset: set[TopicPartition] = set()  # Partitions with a committed offset.
+        self._topic_ids: Mapping[str, UUID] = {}  # Of the records polled last, where known.
+        self._with_offset: set[tuple[TopicPartition, UUID | None]] = set()
+        """Partitions with a committed offset, and the ids of their topics."""
         self._producer: Producer[P, Q] | None = None
         self._backoff = Backoff(FIRST_DELAY, LONGEST_DELAY)
 
@@ -202,18 +205,24 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
             await self._with_retries(partial(self._rewind, records))
             while True:
                 records = await self._with_retries(self._consumer.poll)
+                self._topic_ids = self._current_ids(records)
                 if not await self._commit(producer, records):
                     break
 
     async def _rewind(self, records: list[Record[K, V]]) -> None:
-        """Return to the committed offsets; without one, to the first of these records."""
+        """Return to the committed offsets; without one, to the first of these records.
+
+        A topic that was created again is read by auto_offset_reset.
+        """
         await self._consumer.seek_to_committed()
         first = _first_offsets(records)
         if not first:
             return
         committed = await self._consumer.committed(first)
+        former, current = self._topic_ids, self._current_ids(records)
         for partition in self._consumer.assignment() & first.keys():
-            if committed[partition] is None:
+            same = former.get(partition.topic) == current.get(partition.topic)
+            if committed[partition] is None and same:
                 self._consumer.seek(partition, first[partition])
 
     async def close(self) -> None:
@@ -281,7 +290,8 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         if self._consumer.config.auto_offset_reset == "earliest":
             return
         first = _first_offsets(records)
-        unknown = first.keys() - self._with_offset
+        ids = self._topic_ids
+        unknown = {p for p in first if (p, ids.get(p.topic)) not in self._with_offset}
         if not unknown:
             return
         committed = await self._consumer.committed(unknown)
@@ -289,7 +299,11 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         if missing:
             async with producer.transaction() as txn:
                 await txn.commit_offsets(missing, self._consumer.group_metadata())
-        self._with_offset |= unknown
+        self._with_offset |= {(p, ids.get(p.topic)) for p in unknown}
+
+    def _current_ids(self, records: list[Record[K, V]]) -> Mapping[str, UUID]:
+        """Return the ids of these records' topics, as the consumer knows them now."""
+        return self._consumer.__offset_source__().topic_ids({record.topic for record in records})
 
     async def _react(self, error: KafkaError, *, if_retriable: Reaction = Reaction.AGAIN) -> None:
         """Raise an error, or close the producer if it requires a new one, and wait."""

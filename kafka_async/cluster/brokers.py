@@ -28,6 +28,7 @@ from kafka_async.cluster.connection import (
     ConnectionSetupError,
     WrongBrokerError,
 )
+from kafka_async.cluster.handshake import BrokerVersions
 from kafka_async.config import split_server
 from kafka_async.errors import (
     AuthenticationError,
@@ -41,7 +42,6 @@ from kafka_async.errors import (
 
 if TYPE_CHECKING:
     from kafka_async.cluster.connection_context import ConnectionContext
-    from kafka_async.cluster.handshake import BrokerVersions
     from kafka_async.types import Node
 
 
@@ -108,14 +108,13 @@ class Brokers:
         on_overdue: Callable[[], None],
         on_wrong_broker: Callable[[str], None],
     ) -> None:
-        self._features: Mapping[str, int] = {}
+        self._features = self._newest_versions = BrokerVersions()
         self.failures: dict[int, KafkaError] = {}
         self.last_error: KafkaError | None = None
         self._failed_at: dict[int, float] = {}
         self._refusals: Counter[int] = Counter()
         self._failing = False
         self._responded_before: float | None = None
-        self._features_epoch = -1
         self._context = context
         self._nodes = nodes
         self._on_disconnected = on_disconnected
@@ -203,7 +202,7 @@ class Brokers:
 
     def finalized_feature(self, name: str) -> int:
         """Return the level of a feature such as "transaction.version"; 0 if there is none."""
-        return self._features.get(name, 0)
+        return self._features.features.get(name, 0)
 
     # -- health -----------------------------------------------------------------------------------
 
@@ -324,9 +323,16 @@ class Brokers:
         self._failed_at.pop(connection.node_id, None)
         self._refusals.pop(connection.node_id, None)
         self._failing = False
-        if versions.features_epoch >= self._features_epoch:
-            self._features_epoch = versions.features_epoch
-            self._features = versions.features
+        self._newest_versions = versions
+        if versions.features_epoch >= self._features.features_epoch:
+            self._features = versions
+
+    def on_cluster_changed(self) -> None:
+        """Forget the features of the former cluster, whose epochs may be higher.
+
+        The broker that was connected last belongs to the cluster that the client follows now.
+        """
+        self._features = self._newest_versions
 
     def failed(self, connection: BrokerConnection, error: KafkaError) -> None:
         """Record a failed attempt to connect."""

@@ -65,6 +65,7 @@ class ClientServices:
         self.coordinators = CoordinatorLookup(context, self.brokers, self.metadata)
         self._router = RequestRouter(context, self.brokers, self.metadata, self.coordinators)
         self.metadata.on_rebootstrap = self.coordinators.forget_all
+        self.metadata.add_cluster_listener(self.brokers.on_cluster_changed)
         self._credentials_listeners: list[Callable[[], None]] = []
 
     @property

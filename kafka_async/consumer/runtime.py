@@ -164,7 +164,7 @@ class ConsumerRuntime:
                 )
             self.rebalance_handler.set_rewinds(self.rewinds, self.stored_rewinds)
         self.transaction_offsets = TransactionOffsets(
-            subscription, self.membership, self.offset_committer
+            services, subscription, self.membership, self.offset_committer
         )
         self.position_finder = PositionFinder(
             services,

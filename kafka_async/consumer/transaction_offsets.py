@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from kafka_async.cluster.metadata import NO_ID
+from kafka_async.consumer.deleted_topics import deleted_topics
 from kafka_async.errors import CommitFailedError, IllegalStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+    from uuid import UUID
 
+    from kafka_async.cluster.services import ClientServices
     from kafka_async.consumer.offset_committer import OffsetCommitter
     from kafka_async.consumer.subscription import PartitionState, Subscription
     from kafka_async.group.membership import GroupMembership
@@ -21,10 +25,12 @@ class TransactionOffsets:
 
     def __init__(
         self,
+        services: ClientServices,
         subscription: Subscription,
         membership: GroupMembership | None,
         offset_committer: OffsetCommitter | None,
     ) -> None:
+        self._services = services
         self._subscription = subscription
         self._membership = membership
         self._offset_committer = offset_committer
@@ -76,3 +82,20 @@ class TransactionOffsets:
             states, given = self._subscription.states, self._given
             same = [p for p in offsets if p in given and states.get(p) is given[p]]
             self._offset_committer.on_committed({p: offsets[p] for p in same})
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, UUID]:
+        """Return the ids of topics that this consumer reads, where known."""
+        return {
+            state.partition.topic: state.topic_id
+            for state in self._subscription
+            if state.partition.topic in topics and state.topic_id.int
+        }
+
+    async def find_ended(self, topic_ids: Mapping[str, UUID], timeout: float) -> frozenset[str]:
+        """Return the topics that were deleted, whether or not created again with another id."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        deleted = await deleted_topics(self._services, topic_ids, deadline)
+        metadata = self._services.metadata.snapshot
+        return deleted | {
+            t for t, id_ in topic_ids.items() if metadata.topic_id(t) not in (id_, NO_ID)
+        }

@@ -279,7 +279,8 @@ def _missing_partition_error(topic: str, partition: int, count: int, timeout: fl
     """Return the error for a partition that metadata still lacks after `timeout` seconds."""
     return UnknownTopicOrPartitionError(
         f"the topic has the partitions 0 to {count - 1}, and got no more within "
-        f"{timeout:g} s: name one of those, or add partitions",
+        f"{timeout:g} s: name one of those, or add partitions; a record without a partition of its "
+        "own can be sent again, if the topic was created again with fewer partitions",
         topic=topic,
         partition=partition,
     )

@@ -9,7 +9,7 @@ KIP-320).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.errors import DataLossError
 from kafka_async.spark.offsets import OffsetRange, Offsets
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafka_async.spark.stream_offset import StreamOffset
+
+
+_DELETED: Final = "the topic or partition has been deleted"
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,8 @@ def find_losses(start: StreamOffset, logs: LogState) -> tuple[Offsets, list[Loss
     losses: list[Loss] = []
     for tp in sorted({*start.offsets, *logs.latest}):
         if tp not in logs.latest:
-            reason = "the topic or partition has been deleted"
+            reason = _new_id(tp, start, logs)
+            reason = f"{reason}, without this partition" if reason else _DELETED
             losses.append(Loss(tp, start.offsets[tp], None, reason))
             continue
         starts[tp], reason = _position(tp, start, logs)
@@ -104,9 +108,8 @@ def _position(tp: TopicPartition, start: StreamOffset, logs: LogState) -> tuple[
             return 0, None
         return earliest, f"the new partition begins at offset {earliest} instead of 0"
     offset = start.offsets[tp]
-    known = start.topic_ids.get(tp.topic)
-    if known is not None and known != logs.topic_ids.get(tp.topic, known):
-        return earliest, f"the topic has been deleted and created again (it had the id {known})"
+    if reason := _new_id(tp, start, logs):
+        return earliest, reason
     end = logs.epoch_ends.get(tp, offset)
     if end < offset:
         return max(end, earliest), (
@@ -118,6 +121,14 @@ def _position(tp: TopicPartition, start: StreamOffset, logs: LogState) -> tuple[
     if latest < offset:
         return latest, f"the partition now ends at offset {latest}"
     return offset, None
+
+
+def _new_id(tp: TopicPartition, position: StreamOffset, logs: LogState) -> str | None:
+    """Return that the topic of a position was created again; None if it was not."""
+    known = position.topic_ids.get(tp.topic)
+    if known is None or known == logs.topic_ids.get(tp.topic, known):
+        return None
+    return f"the topic has been deleted and created again (it had the id {known})"
 
 
 def plan_batch(
@@ -155,11 +166,10 @@ def _end(
     epoch_ends: Mapping[TopicPartition, int],
 ) -> tuple[int | None, str | None]:
     """Return the end of a partition's range (None: unreadable), and the reason if it changed."""
+    if reason := _new_id(tp, end, logs):
+        return None, reason
     if tp not in logs.latest:
-        return None, "the topic or partition has been deleted"
-    known = end.topic_ids.get(tp.topic)
-    if known is not None and known != logs.topic_ids.get(tp.topic, known):
-        return None, f"the topic has been deleted and created again (it had the id {known})"
+        return None, _DELETED
     until = end.offsets[tp]
     readable = min(epoch_ends.get(tp, until), logs.latest[tp])
     if readable < until:

@@ -85,9 +85,16 @@ def read_range(
             except OffsetOutOfRangeError as error:
                 before = _skip_removed(consumer, tp, before, part, options, error)
                 continue
-            except NoOffsetForPartitionError as error:  # the position was of another cluster
-                _skip_other_log(tp, before, topic_id, options, error)
-                return
+            except NoOffsetForPartitionError as error:
+                # The position was of another cluster, or of a former topic that this consumer knew.
+                timeout = options.poll_timeout
+                if not (topic_id and topic_id.int) or not blocking.run(
+                    _has_topic_id, consumer, tp.topic, topic_id, timeout
+                ):
+                    _skip_other_log(tp, before, topic_id, options, error)
+                    return
+                consumer.seek(tp, before)
+                continue
             if batches and topic_id:
                 timeout = options.poll_timeout
                 if not blocking.run(_has_topic_id, consumer, tp.topic, topic_id, timeout):

@@ -9,7 +9,7 @@ without partitions there and ignore it. No topic has such a name, because names 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -38,6 +38,14 @@ class StreamOffset:
     offsets: Offsets = field(default_factory=Offsets)
     topic_ids: Mapping[str, uuid.UUID] = field(default_factory=dict[str, uuid.UUID])
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+
+    def identified_by(self, topic_ids: Mapping[str, uuid.UUID]) -> StreamOffset:
+        """Return the same offsets, with these ids for topics without one.
+
+        An offset that Spark's connector has stored has no ids, but its topics had them when this
+        run of the query saw them first.
+        """
+        return replace(self, topic_ids={**topic_ids, **self.topic_ids})
 
     def to_json(self) -> OffsetJson:
         """Return the value that Spark stores; equal offsets give equal text."""

@@ -23,6 +23,7 @@ from kafka_async.spark.stream_offset import OffsetJson, StreamOffset, read_strea
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from uuid import UUID
 
     import pyarrow
 
@@ -54,6 +55,8 @@ class KafkaStreamReader(DataSourceStreamReader):
         self._target: Offsets | None = None
         """Offsets at which a query with availableNow ends."""
         self._committed: StreamOffset | None = None
+        self._topic_ids: dict[str, UUID] = {}
+        """Ids of the topics when this run of the query first saw them."""
 
     def __reduce__(self) -> tuple[type[KafkaStreamReader], tuple[SourceOptions]]:
         return type(self), (self._options,)
@@ -82,6 +85,7 @@ class KafkaStreamReader(DataSourceStreamReader):
         first, last = read_stream_offset(start), read_stream_offset(end)
         if first == last:
             return []
+        first = first.identified_by(self._topic_ids)
         if self._planned is not None and self._planned[0] == last:
             ranges, losses = plan_batch(first, last, self._planned[1])
         else:  # An earlier run of the query has planned the batch.
@@ -123,8 +127,9 @@ class KafkaStreamReader(DataSourceStreamReader):
         Raises:
             DataLossError: Records from `start` on are gone, and failOnDataLoss is on.
         """
-        logs = self._cluster().state(start)
-        starts, losses = find_losses(start, logs)
+        logs = self._cluster().state(start.identified_by(self._topic_ids))
+        starts, losses = find_losses(start.identified_by(self._topic_ids), logs)
+        self._topic_ids = {**logs.topic_ids, **self._topic_ids}
         if losses and self._options.fail_on_data_loss:
             self._report(losses)
         latest = dict(logs.latest)

@@ -509,3 +509,25 @@ async def test_arguments_of_the_wrong_type_are_refused(wrong: str) -> None:
 
 async def test_every_category_has_a_reaction() -> None:
     assert REACTIONS.keys() == {*Category, None}
+
+
+async def test_topic_created_again_is_not_read_from_an_offset_of_the_former_one() -> None:
+    later = [b"later-%d" % number for number in range(10)]
+    async with copying({"metadata_max_age_ms": 1_000}) as case:
+        await asyncio.sleep(10)
+        before, memory = len(case.calls), case.memory
+
+        async def copy_and_recreate(records: list[Record], txn: Transaction) -> None:
+            await copy(records, txn)
+            if len(case.calls) == before + 1:
+                await memory.cluster.delete_topic("lines")
+                await memory.cluster.create_topic("lines", 1)
+                async with memory.producer() as producer:
+                    await producer.send_many("lines", later, partition=0)
+
+        case.copy = copy_and_recreate
+        async with memory.producer() as producer:
+            await producer.send("lines", b"former", partition=0)
+        await until(lambda: case.calls[-1][-1:] == later[-1:])
+        assert [value for call in case.calls[before + 1 :] for value in call] == later
+        assert await committed_values(memory) == LINES + later

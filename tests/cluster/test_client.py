@@ -459,6 +459,29 @@ async def test_requests_to_hosts_that_are_not_allowed_raise(allowed: Any) -> Non
 # -- coordinators ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("moves", [False, True], ids=["restarts", "moves"])
+async def test_versions_of_a_broker_are_those_of_its_present_process(moves: bool) -> None:
+    """An older broker takes the place of a newer one, at the same address or at another one."""
+
+    def limit(response: Any) -> None:
+        (row,) = [row for row in response.api_keys if row.api_key == MetadataRequest.API_KEY]
+        row.max_version = 9
+
+    async with InMemory(2) as memory, memory.client() as client:
+        connection = services_of(client).brokers.general(1)
+        await connection.connect(5)
+        newest = connection.version(MetadataRequest.API_KEY)
+        assert newest > 9
+        memory.cluster.faults.add(api="ApiVersions", broker=1, count=None, change=limit)
+        await memory.cluster.stop_broker(1)
+        port = memory.cluster.brokers[1].port + moves * 1000
+        await memory.cluster.start_broker(1, port=port)
+        await services_of(client).metadata.refresh(timeout=30)
+        await connection.connect(30)
+        assert connection.version(MetadataRequest.API_KEY) == 9
+        assert memory.address(1).endswith(f":{port}")
+
+
 async def test_caches_coordinator_until_it_is_forgotten() -> None:
     async with InMemory(2) as memory, memory.client() as client:
         owner, coordinators = memory.coordinator("g"), services_of(client).coordinators

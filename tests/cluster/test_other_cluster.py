@@ -345,8 +345,16 @@ async def test_admin_follows_with_one_warning_that_names_both_clusters(
 
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
 async def test_follows_cluster_at_former_addresses_without_the_check(strategy: Any) -> None:
-    """Checks that a metadata response of another cluster is noticed by its cluster id."""
+    """Checks that a metadata response of another cluster is noticed by its cluster id.
+
+    The other cluster's features replace those of the former one, which was changed more often.
+    """
+
+    def raise_features_epoch(response: Any) -> None:
+        response.finalized_features_epoch = 1000
+
     async with InMemory(2, cluster_id=FORMER) as memory:
+        memory.cluster.faults.add(api="ApiVersions", count=None, change=raise_features_epoch)
         await memory.cluster.create_topic("t", 1)
         async with memory.client(
             metadata_cluster_check_enable=False, metadata_recovery_strategy=strategy
@@ -354,14 +362,21 @@ async def test_follows_cluster_at_former_addresses_without_the_check(strategy: A
             producer = Producer(client)
             await producer.start()
             await producer.send("t", b"0", partition=0)
+            brokers = services_of(producer.client).brokers
+            assert brokers.finalized_feature("transaction.version") == 2
             ports = [broker.port for broker in memory.cluster.brokers.values()]
             for broker in memory.cluster.brokers:
                 await memory.cluster.stop_broker(broker)
             async with EmbeddedCluster(
-                2, ports=ports, network=memory.network, cluster_id=OTHER
+                2,
+                ports=ports,
+                network=memory.network,
+                cluster_id=OTHER,
+                transaction_version=1,
             ) as other:
                 await other.create_topic("t", 1)
                 await until(lambda: cluster_id_of(producer) == OTHER)
+                assert brokers.finalized_feature("transaction.version") == 1
                 await producer.send("t", b"1", partition=0)
                 partition = other.topics.partition(P0)
                 assert partition is not None

@@ -11,7 +11,11 @@ import pytest_asyncio
 
 from kafka_async.admin import ConfigResource, ResourceType
 from kafka_async.consumer.share.share_consumer import ShareConsumer
-from kafka_async.errors import NoOffsetForPartitionError, UnknownTopicIdError
+from kafka_async.errors import (
+    NoOffsetForPartitionError,
+    TransactionAbortableError,
+    UnknownTopicIdError,
+)
 from kafka_async.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from kafka_async.protocol.messages.share_fetch import ShareFetchRequest
 from kafka_async.types import OffsetAndMetadata, TopicPartition
@@ -257,6 +261,62 @@ async def test_transaction_with_offsets_of_the_former_topic_leaves_the_new_one_u
         await consumer.seek_to_committed()
         assert len(await read(consumer, 5)) == 5
         assert consumer.__offset_source__().uncommitted() == {P0: OffsetAndMetadata(5, 0)}
+
+
+@pytest.mark.parametrize("recreated", [True, False], ids=["created again", "deleted"])
+async def test_transaction_refuses_offsets_of_a_topic_that_has_just_ended(
+    stage: Stage, recreated: bool
+) -> None:
+    """The consumer has not noticed it yet: the request names the topic by its id (KIP-1319)."""
+    producer = stage.producer(transactional_id="x")
+    async with reader(stage, "t") as consumer, producer:
+        transaction = await producer.begin()
+        await read(consumer, 5)
+        await (recreate(stage) if recreated else stage.cluster.delete_topic("t"))
+        async with asyncio.timeout(10):
+            with pytest.raises(TransactionAbortableError, match="deleted since"):
+                await transaction.commit_offsets(consumer)
+        await transaction.abort()
+        if not recreated:
+            await create(stage)
+            stage.produce(P0, NEW)
+        await consumer.seek_to_committed()
+        assert await read(consumer, 3) == NEW
+        async with producer.transaction() as transaction:
+            await transaction.commit_offsets(consumer)
+        assert await consumer.committed([P0]) == {P0: OffsetAndMetadata(3, 0)}
+
+
+@pytest.mark.parametrize("old", [{"transaction_version": 1}, {"api_versions": {28: (0, 5)}}])
+async def test_brokers_without_topic_ids_in_transactions_get_no_commit_once_it_was_noticed(
+    start_stage: StartStage, old: dict[str, Any]
+) -> None:
+    stage = await start_stage(2, auto_create_topics=False, **old)
+    await create(stage)
+    stage.produce(P0, (f"old-{number}" for number in range(5)))
+    producer = stage.producer(transactional_id="x")
+    async with reader(stage, "t") as consumer, producer:
+        transaction = await producer.begin()
+        await read(consumer, 5)
+        await recreate(stage)
+        await transaction.commit_offsets(consumer)
+        await asyncio.sleep(3)  # the consumer learns of the new topic
+        with pytest.raises(TransactionAbortableError, match="deleted since"):
+            await transaction.commit()
+        await transaction.abort()
+        await consumer.seek_to_committed()
+        assert await read(consumer, 3) == NEW
+
+
+async def test_coordinator_that_does_not_know_a_topic_yet_is_asked_again(stage: Stage) -> None:
+    faults = stage.cluster.faults.add(api="TxnOffsetCommit", error="UNKNOWN_TOPIC_ID", count=2)
+    producer = stage.producer(transactional_id="x")
+    async with reader(stage, "t") as consumer, producer:
+        await read(consumer, 5)
+        async with producer.transaction() as transaction:
+            await transaction.commit_offsets(consumer)
+        assert await consumer.committed([P0]) == {P0: OffsetAndMetadata(5, 3)}
+    assert faults.exhausted
 
 
 async def test_share_consumer_acknowledges_each_record_under_its_topic_id(stage: Stage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -80,12 +80,12 @@ def delete_records(cluster: ClusterHandle, topic: str, before: int) -> None:
     assert response.topics[0].partitions[0].error_code == 0
 
 
-def create_again(cluster: ClusterHandle, topic: str) -> None:
+def create_again(cluster: ClusterHandle, topic: str, partitions: int = 1) -> None:
     from kafka_async.admin import NewTopic
 
     with blocking.Admin(cluster.bootstrap_servers) as admin:
         admin.delete_topics([topic])
-        admin.create_topics([NewTopic(topic)])
+        admin.create_topics([NewTopic(topic, partitions)])
 
 
 def test_starts_at_the_offsets_of_the_options(kafka_cluster: ClusterHandle) -> None:
@@ -247,6 +247,49 @@ def test_data_loss_raises_or_is_skipped_with_a_warning(
         assert change in caplog.text
         assert f"{topic}-0 at offset 2" in caplog.text
         assert reader.latestOffset(stored(end), everything()) == end
+
+
+@pytest.mark.parametrize("checkpoint", ["ours, running", "ours, restarted", "Spark's, running"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_topic_created_again_with_any_number_of_partitions_is_read_from_its_beginning(
+    kafka_cluster: ClusterHandle, count: int, checkpoint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = create_topic_blocking(kafka_cluster, partitions=2)
+    produce(kafka_cluster, topic, 5, 5)
+    options = {"subscribe": topic, "fetchOffset_numRetries": "1"}
+    with ExitStack() as stack:
+        strict = stack.enter_context(opened(kafka_cluster, **options))
+        kept = stack.enter_context(opened(kafka_cluster, failOnDataLoss="false", **options))
+        start = kept.initialOffset()
+        assert strict.initialOffset() == start
+        # The tasks' consumers, which later tasks use again, know the former topic.
+        known: Any = kept.partitions({topic: {"0": 0, "1": 0}}, stored(start))
+        assert sum(batch.num_rows for part in known for batch in kept.read(part)) == 10
+        if checkpoint.startswith("Spark"):  # without topic ids; a batch finds nothing new
+            start = offsets(start)
+            for reader in (strict, kept):
+                assert reader.latestOffset(stored(start), everything()) == start
+        create_again(kafka_cluster, topic, partitions=count)
+        produce(kafka_cluster, topic, *[5] * count)  # So the offsets alone show nothing.
+        if checkpoint.endswith("restarted"):
+            strict = stack.enter_context(opened(kafka_cluster, **options))
+            kept = stack.enter_context(opened(kafka_cluster, failOnDataLoss="false", **options))
+        with pytest.raises(DataLossError, match=f"{topic}-0 .*created again"):
+            strict.latestOffset(stored(start), everything())
+        with caplog.at_level(logging.WARNING, "kafka_async.spark"):
+            end = kept.latestOffset(stored(start), everything())
+            parts: Any = kept.partitions(stored(start), stored(end))
+            rows = [batch.num_rows for part in parts for batch in kept.read(part)]
+            assert rows == [5] * count
+            assert kept.latestOffset(stored(end), everything()) == end
+            assert ranges(kept, end, end) == []
+        reasons = [
+            row.message
+            for row in caplog.records
+            if row.name == "kafka_async.spark" or row.name.startswith("kafka_async.spark.")
+        ]
+        assert [row.partition(" at offset")[0] for row in reasons] == [f"{topic}-0", f"{topic}-1"]
+        assert ("without this partition" in reasons[1]) == (count == 1)
 
 
 def test_batch_of_an_earlier_run_is_checked_before_it_is_read(

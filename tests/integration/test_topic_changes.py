@@ -34,6 +34,7 @@ async def test_readers_follow_random_changes_of_a_topic(
         Admin(servers) as admin,
         Producer(servers) as producer,
         Producer(servers, transactional_id=kafka_cluster.group("x")) as transactional,
+        Producer(servers, transactional_id=kafka_cluster.group("y")) as copying,
     ):
         changes = TopicChanges(
             consumer,
@@ -41,6 +42,7 @@ async def test_readers_follow_random_changes_of_a_topic(
             admin,
             producer,
             transactional,
+            copying,
             kafka_cluster.topic(),
             [1, 2],
             partial(elect_leader, kafka_cluster),

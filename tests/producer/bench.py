@@ -18,6 +18,9 @@ from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.embedded_client import InMemory
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from uuid import UUID
+
     import pytest
 
     from kafka_async.embedded.faults import Fault
@@ -203,6 +206,12 @@ class Source:
 
     def mark_committed(self, offsets: object) -> None:
         self.marked += 1
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, UUID]:
+        return {}
+
+    async def find_ended(self, topic_ids: Mapping[str, UUID], timeout: float) -> frozenset[str]:
+        return frozenset()
 
 
 def advance_with_each_reading(seconds: float, patch: pytest.MonkeyPatch) -> None:

@@ -479,6 +479,27 @@ async def test_fails_records_of_a_missing_partition_that_does_not_appear(known: 
         await bench.producer.send("clicks", b"v", partition=1)
 
 
+async def test_fails_records_placed_on_a_partition_that_the_topic_created_again_lacks() -> None:
+    async with Bench({"clicks": [1] * 4}, linger_ms=1_000) as bench:
+        placed = [
+            await bench.producer.enqueue("clicks", b"v", key=b"%d" % number) for number in range(20)
+        ]
+        await bench.cluster.delete_topic("clicks")
+        await bench.cluster.create_topic("clicks", 2)
+        outcomes = await asyncio.gather(*placed, return_exceptions=True)
+        failed = {type(error) for error in outcomes if isinstance(error, BaseException)}
+        assert failed == {UnknownTopicOrPartitionError}
+        for error in outcomes:
+            if isinstance(error, UnknownTopicOrPartitionError):
+                assert (error.topic, error.partition) in {("clicks", 2), ("clicks", 3)}
+                assert "can be sent again, if the topic was created again" in str(error)
+            else:
+                assert not isinstance(error, BaseException)
+                assert error.partition in (0, 1)
+        again = [await bench.producer.send("clicks", b"v", key=b"%d" % n) for n in range(20)]
+        assert {each.partition for each in again} == {0, 1}
+
+
 async def test_waits_for_a_missing_partition_at_most_max_block_ms() -> None:
     async with Bench({"clicks": [1, 1]}, max_block_ms=1_000) as bench:
         with pytest.raises(UnknownTopicOrPartitionError, match=r"within (max_block_ms|1 s)"):

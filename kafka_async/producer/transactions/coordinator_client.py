@@ -24,7 +24,7 @@ from kafka_async.errors import (
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from kafka_async.cluster.broker_connection import BrokerConnection
     from kafka_async.cluster.coordinator_lookup import CoordinatorKind
@@ -116,12 +116,14 @@ class CoordinatorClient:
         max_version: int | None = None,
         attempts: RequestAttempts | None = None,
         on_sent: Callable[[], None] | None = None,
+        before_retry: Callable[[KafkaError], Awaitable[None]] | None = None,
         any_cluster: bool = False,
     ) -> ResponseT:
         """Send a request until `get_error` finds no error in its response, or until the deadline.
 
         The first error that is not retriable, or the last one before the deadline, is raised.
-        `on_sent` is called immediately before each attempt is written, which may still fail.
+        `on_sent` is called immediately before each attempt is written, which may still fail, and
+        `before_retry` with each error after which there is another one, unless it raises.
         Unless `any_cluster`, InvalidPidMappingError is raised once the client follows another
         cluster, where the producer id may be that of another producer.
         """
@@ -142,6 +144,8 @@ class CoordinatorClient:
                 self._stop_retrying and not self._services.responsive
             ):
                 raise error
+            if before_retry is not None:
+                await before_retry(error)
             if action is CoordinatorErrorAction.FIND_COORDINATOR:
                 self._services.coordinators.forget(coordinator.kind, coordinator.key)
             delay = (

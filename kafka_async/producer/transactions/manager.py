@@ -11,6 +11,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.cluster.coordinator_lookup import CoordinatorKind
@@ -30,6 +31,8 @@ from kafka_async.errors import (
     TransactionAbortableError,
     TransactionalIdAuthorizationError,
     TransactionOutcomeUnknownError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
     category_of,
     convert_transaction_errors,
     to_transaction_error,
@@ -52,7 +55,8 @@ from kafka_async.producer.transactions.state import (
 from kafka_async.types import PreparedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from uuid import UUID
 
     from kafka_async.cluster.broker_connection import BrokerConnection
     from kafka_async.producer.outcome import BatchOutcome
@@ -89,8 +93,35 @@ _OPEN: Final = _LOST_WITH_CLUSTER - {TransactionState.PREPARED}
 
 _FENCED_EPOCH: Final = (ProducerFencedError, InvalidProducerEpochError)
 
+_UNKNOWN_TOPIC: Final = (UnknownTopicIdError, UnknownTopicOrPartitionError)
+
+_NO_IDS: Final[Mapping[str, UUID]] = MappingProxyType({})
+
 _AFTER_TIMEOUT: Final = (*_FENCED_EPOCH, InvalidTxnStateError)
 """Errors of a transaction that its coordinator has aborted after transaction_timeout_ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offsets:
+    """Holds offsets that a consumer gave to the transaction.
+
+    Attributes:
+        source: The consumer.
+        offsets: Its offsets.
+        topic_ids: Ids of their topics, where known.
+        by_name: The request named the topics, so the offsets may be of former topics.
+    """
+
+    source: OffsetSource
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    topic_ids: Mapping[str, UUID]
+    by_name: bool
+
+    def check(self) -> None:
+        """Raise if the consumer has noticed since that a topic was created again."""
+        if self.by_name:
+            current = self.source.topic_ids(self.topic_ids)
+            _refuse_former(t for t, id_ in self.topic_ids.items() if current.get(t, id_) != id_)
 
 
 @dataclass(slots=True, eq=False)
@@ -143,7 +174,7 @@ class TransactionManager:
         self._has_written = False
         self._needs_new_epoch = False
         self._began_at = 0.0
-        self._sources: list[tuple[OffsetSource, Mapping[TopicPartition, OffsetAndMetadata]]] = []
+        self._offsets: list[_Offsets] = []
         self._max_block = runtime.max_block
         self.detach = runtime.services.metadata.add_cluster_listener(self._on_cluster_changed)
         """Stops following changes of the cluster."""
@@ -212,7 +243,7 @@ class TransactionManager:
         )
         self._has_written = False
         self._began_at = self._loop.time()
-        self._sources = []
+        self._offsets = []
         self._adding = []
         self._ending = None
         self._on_state = on_state
@@ -253,7 +284,11 @@ class TransactionManager:
         if not offsets:
             return
         try:
-            await self._commit_offsets(offsets, group, source, self._deadline(timeout))
+            topics = {p.topic for p in offsets}
+            topic_ids = _NO_IDS if source is None else source.topic_ids(topics)
+            by_name = await self._commit_offsets(
+                offsets, topic_ids, group, source, self._deadline(timeout)
+            )
         except Exception as error:
             translated = self._apply_error(to_transaction_error(self._with_timeout(error)))
             first = self._machine.error or translated  # a batch may have failed meanwhile
@@ -265,7 +300,7 @@ class TransactionManager:
             self._apply_error(_abortable(doubt))
             raise
         if source is not None:
-            self._sources.append((source, offsets))
+            self._offsets.append(_Offsets(source, offsets, topic_ids, by_name))
 
     async def commit(self, timeout: float | None = None) -> None:
         """Deliver the transaction's records and commit it."""
@@ -403,19 +438,23 @@ class TransactionManager:
     async def _commit_offsets(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[str, UUID],
         group: GroupMetadata,
         source: OffsetSource | None,
         deadline: float,
-    ) -> None:
+    ) -> bool:
         """Send offsets with the consumer's generation; if that has ended, again with the next one.
 
         A cooperative rebalance continues while a transaction is open. The coordinator accepts
         offsets of the former generation until all members have joined, and of the new one from then
         on; the member keeps its partitions meanwhile.
+
+        Returns:
+            Whether the request named the topics: the broker has no version with their ids.
         """
         while True:
             try:
-                await self._send_offsets(offsets, group, deadline)
+                return await self._send_offsets(offsets, topic_ids, group, source, deadline)
             except (IllegalGenerationError, StaleMemberEpochError) as error:
                 if source is None:
                     raise
@@ -427,15 +466,15 @@ class TransactionManager:
                     "%s: sending offsets again with generation %d", self._id, joined.generation_id
                 )
                 group = joined
-            else:
-                return
 
     async def _send_offsets(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[str, UUID],
         group: GroupMetadata,
+        source: OffsetSource | None,
         deadline: float,
-    ) -> None:
+    ) -> bool:
         id_and_epoch = self._id_and_epoch
         if not self._v2:
             await self._coordinators.send(
@@ -445,15 +484,22 @@ class TransactionManager:
                 get_error=requests.code_error,
             )
         self._has_written = True
-        await self._coordinators.send(
-            requests.commit_txn_offsets(self._id, id_and_epoch, group, offsets),
+        request = requests.commit_txn_offsets(self._id, id_and_epoch, group, offsets, topic_ids)
+
+        async def check_topics(error: KafkaError) -> None:
+            if source is not None and isinstance(error, _UNKNOWN_TOPIC):
+                left = max(0.0, deadline - self._loop.time())
+                _refuse_former(await source.find_ended(topic_ids, left))
+
+        response = await self._coordinators.send(
+            request,
             CoordinatorKey(CoordinatorKind.GROUP, group.group_id),
             deadline=deadline,
-            get_error=partial(requests.offsets_error, offsets),
-            max_version=requests.MAX_OFFSETS_VERSION_V2
-            if self._v2
-            else requests.MAX_OFFSETS_VERSION_V1,
+            get_error=partial(requests.offsets_error, offsets, topic_ids),
+            max_version=requests.max_offsets_version(request, v2=self._v2),
+            before_retry=check_topics,
         )
+        return any(topic.name for topic in response.topics)
 
     def _start_adding_partitions(self, queues: list[PartitionQueue]) -> None:
         attempts = RequestAttempts()
@@ -542,6 +588,8 @@ class TransactionManager:
     async def _commit(self, deadline: float) -> None:
         attempts = RequestAttempts()
         try:
+            for each in self._offsets:
+                each.check()
             if self._known_to_coordinator():
                 await self._send_end_txn(commit=True, deadline=deadline, attempts=attempts)
         except Exception as error:
@@ -553,8 +601,8 @@ class TransactionManager:
         # A request without a response may still arrive after the next transaction has begun. With
         # transactions v1 only a new epoch keeps it from ending that one.
         self._needs_new_epoch = attempts.without_response > 0 and not self._v2
-        for source, offsets in self._sources:
-            source.mark_committed(offsets)
+        for each in self._offsets:
+            each.source.mark_committed(each.offsets)
         self._finish(committed=True)
 
     def _commit_sent(self) -> None:
@@ -666,7 +714,7 @@ class TransactionManager:
             await self._send_end_txn(commit=False, deadline=deadline, attempts=RequestAttempts())
 
     def _finish(self, *, committed: bool) -> None:
-        self._sources = []
+        self._offsets = []
         self._accumulator.end_transaction()
         if self._services.hooks.active:
             took = self._loop.time() - self._began_at
@@ -782,6 +830,15 @@ def _abortable(message: str) -> TransactionAbortableError:
     error = TransactionAbortableError(message)
     error.category = Category.ABORTABLE
     return error
+
+
+def _refuse_former(topics: Iterable[str]) -> None:
+    """Raise if there are topics, which are former ones, whose offsets a transaction has."""
+    if former := sorted(topics):
+        raise _abortable(
+            f"the transaction has offsets of topics that were deleted since, and maybe created "
+            f"again: {', '.join(former)}; abort it and seek_to_committed()"
+        )
 
 
 def _no_response_error(error: Exception) -> KafkaError:

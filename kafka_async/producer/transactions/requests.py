@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_async.cluster.requested_rows import requested_rows
+from kafka_async.cluster.topic_ids import max_version_for
 from kafka_async.errors import (
     KafkaError,
     OperationNotAttemptedError,
@@ -12,10 +13,12 @@ from kafka_async.errors import (
     TransactionalIdAuthorizationError,
     error_for,
 )
+from kafka_async.protocol.wire import ZERO_UUID
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from uuid import UUID
 
     from kafka_async.producer.idempotence import ProducerIdAndEpoch
     from kafka_async.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -36,8 +39,6 @@ MAX_ADD_PARTITIONS_VERSION = 3
 MAX_END_TXN_VERSION_V1 = 4
 MAX_END_TXN_VERSION_V2 = 5
 MAX_OFFSETS_VERSION_V1 = 4
-MAX_OFFSETS_VERSION_V2 = 5
-"""Version 6 of TxnOffsetCommit names topics by id, and the ids of some topics may be unknown."""
 
 
 def init_producer_id(
@@ -96,8 +97,12 @@ def commit_txn_offsets(
     id_and_epoch: ProducerIdAndEpoch,
     group: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    topic_ids: Mapping[str, UUID],
 ) -> TxnOffsetCommitRequest:
-    """Build a TxnOffsetCommit request; the group's metadata in it fences zombies (KIP-447)."""
+    """Build a TxnOffsetCommit request; the group's metadata in it fences zombies (KIP-447).
+
+    Its topics have their ids where these are known (KIP-1319).
+    """
     from kafka_async.protocol.messages import txn_offset_commit
 
     by_topic: dict[str, list[txn_offset_commit.TxnOffsetCommitRequestPartition]] = {}
@@ -118,10 +123,19 @@ def commit_txn_offsets(
         member_id=group.member_id,
         group_instance_id=group.group_instance_id,
         topics=[
-            txn_offset_commit.TxnOffsetCommitRequestTopic(name=name, partitions=rows)
+            txn_offset_commit.TxnOffsetCommitRequestTopic(
+                name=name, topic_id=topic_ids.get(name, ZERO_UUID), partitions=rows
+            )
             for name, rows in by_topic.items()
         ],
     )
+
+
+def max_offsets_version(request: TxnOffsetCommitRequest, *, v2: bool) -> int | None:
+    """Return the upper limit for the version of a TxnOffsetCommit request; None without one."""
+    if not v2:
+        return MAX_OFFSETS_VERSION_V1
+    return max_version_for(request.API_KEY, [topic.topic_id for topic in request.topics])
 
 
 def end_txn(
@@ -151,11 +165,16 @@ def partitions_error(
 
 
 def offsets_error(
-    partitions: Iterable[TopicPartition], response: TxnOffsetCommitResponse
+    partitions: Iterable[TopicPartition],
+    topic_ids: Mapping[str, UUID],
+    response: TxnOffsetCommitResponse,
 ) -> KafkaError | None:
     """Return the error that explains why one of the requested offsets was not accepted."""
+    names = {topic_id: name for name, topic_id in topic_ids.items()}
     rows = {
-        TopicPartition(topic.name, row.partition_index): row.error_code
+        TopicPartition(
+            topic.name or names.get(topic.topic_id, ""), row.partition_index
+        ): row.error_code
         for topic in response.topics
         for row in topic.partitions
     }
