@@ -366,8 +366,8 @@ class ClusterMetadata:
 
 
 def lacks_partitions(topic: TopicMetadata) -> bool:
-    """Return True if a partition is missing below the highest one: the broker lags."""
-    return bool(topic.partitions) and max(topic.partitions) >= len(topic.partitions)
+    """Return True if all partitions are missing, or one below the highest: the broker lags."""
+    return max(topic.partitions, default=0) >= len(topic.partitions)
 
 
 def _merged_topic(

@@ -242,10 +242,14 @@ class Fetcher:
             n.node_id: Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints
         }
         size = 0
+        without_records = not any(row.records for _, row in rows)
         until = self._loop.time() + MAX_SCAN_SECONDS
         for partition, row in rows:
             pending_fetch = pending.get(partition)
             if pending_fetch is None or not pending_fetch.is_current:
+                continue
+            if without_records and self._must_have_records(pending_fetch.state, row):
+                self.retry_later(pending_fetch.state)  # at once would be a busy loop
                 continue
             found = (
                 self._completed_fetch(pending_fetch.state, row)
@@ -271,6 +275,14 @@ class Fetcher:
         if size and self._services.hooks.active:
             client_id = self._services.config.client_id
             self._services.hooks.emit(hooks.Fetched(client_id, node_id, len(rows), size))
+
+    def _must_have_records(self, state: PartitionState, row: PartitionData) -> bool:
+        """Return True if the broker has records at the offset, and no reason to leave them out.
+
+        Other partitions of the response have none that could have filled it.
+        """
+        end = row.last_stable_offset if self._committed_only else row.high_watermark
+        return not row.error_code and row.preferred_read_replica < 0 and end > state.fetch_offset
 
     def on_missing(self, missing: Iterable[PendingFetch]) -> None:
         """Back off from partitions that a response lacks although it must name them."""

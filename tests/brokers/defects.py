@@ -35,14 +35,20 @@ class Defect(NamedTuple):
     def __str__(self) -> str:
         return f"{self.kind} {'.'.join(self.path)}"
 
-    def apply(self, response: Any) -> bool:
-        """Change the first place in the response that has the field; return False without one."""
-        owner = next((each for each in owners(response, self.path) if self._fits(each)), None)
-        if owner is None:
-            return False
+    def apply(self, response: Any, *, everywhere: bool = False) -> bool:
+        """Change the first place in the response that has the field; return False without one.
+
+        With `everywhere` all places are changed.
+        """
+        found = [each for each in owners(response, self.path) if self._fits(each)]
         name = self.path[-1]
-        setattr(owner, name, CHANGES[self.kind](getattr(owner, name)))
-        return True
+        for owner in found if everywhere else found[:1]:
+            setattr(owner, name, CHANGES[self.kind](getattr(owner, name)))
+        return bool(found)
+
+    def has_place(self, response: Any) -> bool:
+        """Return True if a place in the response can have the defect."""
+        return any(self._fits(each) for each in owners(response, self.path))
 
     def _fits(self, owner: Any) -> bool:
         value = getattr(owner, self.path[-1])

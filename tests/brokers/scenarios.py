@@ -7,6 +7,8 @@ versions that the brokers support. `requests_of` records which APIs it sends.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.admin import (
@@ -15,6 +17,7 @@ from kafka_async.admin import (
     AclOperation,
     AclPermission,
     AclResourceType,
+    Admin,
     ConfigResource,
     NewTopic,
     OffsetSpec,
@@ -23,11 +26,19 @@ from kafka_async.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from kafka_async.cluster.client import Client
 from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.embedded import AclAuthorizer
-from kafka_async.errors import GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError
+from kafka_async.errors import (
+    GroupIdNotFoundError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
+from kafka_async.protocol.api import lookup
 from kafka_async.types import TopicPartition
-from tests.embedded_client import InMemory
+from tests.brokers.defects import Defect, defects_of
+from tests.embedded_client import InMemory, now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,15 +47,17 @@ if TYPE_CHECKING:
 
     Scenario = Callable[["Stage"], Awaitable[object]]
 
-API_VERSIONS: Final = 18
 LIMIT: Final = 120
 """Seconds of virtual time in which a scenario ends, by its result or by an error."""
+GIVES_UP: Final = 20
+"""Seconds of virtual time after which a scenario whose polls return nothing raises an error."""
 QUICK: Final[dict[str, Any]] = {
     "request_timeout_ms": 5_000,
     "default_api_timeout_ms": 20_000,
     "close_timeout_ms": 5_000,
 }
 T, U = "t", "u"
+USER, PASSWORD = "alice", "alice-secret"
 PARTITIONS: Final = (TopicPartition(T, 0), TopicPartition(T, 1), TopicPartition(U, 0))
 
 
@@ -52,7 +65,13 @@ class Stage(InMemory):
     """Provides the clients of a scenario, with short timeouts."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(2, authorizer=AclAuthorizer(super_users=["User:ANONYMOUS"]), **settings)
+        super().__init__(
+            2,
+            authorizer=AclAuthorizer(super_users=["User:ANONYMOUS", f"User:{USER}"]),
+            listeners={"PLAINTEXT": "PLAINTEXT", "SASL_PLAINTEXT": "SASL_PLAINTEXT"},
+            users={USER: PASSWORD},
+            **settings,
+        )
 
     def producer(self, **options: Any) -> Any:
         return super().producer(**QUICK, delivery_timeout_ms=20_000, **options)
@@ -70,17 +89,31 @@ class Stage(InMemory):
 
     async def fill(self) -> None:
         """Create the topics, with one record in each partition."""
-        for topic, count in ((T, 2), (U, 1)):
+        for topic, count in ((T, 4), (U, 2)):
             await self.cluster.create_topic(topic, count)
         async with InMemory.producer(self) as producer:
             for topic, number in PARTITIONS:
                 await producer.send(topic, f"{topic}{number}".encode(), partition=number)
 
 
+class Waiting:
+    """Ends a loop of polls that return too little, by KafkaTimeoutError."""
+
+    def __init__(self) -> None:
+        self._ends = now() + GIVES_UP
+
+    def is_over(self, reached: object) -> bool:
+        """Return True if what the loop waits for is reached; raise after GIVES_UP."""
+        if not reached and now() > self._ends:
+            raise KafkaTimeoutError(f"the polls of {GIVES_UP} s were not enough")
+        return bool(reached)
+
+
 async def read(consumer: Consumer, count: int) -> list[bytes | None]:
     """Return the sorted values of this many records, and of any that come with them."""
     found: list[bytes | None] = []
-    while len(found) < count:
+    waiting = Waiting()
+    while not waiting.is_over(len(found) >= count):
         found += [record.value for record in await consumer.poll(timeout=20)]
     found += [record.value for record in await consumer.poll(timeout=0)]
     return sorted(found, key=repr)
@@ -88,18 +121,26 @@ async def read(consumer: Consumer, count: int) -> list[bytes | None]:
 
 async def produce(stage: Stage) -> object:
     """Send records, batched and by acks=1."""
-    await stage.cluster.create_topic(T, 2)
-    await stage.cluster.create_topic(U, 1)
+    await stage.cluster.create_topic(T, 4)
+    await stage.cluster.create_topic(U, 2)
+    everywhere = [
+        TopicPartition(topic, n) for topic, count in ((T, 4), (U, 2)) for n in range(count)
+    ]
     found: list[object] = []
     async with stage.producer() as producer:
         for topic, number in PARTITIONS:
             sent = await producer.send(topic, b"a", key=b"k", partition=number)
             found.append((sent.topic, sent.partition, sent.offset))
         handles = [await producer.enqueue(T, b"%d" % n, partition=n % 2) for n in range(6)]
+        handles += [await producer.enqueue(topic, b"b", partition=n) for topic, n in everywhere]
+        found += [(await handle).offset for handle in handles]
+        for partition in everywhere[:4]:
+            await stage.cluster.move_leader(partition)
+        handles = [await producer.enqueue(topic, b"c", partition=n) for topic, n in everywhere]
         found += [(await handle).offset for handle in handles]
     async with stage.producer(acks=1, enable_idempotence=False) as producer:
         found.append((await producer.send(U, b"z", partition=0)).offset)
-    return found, [stage.values(*partition) for partition in PARTITIONS]
+    return found, [stage.values(*partition) for partition in everywhere]
 
 
 async def read_assigned(stage: Stage) -> object:
@@ -113,7 +154,8 @@ async def read_assigned(stage: Stage) -> object:
         offsets = {partition: row and row.offset for partition, row in times.items()}
         counts = await consumer.partitions_for(T), await consumer.partitions_for(U)
         topics = await consumer.topics()
-        await stage.cluster.move_leader(PARTITIONS[0])
+        for partition in PARTITIONS:
+            await stage.cluster.move_leader(partition)
         async with InMemory.producer(stage) as producer:
             await producer.send(T, b"later", partition=0)
         values += await read(consumer, 1)
@@ -129,7 +171,8 @@ async def classic_group(stage: Stage) -> object:
         values = await read(consumer, 3)
         await consumer.commit()
         async with stage.consumer(T, U, **options) as other:
-            while not other.assignment():
+            waiting = Waiting()
+            while not waiting.is_over(other.assignment()):
                 await asyncio.gather(consumer.poll(timeout=1), other.poll(timeout=1))
             owned = sorted([*consumer.assignment(), *other.assignment()])
     async with stage.consumer(T, U, **options) as consumer:
@@ -150,7 +193,8 @@ async def static_group(stage: Stage) -> object:
         values = await read(consumer, 2)
         await consumer.commit()
     async with stage.consumer(T, **options) as consumer:
-        while not consumer.assignment():
+        waiting = Waiting()
+        while not waiting.is_over(consumer.assignment()):
             await consumer.poll(timeout=1)
         return values, consumer.assignment(), await consumer.poll(timeout=1)
 
@@ -163,7 +207,8 @@ async def consumer_group(stage: Stage) -> object:
         values = await read(consumer, 3)
         await consumer.commit()
     async with stage.consumer(T, U, **options) as consumer:
-        while len(consumer.assignment()) < 3:
+        waiting = Waiting()
+        while not waiting.is_over(len(consumer.assignment()) == 6):
             await consumer.poll(timeout=1)
         committed = await consumer.committed(PARTITIONS)
         return values, {partition: row and row.offset for partition, row in committed.items()}
@@ -186,7 +231,8 @@ async def share_group(stage: Stage) -> object:
         topics=[T], group_id="s", share_acknowledgement_mode="explicit"
     ) as consumer:
         found: list[bytes | None] = []
-        while len(found) < 2:
+        waiting = Waiting()
+        while not waiting.is_over(len(found) >= 2):
             for record in await consumer.poll(timeout=20):
                 found.append(record.value)
                 consumer.acknowledge(record)
@@ -201,19 +247,28 @@ async def transactions(stage: Stage) -> object:
         txn = await producer.begin()
         await txn.send(U, b"aborted", partition=0)
         await txn.abort()
-        async with stage.consumer(T, group_id="g") as consumer:
-            await read(consumer, 2)
+        async with stage.consumer(T, U, group_id="g") as consumer:
+            await read(consumer, 4)  # the aborted one too
             async with producer.transaction() as txn:
-                await txn.send(T, b"done", partition=0)
-                await txn.send(U, b"done", partition=0)
+                handles = [
+                    await txn.enqueue(topic, b"done", partition=number)
+                    for topic, number in PARTITIONS
+                ]
+                for handle in handles:
+                    await handle
                 await txn.commit_offsets(consumer)
     async with stage.consumer(
         partitions=list(PARTITIONS), group_id="g", isolation_level="read_committed"
     ) as consumer:
         committed = await consumer.committed(PARTITIONS[:2])
         await consumer.seek_to_beginning()
-        values = await read(consumer, 5)
+        values = await read(consumer, 6)
     return values, {partition: row and row.offset for partition, row in committed.items()}
+
+
+async def old_transactions(stage: Stage) -> object:
+    """Commit a transaction of the protocol before KIP-890, with the offsets of a group."""
+    return await transactions(stage)
 
 
 async def admin_topics(stage: Stage) -> object:
@@ -222,7 +277,7 @@ async def admin_topics(stage: Stage) -> object:
     async with stage.admin() as admin:
         made = await admin.create_topics([NewTopic(T, 2, 1), NewTopic(U, 1, 1)])
         found.append({name: row.partitions for name, row in made.items()})
-        await admin.create_partitions({U: 2})
+        await admin.create_partitions({T: 3, U: 2})
         listed = await admin.list_topics()
         found.append({name: row.partitions for name, row in listed.items()})
         described = await admin.describe_topics([T, U])
@@ -247,20 +302,21 @@ async def admin_groups(stage: Stage) -> object:
     """List, describe, rewind and delete groups."""
     await stage.fill()
     found: list[object] = []
-    for group in ("g", "h"):
+    groups = ["g", "h", "i", "j"]
+    for group in groups:
         async with stage.consumer(T, group_id=group) as consumer:
             await read(consumer, 2)
             await consumer.commit()
     async with stage.admin() as admin:
         found.append(sorted(await admin.list_groups()))
-        described = await admin.describe_groups(["g", "h"])
+        described = await admin.describe_groups(groups)
         found.append({name: (row.state, len(row.members)) for name, row in described.items()})
         await admin.alter_group_offsets("g", {PARTITIONS[0]: 0, PARTITIONS[1]: 0})
         for group in ("g", "h"):
             rows = await admin.list_group_offsets(group, PARTITIONS)
             found.append({partition: row.offset for partition, row in rows.items()})
         found.append(len(await admin.list_group_offsets("g")))
-        await admin.delete_groups(["g", "h"])
+        await admin.delete_groups(groups)
         try:
             await admin.describe_groups(["g"])
         except GroupIdNotFoundError:
@@ -271,18 +327,52 @@ async def admin_groups(stage: Stage) -> object:
 async def admin_share_groups(stage: Stage) -> object:
     """Describe a share group; list, alter and delete its offsets."""
     await stage.fill()
-    async with stage.share_consumer(topics=[T, U], group_id="s") as consumer:
-        while len(consumer.assignment()) < 3:
-            await consumer.poll(timeout=1)
     found: list[object] = []
+    groups = ["s", "v", "w"]
     async with stage.admin() as admin:
-        found.append((await admin.describe_share_groups(["s"]))["s"].state)
+        async with AsyncExitStack() as members:
+            consumers = [
+                await members.enter_async_context(
+                    stage.share_consumer(topics=[T, U], group_id=group)
+                )
+                for group in groups
+                for _ in range(2)
+            ]
+            waiting = Waiting()
+            while not waiting.is_over(all(each.assignment() for each in consumers)):
+                await asyncio.gather(*(each.poll(timeout=1) for each in consumers))
+            described = await admin.describe_share_groups(groups)
+            found += [(described[each].state, len(described[each].members)) for each in groups]
         await admin.alter_share_group_offsets("s", dict.fromkeys(PARTITIONS, 0))
         rows = await admin.list_share_group_offsets("s", PARTITIONS)
         found.append({partition: row.offset for partition, row in rows.items()})
-        await admin.delete_share_group_offsets("s", [U])
-        found.append(sorted(await admin.list_share_group_offsets("s")))
+        await admin.delete_share_group_offsets("s", [T, U])
+        listed = await admin.list_share_group_offsets("s")
+        found.append(sorted(listed.keys() & PARTITIONS))
     return found
+
+
+async def admin_members(stage: Stage) -> object:
+    """Describe groups of each protocol with two members, which have partitions of two topics."""
+    await stage.fill()
+    consumers: list[Consumer] = []
+    groups: list[tuple[str, dict[str, Any]]] = [
+        ("g", {}),
+        *((name, {"group_protocol": "consumer"}) for name in "hij"),
+    ]
+    async with stage.admin() as admin, AsyncExitStack() as members:
+        for group, options in groups:
+            for _ in range(2):
+                consumer = stage.consumer(T, U, group_id=group, **options)
+                consumers.append(await members.enter_async_context(consumer))
+        waiting = Waiting()
+        while not waiting.is_over(all(len(each.assignment()) == 3 for each in consumers)):
+            await asyncio.gather(*(each.poll(timeout=1) for each in consumers))
+        described = await admin.describe_groups([name for name, _ in groups])
+    return {
+        name: (row.state, sorted(p for member in row.members for p in member.assignment or ()))
+        for name, row in described.items()
+    }
 
 
 async def admin_security(stage: Stage) -> object:
@@ -292,7 +382,7 @@ async def admin_security(stage: Stage) -> object:
         AclBinding(AclResourceType.TOPIC, T, f"User:{name}", AclOperation.READ, AclPermission.ALLOW)
         for name in "ab"
     ]
-    entities = [QuotaEntity(user="a"), QuotaEntity(user="b")]
+    entities = [QuotaEntity(user="a", client_id="c"), QuotaEntity(user="b", client_id="c")]
     async with stage.admin() as admin:
         await admin.create_acls(acls)
         found.append(sorted(row.principal for row in await admin.describe_acls()))
@@ -313,14 +403,19 @@ async def admin_security(stage: Stage) -> object:
 
 async def admin_transactions(stage: Stage) -> object:
     """List, describe and fence transactional ids."""
-    await stage.cluster.create_topic(T, 2)
+    await stage.fill()
     found: list[object] = []
     for name in ("x", "y"):
         async with (
             stage.producer(transactional_id=name) as producer,
             producer.transaction() as txn,
         ):
-            await txn.send(T, b"v", partition=0)
+            for number in range(2):
+                await txn.send(T, b"v", partition=number)
+                await txn.send(U, b"v", partition=number)
+            async with stage.admin() as admin:
+                row = (await admin.describe_transactions([name]))[name]
+            found.append((row.state, sorted(row.partitions)))
     async with stage.admin() as admin:
         found.append(sorted(await admin.list_transactions()))
         described = await admin.describe_transactions(["x", "y"])
@@ -329,21 +424,57 @@ async def admin_transactions(stage: Stage) -> object:
     return found
 
 
+async def admin_tokens(stage: Stage) -> object:
+    """Authenticate; create, describe, renew and expire delegation tokens."""
+    ports = [broker.ports["SASL_PLAINTEXT"] for broker in stage.cluster.brokers.values()]
+    admin = Admin([f"127.0.0.1:{port}" for port in ports])
+    admin.client = Client(
+        [f"127.0.0.1:{port}" for port in ports],
+        dialer=stage.network,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_username=USER,
+        sasl_password=PASSWORD,
+        sasl_allow_plaintext=True,
+        **QUICK,
+    )
+    owners = [f"User:{USER}", "User:other"]
+    async with admin:
+        made = await admin.create_delegation_tokens(owners, renewers=[f"User:{USER}", "User:s"])
+        found: list[object] = [str(row.owner) for row in made]
+        described = await admin.describe_delegation_tokens(owners)
+        found.append(sorted((str(row.owner), row.renewers) for row in described))
+        found.append(len(await admin.renew_delegation_tokens(made)))
+        await admin.expire_delegation_tokens(made)
+    return found
+
+
 SCENARIOS: Final[dict[str, Scenario]] = {
     each.__name__: each
     for each in (
         *(produce, read_assigned, classic_group, static_group, consumer_group, chosen_protocol),
-        *(share_group, transactions, admin_topics, admin_groups, admin_share_groups),
-        *(admin_security, admin_transactions),
+        *(
+            share_group,
+            transactions,
+            old_transactions,
+            admin_topics,
+            admin_groups,
+            admin_share_groups,
+        ),
+        *(admin_members, admin_security, admin_transactions, admin_tokens),
     )
 }
+
+
+SETTINGS: Final[dict[str, dict[str, Any]]] = {"old_transactions": {"transaction_version": 0}}
+"""Settings of the cluster by scenario."""
 
 
 async def result_of(
     scenario: str, prepare: Callable[[Stage], None] | None = None, **settings: Any
 ) -> object:
     """Run a scenario; return its result, or the error that a client or a time limit has raised."""
-    async with Stage(**settings) as stage:
+    async with Stage(**SETTINGS.get(scenario, {}), **settings) as stage:
         if prepare is not None:
             prepare(stage)
         try:
@@ -354,12 +485,14 @@ async def result_of(
 
 
 _sent: dict[str, tuple[object, dict[int, int]]] = {}
+_places: dict[str, set[tuple[int, Defect]]] = {}
 
 
 async def sent_in(scenario: str) -> tuple[object, dict[int, int]]:
     """Return the result of a scenario on the newest brokers, and versions by the APIs it sends."""
     if scenario not in _sent:
         sent: dict[int, int] = {}
+        places = _places[scenario] = set()
 
         def note(context: Any, request: Any) -> bool:
             sent[context.api_key] = context.version
@@ -367,10 +500,18 @@ async def sent_in(scenario: str) -> tuple[object, dict[int, int]]:
 
         def prepare(stage: Stage) -> None:
             stage.cluster.faults.add(when=note, count=None)
+            stage.cluster.faults.add(change=note_places, count=None)
+
+        def note_places(response: Any) -> None:
+            key = response.API_KEY
+            places.update(
+                (key, defect)
+                for defect in defects_of(type(response), sent[key])
+                if defect.has_place(response)
+            )
 
         result = await result_of(scenario, prepare)
         assert not isinstance(result, BaseException), result
-        sent.pop(API_VERSIONS)
         _sent[scenario] = result, sent
     return _sent[scenario]
 
@@ -381,3 +522,21 @@ async def home_of(key: int) -> str:
         if key in (await sent_in(scenario))[1]:
             return scenario
     raise LookupError(key)
+
+
+async def homes_of_defects() -> dict[str, list[tuple[int, Defect]]]:
+    """Return the defects of all responses by the first scenario that has a place for them.
+
+    Those without a place are under "".
+    """
+    homes: defaultdict[str, list[tuple[int, Defect]]] = defaultdict(list)
+    seen: set[tuple[int, Defect]] = set()
+    possible: set[tuple[int, Defect]] = set()
+    for scenario in SCENARIOS:
+        _, sent = await sent_in(scenario)
+        for key, version in sent.items():
+            possible.update((key, each) for each in defects_of(lookup(key).response, version))
+        homes[scenario] = sorted(_places[scenario] - seen)
+        seen |= _places[scenario]
+    homes[""] = sorted(possible - seen)
+    return homes

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 LEAVE_GROUP: Final = 13
+API_VERSIONS: Final = 18
 WITHOUT_API: Final = (0, -1)
 KAFKA: Final = {name for name in PROFILES if name.startswith("kafka")}
 KAFKA_4: Final = {name for name in KAFKA if name.startswith("kafka-4")}
@@ -40,7 +41,10 @@ EVERYWHERE: Final[dict[str, set[str]]] = {
 }
 """Profiles on which a scenario has the same result."""
 SUPPORTED: Final = {route.api_key: (route.lowest, route.highest) for route in ROUTES}
-NOT_NEEDED: Final = {LEAVE_GROUP: "the members leave by their session timeout"}
+NOT_NEEDED: Final = {
+    LEAVE_GROUP: "the members leave by their session timeout",
+    API_VERSIONS: "brokers without it are older than Kafka 0.10",
+}
 """APIs without which a scenario may have another result."""
 OPTIONAL: Final = {8, 9, 10, 12, 24, 25, 26, 28, 68, 69}
 """APIs of a pair that a scenario need not send."""
