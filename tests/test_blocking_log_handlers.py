@@ -26,11 +26,11 @@ class Handler(logging.Handler):
 
     def __init__(self, function: Callable[[], Any]) -> None:
         super().__init__()
-        self._function = function
+        self.function = function
         self.handled: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._function()
+        self.function()
         self.handled.append(record.getMessage())
 
 
@@ -102,7 +102,7 @@ def test_first_call_raises_if_the_event_loop_waits_for_the_handler(logger: loggi
     logger.addHandler(handler)
     with pytest.raises(IllegalStateError, match="this record is not sent; the next ones are"):
         logger.warning("first")
-    handler._function = lambda: blocking.run(call)
+    handler.function = lambda: blocking.run(call)
     logger.warning("second")
     assert handler.handled[-1] == "second"
 
@@ -112,8 +112,7 @@ async def running_loop() -> asyncio.AbstractEventLoop:
 
 
 def waits_in_logging(thread: int) -> bool:
-    frame = sys._current_frames()[thread]
-    return frame.f_code.co_filename == logging.__file__ and frame.f_code.co_name in (
-        "acquire",
-        "handle",
-    )
+    module: Any = sys
+    frame = module._current_frames()[thread]
+    code = frame.f_code
+    return code.co_filename == logging.__file__ and code.co_name in ("acquire", "handle")

