@@ -242,6 +242,33 @@ def test_blocking_producers_deliver_what_they_have_accepted(programs: Programs, 
     assert status == 1 or ended.errors == ""
 
 
+DEBUG_HANDLER = """
+class Handler(logging.Handler):
+    def emit(self, record):
+        try:
+            accept(1)
+        except Exception:
+            self.handleError(record)
+
+start()
+logging.getLogger().addHandler(Handler())
+logging.getLogger().setLevel(logging.DEBUG)
+def work():
+    for _ in range(20):
+        logging.getLogger("application").warning("text")
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_logging_handler_of_all_loggers_does_not_wait_for_itself(programs: Programs) -> None:
+    ended = programs.run(BLOCKING, DEBUG_HANDLER)
+    assert ended.status == 0, ended
+    assert ended.accepted >= 4 * 59  # The first call may be refused.
+    assert ended.errors.count("gets no records that the client's event loop logs") == 1, ended
+
+
 @pytest.mark.parametrize("end", ["", "atexit.register(producers.all[0].stop)"])
 def test_error_counts_what_brokers_do_not_acknowledge(
     programs: Programs, cluster: BlockingCluster, end: str
@@ -534,6 +561,70 @@ def test_signal_handler_calls_clients_in_the_middle_of_a_call(
         # An error of the interrupted call: the handler has stopped its producer, or not started it.
         reasons = "closed|not started|stopped while it started"
         assert re.search(rf"ClientClosedError: .*({reasons})|Interrupt", ended.errors), ended
+
+
+SIGNALLED_CONSUMER = """
+consumer = blocking.Consumer(
+    servers, topics=[topic], group_id=topic, auto_offset_reset="earliest", fetch_max_wait_ms=10
+)
+with blocking.Producer(servers) as first:
+    first.send_many(topic, [b"v"] * 9)
+"""
+CONSUMER_ACTIONS = {
+    "poll": "consumer.poll(timeout=0.1)",
+    "poll without a limit": "consumer.poll(timeout=None)",
+    "commit": "consumer.commit()",
+    "stop": "consumer.stop()",
+    "unsubscribe": "consumer.unsubscribe()",
+    "position": "[consumer.position(each) for each in consumer.assignment()]",
+    "send": 'with producer: producer.send(topic, b"v")',
+    "stop and sys.exit": "consumer.stop(); sys.exit(7)",
+    "exception": "raise KeyboardInterrupt",
+}
+CONSUMER_CALLS = {
+    "start": "consumer.start()",
+    "poll": "assert consumer.poll(timeout=30)",
+    "__anext__": "for record in consumer: break",
+    "commit": "consumer.commit()",
+    "rewind": "consumer.rewind({each: 0 for each in consumer.assignment()}, timeout=30)",
+    "unsubscribe": "consumer.unsubscribe()",
+    "stop": "consumer.stop()",
+}
+CONSUMER_PAIRS = {f"poll: {action}" for action in CONSUMER_ACTIONS}
+CONSUMER_PAIRS |= {f"{call}: stop" for call in CONSUMER_CALLS}
+"""Every action in the middle of a poll, and a stop in the middle of every call."""
+
+
+@pytest.mark.parametrize(
+    "pair",
+    some(sorted(CONSUMER_PAIRS), "poll: poll without a limit", "poll: stop", "__anext__: stop"),
+)
+def test_signal_handler_calls_clients_in_the_middle_of_a_call_of_a_consumer(
+    programs: Programs, pair: str
+) -> None:
+    call, action = pair.split(": ")
+    if call in ("poll", "__anext__", "start"):
+        before = "" if call == "start" else "consumer.start()"
+    else:
+        before = "consumer.start(); assert consumer.poll(timeout=30)"
+    ended = programs.run(
+        SIGNAL,
+        SIGNALLED_CONSUMER,
+        before,
+        "def handle(*_):",
+        f"    {CONSUMER_ACTIONS[action]}",
+        "signal.signal(signal.SIGTERM, handle)",
+        f'interrupt(consumer, "{call}")',
+        CONSUMER_CALLS[call],
+    )
+    if ended.status not in (0, 7):
+        # One error of the interrupted call, or of the handler's call.
+        reasons = (
+            "ClientClosedError: .*(closed|not started|stopped while it started)",
+            "IllegalStateError: (another task waits|there is nothing to read)",
+            "KeyboardInterrupt",
+        )
+        assert re.search("|".join(reasons), ended.errors), ended
 
 
 STORM = """

@@ -17,7 +17,8 @@ Row: TypeAlias = Mapping[str, str]
 
 STATES: Final[Mapping[str, str]] = {
     "new": "before `start()`",
-    "starting": "`start()` runs, also if it reaches no broker",
+    "starting": "`start()` runs, and waits for a response",
+    "connecting": "`start()` runs, and no broker accepts a connection",
     "running": "after `start()`",
     "rebalancing": "running, and its group rebalances; an eager assignor revoked its partitions",
     "listener": "running, and called in `on_assigned`, `on_revoked` or `on_lost`",
@@ -35,6 +36,7 @@ STATES: Final[Mapping[str, str]] = {
 """The columns of the table."""
 LIKE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("rebalancing", "listener", "handler", "callback"), "running"),
+    "connecting": "starting",
     "thread": "elsewhere",
 }
 """Columns whose cells are those of another column, except for those in `DIFFERENT`."""
@@ -261,7 +263,7 @@ DIFFERENT: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "Consumer": {
         "rebalancing": ["high_watermark", "last_stable_offset", "position", "seek"],
         "listener": [
-            *("__anext__", "poll", "poll_batches", "process"),
+            *("__anext__", "partition_streams", "poll", "poll_batches", "process"),
             *("rewind", "stop", "unsubscribe"),
         ],
         "handler": [

@@ -50,6 +50,10 @@ if TYPE_CHECKING:
 __all__ = ["Worker", "WorkerPool"]
 
 logger = logging.getLogger("kafka_async.app")
+_worker: contextvars.ContextVar[asyncio.Task[object] | None] = contextvars.ContextVar(
+    "worker", default=None
+)
+"""The worker that runs the current code; the tasks that it creates inherit it."""
 
 Worker: TypeAlias = Callable[[str], Awaitable[object]]
 """Coroutine function that works on a resource until it is cancelled or has nothing left to do."""
@@ -155,8 +159,8 @@ class WorkerPool:
         """Cancel the workers, wait for them, and leave the group, so that others continue at once.
 
         It is completed even if the caller is cancelled. Safe to call again. A start in progress is
-        cancelled, and raises ClientClosedError. In a worker it returns at once, and the worker is
-        cancelled as the others are.
+        cancelled, and raises ClientClosedError. In a worker, or a task that a worker has created,
+        it returns at once, and the worker is cancelled as the others are.
 
         Args:
             timeout: Maximum time in seconds (default: close_timeout_ms).
@@ -173,7 +177,7 @@ class WorkerPool:
             return
         self._check_event_loop(self._follower)
         closing = self._close("the pool is stopped", timeout)
-        if asyncio.current_task() in self._running.values():
+        if _worker.get() in self._running.values():
             return
         cancelled = await wait_shielded(closing)
         if cancelled is not None:
@@ -317,6 +321,7 @@ class WorkerPool:
         task.add_done_callback(partial(self._on_worker_ended, resource))
 
     async def _work(self, resource: str) -> None:
+        _worker.set(asyncio.current_task())
         await awaitable_result(self._worker(resource), self._worker, "worker")
 
     def _cancel(self, resource: str, reason: str) -> None:

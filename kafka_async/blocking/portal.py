@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self
 
 from typing_extensions import TypeVar
 
+from kafka_async.blocking.log_handlers import refuse_records_of_event_loop
 from kafka_async.errors import IllegalStateError
 from kafka_async.process_end import (
     END_OF_PROCESS,
@@ -208,6 +209,12 @@ def _loop_thread() -> _LoopThread:
     return found
 
 
+def _event_loop_thread_id() -> int:
+    """Return the id of the thread that runs the event loop of this process; 0 if none does."""
+    thread = _loop_threads.get(os.getpid())
+    return 0 if thread is None else thread.thread_id
+
+
 def run(function: Callable[P, Awaitable[R]], *args: P.args, **keywords: P.kwargs) -> R:
     """Run an async function on this process's background event loop.
 
@@ -224,9 +231,11 @@ def run(function: Callable[P, Awaitable[R]], *args: P.args, **keywords: P.kwargs
 
     Raises:
         IllegalStateError: A callback or a listener calls it, in the background event loop, which
-            would wait for itself. The program ends and it is the first call. Or gevent or eventlet
-            has patched the standard library.
+            would wait for itself. The program ends and it is the first call. A logging handler
+            calls it for the first time, and the background event loop waits for that handler. Or
+            gevent or eventlet has patched the standard library.
     """
+    refuse_records_of_event_loop(_event_loop_thread_id)
     thread = _loop_thread()
     if thread.thread_id == threading.get_ident():
         raise IllegalStateError(
@@ -275,12 +284,14 @@ class RecordIteration(BlockingClient, Generic[RecordT]):
     """Iterates over the records of a consumer."""
 
     def __iter__(self) -> Iterator[RecordT]:
-        """Yield records without end; requesting a record marks those before it as done.
+        """Yield records; requesting a record marks those before it as done.
 
-        Waits for the next record without a limit; `poll` waits for a bounded time.
+        Waits for the next record without a limit; `poll` waits for a bounded time. Ends when
+        another thread, or a signal handler, stops the consumer.
         """
-        while True:
-            yield run(self._client.__anext__)
+        with suppress(StopAsyncIteration):
+            while True:
+                yield run(self._client.__anext__)
 
 
 class RequestHandle(Generic[ResponseT]):

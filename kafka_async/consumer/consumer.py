@@ -243,7 +243,8 @@ class Consumer(Generic[K, V]):
 
         In a handler of `process`, or a task of `partition_streams`, it returns at once: the
         consumer closes once the handlers have returned, and `process`, or the block of
-        `partition_streams`, ends when it is closed.
+        `partition_streams`, ends when it is closed. In a task that a rebalance listener has
+        created it also returns at once, and the consumer closes once the listener has returned.
 
         Args:
             timeout: Maximum total time in seconds (default: close_timeout_ms).
@@ -258,7 +259,7 @@ class Consumer(Generic[K, V]):
         if unknown:
             raise unknown_keyword(self.stop, unknown)
         timeout = check_timeout(timeout)
-        if self._runtime is not None and self._runtime.gate.runs_listener:
+        if self._runtime is not None and self._runtime.gate.runs_listener_task:
             raise IllegalStateError(
                 "stop() in a rebalance listener would wait for the listener itself: use "
                 "asyncio.get_running_loop().create_task(consumer.stop())"
@@ -284,7 +285,7 @@ class Consumer(Generic[K, V]):
             )
         elif self._closing.done() and not self._stopped_by_handler:
             return
-        if runtime.gate.runs_handler:
+        if runtime.gate.runs_handler or runtime.gate.runs_listener:
             self._stopped_by_handler = True
             await asyncio.sleep(0)  # Closing begins, so that no further handler does.
             return

@@ -10,6 +10,8 @@ max_poll_interval_ms loses its partitions, and gets no more of their records.
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
 from anyio import move_on_after
@@ -18,11 +20,14 @@ from kafka_async.errors import IllegalStateError
 from kafka_async.group.member import PollTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Generator
     from types import TracebackType
 
     from kafka_async.consumer.delivery_queue import DeliveryQueue
     from kafka_async.types import TopicPartition
+
+_listener_call: ContextVar[object] = ContextVar("rebalance_listener_call", default=None)
+"""The call of a listener that runs the current code; the tasks that it creates inherit it."""
 
 
 class ConcurrentHandlers(Protocol):
@@ -58,6 +63,7 @@ class DeliveryGate:
         self._polling_task: asyncio.Task[object] | None = None
         self._last_poller: asyncio.Task[object] | None = None
         self._listener_task: asyncio.Task[object] | None = None
+        self._listener_call: object = None
         self._holds = 0
         self._waiting_rebalances = 0
         self._ended = False
@@ -77,7 +83,10 @@ class DeliveryGate:
     def __enter__(self) -> None:
         """Begin a poll: the application has processed the records that it had."""
         if self.runs_listener:
-            raise IllegalStateError("a rebalance listener cannot poll its consumer")
+            raise IllegalStateError(
+                "a rebalance listener, or a task that it has created, cannot poll its consumer "
+                "before the listener has returned"
+            )
         if self._polling_task is not None:
             raise IllegalStateError(
                 "another task waits for this consumer's records: poll, poll_batches and async for "
@@ -168,6 +177,11 @@ class DeliveryGate:
 
     @property
     def runs_listener(self) -> bool:
+        """True in a listener's callback that runs, and in the tasks that it has created."""
+        return self._listener_call is not None and _listener_call.get() is self._listener_call
+
+    @property
+    def runs_listener_task(self) -> bool:
         """True in the task that runs a listener's callback now."""
         return self._listener_task is not None and asyncio.current_task() is self._listener_task
 
@@ -176,9 +190,16 @@ class DeliveryGate:
         """True while a listener's callback runs, for all tasks: a callback may wait for them."""
         return self._listener_task is not None
 
-    def set_listener_task(self, task: asyncio.Task[object] | None) -> None:
-        """Set the task that runs a listener's callback now; None if none does."""
-        self._listener_task = task
+    @contextmanager
+    def calling_listener(self) -> Generator[None]:
+        """Recognise calls of a listener's callback, which the block calls in the current task."""
+        self._listener_task, self._listener_call = asyncio.current_task(), object()
+        outer = _listener_call.set(self._listener_call)
+        try:
+            yield
+        finally:
+            _listener_call.reset(outer)
+            self._listener_task = self._listener_call = None
 
     def set_handlers(self, handlers: ConcurrentHandlers | None) -> None:
         """Set the concurrent handlers, for which rebalances wait; None if there are none.

@@ -29,9 +29,9 @@ class RebalanceListener:
     coordinator removes this member, which joins again afterwards. `on_assigned` may take longer as
     long as no other rebalance starts. A coroutine that takes longer than
     rebalance_listener_timeout_ms is cancelled, and the rebalance continues as if it had returned.
-    The methods may seek and commit; a poll from them raises IllegalStateError, and polls of other
-    tasks wait. The application's next poll raises their last exception, or else `stop` does, once
-    the consumer is closed.
+    The methods may seek and commit; a poll from them, or from a task that they have created, raises
+    IllegalStateError until they return, and polls of other tasks wait. The application's next poll
+    raises their last exception, or else `stop` does, once the consumer is closed.
     """
 
     def on_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
@@ -97,13 +97,13 @@ class RebalanceListenerInvoker:
         """
         now = asyncio.get_running_loop().time
         for callback in list(callbacks):
-            delivery_gate.set_listener_task(asyncio.current_task())
             started_at, limit = now(), asyncio.timeout(self._timeout)
             try:
-                async with limit:
-                    result = callback(frozenset(partitions))
-                    if inspect.isawaitable(result):
-                        await result
+                with delivery_gate.calling_listener():
+                    async with limit:
+                        result = callback(frozenset(partitions))
+                        if inspect.isawaitable(result):
+                            await result
                 if now() - started_at > self._timeout:
                     logger.warning("%s; it has returned", self._overrun(callback))
             except Exception as error:  # noqa: BLE001  # raised by the next poll
@@ -114,8 +114,6 @@ class RebalanceListenerInvoker:
                     self._failure = KafkaTimeoutError(message)
                     self._failure.__cause__ = error
                 delivery_gate.wake_poll()
-            finally:
-                delivery_gate.set_listener_task(None)
 
     def _overrun(self, callback: Callback) -> str:
         name = getattr(callback, "__qualname__", repr(callback))

@@ -712,8 +712,10 @@ class ConsumerRuntime:
         """Raise if a rebalance would wait for the caller, who cannot wait for a rebalance."""
         if self.gate.runs_listener:
             raise IllegalStateError(
-                f"{call}() in a rebalance listener would wait for the listener itself: use "
-                f"asyncio.get_running_loop().create_task(consumer.{call}(...))"
+                f"{call}() in a rebalance listener, or in a task that it has created, would wait "
+                "for the listener itself: call it after the listener has returned, or in a task "
+                f"that the listener does not await: asyncio.get_running_loop().create_task("
+                f"consumer.{call}(...), context=contextvars.Context())"
             )
         if self.gate.runs_handler:
             raise IllegalStateError(

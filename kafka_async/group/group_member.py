@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["AssignFunction", "GroupMember", "Member", "MemberAssignment", "MemberMetadata"]
 
 logger = logging.getLogger("kafka_async.group")
+_protocol_call: ContextVar[object] = ContextVar("protocol_call", default=None)
+"""The call of a protocol's function that runs the current code; its tasks inherit it."""
 
 Assignments: TypeAlias = Mapping[str, bytes]
 AssignFunction: TypeAlias = Callable[[Sequence[Member]], Assignments | Awaitable[Assignments]]
@@ -134,7 +137,7 @@ class _MemberHandler:
         self._queue = queue
         self._member_id = member_id
         self._now = asyncio.get_running_loop().time
-        self._assigning: asyncio.Task[object] | None = None
+        self._assigning: object = None
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
         metadata = self._metadata
@@ -146,20 +149,24 @@ class _MemberHandler:
         self._queue.withdraw()
 
     async def assign(self, name: str, members: Sequence[Member]) -> Assignments:
-        self._assigning = asyncio.current_task()
+        self._assigning = object()
+        outer = _protocol_call.set(self._assigning)
         try:
             result = self._protocols[name](members)
             assignments = result if isinstance(result, Mapping) else await result
         finally:
+            _protocol_call.reset(outer)
             self._assigning = None
         return _checked(name, assignments, {member.member_id for member in members})
 
     def check_may_wait(self, call: str) -> None:
         """Raise if the function of a protocol, for which the member waits, waits for the member."""
-        if self._assigning is not None and asyncio.current_task() is self._assigning:
+        if self._assigning is not None and _protocol_call.get() is self._assigning:
             raise IllegalStateError(
-                f"{call} in the function of a protocol would wait for the function itself: use "
-                "another task, for which the function does not wait"
+                f"{call} in the function of a protocol, or in a task that it has created, would "
+                "wait for the function itself: call it after the function has returned, or in a "
+                "task that the function does not await and that has its own context: "
+                "create_task(..., context=contextvars.Context())"
             )
 
     async def on_assignment_kept(self, members: Sequence[Member]) -> bool:

@@ -21,9 +21,12 @@ from tools.lifecycle import CLIENTS, CLIENTS_IN, STATES, TABLE, WORDS, methods_o
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-OWN_STATES = ("new", "starting", "running", "stopping", "stopped", "failed")
+OWN_STATES = ("new", "starting", "connecting", "running", "stopping", "stopped", "failed")
 """The states of a client itself; the others depend on where the call is made."""
 STARTED = ("running", "stopping", "stopped", "failed", "elsewhere")
+
+STARTS = {"starting": 10.0, "connecting": 1.0}
+"""Seconds after which a call counts as one that waits; a start lasts longer."""
 
 
 async def die() -> None:
@@ -47,7 +50,10 @@ async def in_state(name: str, state: str, cluster: InMemory) -> AsyncGenerator[A
             await asyncio.sleep(10)  # Members join their groups.
         if state in ("starting", "stopping"):
             fault = cluster.hang()
-            action = client.start() if state == "starting" else client.stop()
+        if state == "connecting":
+            cluster.network.refused.update(b.port for b in cluster.cluster.brokers.values())
+        if state in ("starting", "connecting", "stopping"):
+            action = client.stop() if state == "stopping" else client.start()
             background = asyncio.create_task(action)
             await asyncio.sleep(0.001)
         if state == "stopped":
@@ -59,6 +65,7 @@ async def in_state(name: str, state: str, cluster: InMemory) -> AsyncGenerator[A
     finally:
         if fault is not None:
             fault.remove()
+        cluster.network.refused.clear()
         with suppress(TaskDiedError):
             await client.stop()
         if background is not None:
@@ -100,7 +107,7 @@ async def test_every_call_does_what_the_table_says(
     name: str, state: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "kafka_async")
-    wait = 10.0 if state == "starting" else 200.0
+    wait = STARTS.get(state, 200.0)
     found: dict[str, str] = {}
     async with InMemory() as cluster:
         await cluster.cluster.create_topic("t", 1)
