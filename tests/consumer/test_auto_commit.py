@@ -101,3 +101,37 @@ async def test_commits_the_position_behind_markers_aborted_records_and_gaps(
         finally:
             reading.cancel()
             await asyncio.wait({reading})
+
+
+@pytest.mark.parametrize("how", READING_CALLS)
+async def test_restart_at_latest_loses_nothing_after_retention_has_deleted_aborted_records(
+    stage: Stage, how: str
+) -> None:
+    options: dict[str, Any] = {
+        "auto_offset_reset": "latest",
+        "enable_auto_commit": True,
+        "auto_commit_interval_ms": 200,
+        "isolation_level": "read_committed",
+    }
+    (partition,) = await stage.topic("t")
+    async with stage.producer(transactional_id="x") as producer:
+        crashed = stage.consumer("t", client_id="crashed", **options)
+        await crashed.start()
+        reading = asyncio.ensure_future(READING_CALLS[how](crashed))
+        await asyncio.sleep(5)
+        transaction = await producer.begin()
+        await transaction.send("t", b"aborted", partition=0)
+        await transaction.abort()
+        await asyncio.sleep(5)
+        stage.cluster.faults.add(
+            when=lambda context, _: context.client_id == "crashed", hang=True, count=None
+        )
+        reading.cancel()
+        await asyncio.wait({reading})
+        await crashed.stop(0.1)
+        log = stage.partition(*partition).log
+        log.delete_records_before(log.end_offset)
+        stage.produce(partition, ["new"])
+        async with stage.consumer("t", **options) as restarted:
+            found = await restarted.poll(timeout=100)
+    assert [record.value for record in found] == [b"new"]

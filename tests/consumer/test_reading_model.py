@@ -1,4 +1,4 @@
-"""All reading calls, in random order, compared with a model of what may be committed.
+"""All reading calls, in any order, compared with a model of what may be committed.
 
 Two statements hold for each of them. At every commit, all records below the committed offset have
 been handled, or the application has given them up: by a seek, a `commit`, or another poll. Once
@@ -9,18 +9,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, rule
 
 from kafka_async.errors import ClientClosedError, KafkaError, RecordDeserializationError
-from kafka_async.records.batch import RecordBatch
-from kafka_async.testing.clock import run_virtual
-from kafka_async.types import ProducerRecord, TopicPartition
-from tests.compacted_batch import end_later
-from tests.conftest import SEED
-from tests.consumer.conftest import Stage
+from kafka_async.types import TopicPartition
+from tests.consumer.log_machine import (
+    PARTITIONS,
+    TOPIC,
+    HandlerError,
+    LogMachine,
+    Offsets,
+    numbers,
+    pauses,
+    percents,
+    run_histories,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -32,8 +40,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.one_kernel
 
-PARTITIONS: Final = (TopicPartition("t", 0), TopicPartition("t", 1))
-BAD: Final = b"not a number"
 OPTIONS: Final[dict[str, Any]] = {
     "enable_auto_commit": True,
     "auto_commit_interval_ms": 200,
@@ -47,11 +53,6 @@ PROTOCOLS: Final[dict[str, dict[str, Any]]] = {
     "cooperative": {**CLASSIC, "partition_assignment_strategy": ["cooperative-sticky"]},
     "consumer": {"group_protocol": "consumer"},
 }
-Offsets = defaultdict[TopicPartition, set[int]]
-
-
-class HandlerError(Exception):
-    """Raised by a handler, once for a record."""
 
 
 class Member:
@@ -61,7 +62,7 @@ class Member:
         in_hand: Records that the reading call has returned and that are not handled yet.
     """
 
-    def __init__(self, model: ReadingModel, consumer: Consumer, name: str) -> None:
+    def __init__(self, model: ReadingMachine, consumer: Consumer, name: str) -> None:
         self.consumer = consumer
         self.name = name
         self.in_hand: Offsets = defaultdict(set)
@@ -146,9 +147,7 @@ class Member:
         self.in_hand[partition].add(record.offset)
         try:
             await asyncio.sleep(record.offset * 7 % 5 / 5)
-            if (partition, record.offset) in self._model.failing:
-                self._model.failing.remove((partition, record.offset))
-                raise HandlerError
+            self._model.fail_once(partition, record.offset)
             self._model.handled[partition].add(record.offset)
         finally:
             self.in_hand[partition].discard(record.offset)
@@ -242,54 +241,10 @@ READING_CALLS: Final[Mapping[str, Callable[[Member], Awaitable[None]]]] = {
 }
 
 
-class Step(NamedTuple):
-    """The random values of a step.
-
-    Attributes:
-        member: Number of the member, modulo their count.
-        partition: The partition.
-        records: A number of records.
-        percent: A place in the log.
-        how: A reading call.
-    """
-
-    member: int
-    partition: TopicPartition
-    records: int
-    percent: int
-    how: str
-
-    @classmethod
-    def choose(cls, random: Random) -> Step:
-        """Choose a step."""
-        return cls(
-            random.randrange(2),
-            random.choice(PARTITIONS),
-            random.randint(1, 20),
-            random.randint(0, 100),
-            random.choice(list(READING_CALLS)),
-        )
+calls = st.sampled_from(list(READING_CALLS))
 
 
-OPERATIONS: Final[Mapping[str, int]] = {
-    "write": 4,
-    "write_undecodable": 5,
-    "write_transaction": 3,
-    "delete_records": 1,
-    "join": 2,
-    "leave": 1,
-    "crash": 1,
-    "read_differently": 3,
-    "seek": 4,
-    "commit": 1,
-    "pause_or_resume": 1,
-    "let_a_handler_fail": 2,
-    "settle": 2,
-}
-"""Methods of the model by their frequency."""
-
-
-class ReadingModel:
+class ReadingMachine(LogMachine):
     """A group of at most two members, which read a topic while it is written.
 
     Args:
@@ -298,42 +253,18 @@ class ReadingModel:
     Attributes:
         handled: Records that a handler has handled.
         given_up: Offsets that may be committed although they were not handled.
-        undecodable: Records that cannot be deserialized.
-        failing: Records whose handlers are to fail once.
     """
 
     def __init__(self, protocol: str) -> None:
         self._options = {**OPTIONS, **PROTOCOLS[protocol]}
         self.handled: Offsets = defaultdict(set)
         self.given_up: Offsets = defaultdict(set)
-        self.undecodable: Offsets = defaultdict(set)
-        self.failing: set[tuple[TopicPartition, int]] = set()
-        self._visible: Offsets = defaultdict(set)
         self._members: list[Member] = []
         self._names = 0
-        self._wrong: list[str] = []
-        self._history: list[str] = []
+        super().__init__()
 
-    async def run(self, random: Random, how: str, steps: int) -> None:
-        """Run random steps, which begin with this reading call and end when all is read."""
-        try:
-            async with Stage() as self._stage:
-                async with self._stage.producer(transactional_id="x") as self._producer:
-                    await self._begin(how)
-                    for _ in range(steps):
-                        (operation,) = random.choices(list(OPERATIONS), list(OPERATIONS.values()))
-                        pause = random.choice([0, 0.1, 0.3, 0.5, 1, 3])
-                        await self._act(operation, Step.choose(random), pause)
-                    await self._act("settle", Step.choose(random), 0)
-                for member in list(self._members):
-                    await self._stop(member)
-        except BaseException as error:
-            error.add_note("\n".join(["begins with " + how, *self._history]))
-            raise
-
-    async def _begin(self, how: str) -> None:
-        await self._stage.topic("t", len(PARTITIONS))
-        stored = self._stage.cluster.groups.offsets
+    async def begin(self) -> None:
+        stored = self.stage.cluster.groups.offsets
         commit = stored.commit
 
         def check_and_commit(
@@ -344,172 +275,143 @@ class ReadingModel:
             commit(group_id, offsets)
 
         stored.commit = check_and_commit
-        await self._add_member(how)
+
+    def _missing(self, partition: TopicPartition) -> set[int]:
+        """Return the records that are neither handled nor given up."""
+        done = self.handled[partition] | self.given_up[partition] | self.deleted[partition]
+        return self.visible[partition] - done
 
     def _check_commit(self, partition: TopicPartition, offset: int) -> None:
-        done = self.handled[partition] | self.given_up[partition]
-        lost = sorted(each for each in self._visible[partition] - done if each < offset)
+        self._note_undecodable()  # of what was written since the last rule
+        lost = sorted(each for each in self._missing(partition) if each < offset)
         if lost:
-            self._wrong.append(f"{partition} committed at {offset}, without {lost}")
+            self.wrong.append(f"{partition} committed at {offset}, without {lost}")
 
-    async def _act(self, operation: str, step: Step, pause: float) -> None:
-        self._history.append(f"{operation}, then {pause} s: {step}")
-        await getattr(self, f"_{operation}")(step)
-        await asyncio.sleep(pause)
-        assert not self._wrong
+    def check_members(self) -> None:
+        self._note_undecodable()
         for member in self._members:
             member.check_reading()
 
-    # -- the log ----------------------------------------------------------------------------------
-
-    def _end(self, partition: TopicPartition) -> int:
-        return self._stage.partition(*partition).log.end_offset
-
-    def _place(self, step: Step) -> int:
-        log = self._stage.partition(*step.partition).log
-        return log.start_offset + (log.end_offset - log.start_offset) * step.percent // 100
-
-    async def _write(self, step: Step) -> None:
-        self._append(step.partition, [b"%d" % number for number in range(step.records)], gap=2)
-
-    async def _write_undecodable(self, step: Step) -> None:
-        values = [b"%d" % number for number in range(step.records)]
-        values.insert(step.records * step.percent // 100, BAD)
-        self._append(step.partition, values)
+    def _note_undecodable(self) -> None:
         for member in self._members:
             member.note_undecodable()
 
-    def _append(self, partition: TopicPartition, values: list[bytes], gap: int = 0) -> None:
-        """Append a batch; after it there is a gap, as compaction leaves it."""
-        rows = [ProducerRecord("", value, key=value[-1:]) for value in values]
-        first = self._end(partition)
-        for place, value in enumerate(values):
-            self._visible[partition].add(first + place)
-            if value == BAD:
-                self.undecodable[partition].add(first + place)
-        batch = RecordBatch.build(rows, timestamp=1_000).frame()
-        self._stage.append(partition, end_later(batch, len(values) - 1 + gap))
-
-    async def _write_transaction(self, step: Step) -> None:
-        transaction = await self._producer.begin()
-        first, commits = self._end(step.partition), step.percent < 50
-        if commits:
-            self._visible[step.partition] |= set(range(first, first + step.records))
-        for number in range(step.records):
-            await transaction.enqueue("t", b"%d" % number, partition=step.partition.partition)
-        await self._producer.flush()  # An abort would drop what was not sent.
-        await (transaction.commit() if commits else transaction.abort())
-
-    async def _delete_records(self, step: Step) -> None:
-        target = self._place(step)
-        self.given_up[step.partition] |= set(range(target))
-        self._stage.partition(*step.partition).log.delete_records_before(target)
-
     # -- members ----------------------------------------------------------------------------------
 
-    def _member(self, step: Step) -> Member | None:
-        return self._members[step.member % len(self._members)] if self._members else None
+    def _member(self, number: int) -> Member | None:
+        return self._members[number % len(self._members)] if self._members else None
 
-    async def _join(self, step: Step) -> None:
+    @initialize(how=calls)
+    def start(self, how: str) -> None:
+        self._act(self._add_member(how))
+
+    @rule(how=calls, pause=pauses)
+    def join(self, how: str, pause: float) -> None:
         if len(self._members) < 2:
-            await self._add_member(step.how)
+            self._act(self._add_member(how), pause)
 
     async def _add_member(self, how: str) -> None:
         self._names += 1
         name = f"member-{self._names}"
-        consumer = self._stage.consumer("t", client_id=name, **self._options)
+        consumer = self.stage.consumer(TOPIC, client_id=name, **self._options)
         await consumer.start()
         self._members.append(Member(self, consumer, name))
         self._members[-1].read(how)
 
-    async def _leave(self, step: Step) -> None:
-        if (member := self._member(step)) is not None:
-            await self._stop(member)
+    @rule(number=numbers, pause=pauses)
+    def leave(self, number: int, pause: float) -> None:
+        if (member := self._member(number)) is not None:
+            self._act(self._stop(member), pause)
 
     async def _stop(self, member: Member) -> None:
         self._members.remove(member)
         await member.consumer.stop()
         await member.end_reading()
 
-    async def _crash(self, step: Step) -> None:
+    async def stop_members(self) -> None:
+        for member in list(self._members):
+            await self._stop(member)
+
+    @rule(number=numbers, pause=pauses)
+    def crash(self, number: int, pause: float) -> None:
         """End a member whose requests do not arrive any more."""
-        if (member := self._member(step)) is not None:
+
+        async def end(member: Member) -> None:
             self._members.remove(member)
-            self._stage.cluster.faults.add(
+            self.stage.cluster.faults.add(
                 when=lambda context, _: context.client_id == member.name, hang=True, count=None
             )
             await member.end_reading()
             await member.consumer.stop(0.1)
 
-    async def _read_differently(self, step: Step) -> None:
-        if (member := self._member(step)) is not None:
+        if (member := self._member(number)) is not None:
+            self._act(end(member), pause)
+
+    @rule(number=numbers, how=calls, pause=pauses)
+    def read_differently(self, number: int, how: str, pause: float) -> None:
+        async def change(member: Member) -> None:
             await member.end_reading()
-            member.read(step.how)
+            member.read(how)
 
-    async def _seek(self, step: Step) -> None:
-        if (member := self._member(step)) is not None:
-            await member.seek(step.partition, self._place(step))
+        if (member := self._member(number)) is not None:
+            self._act(change(member), pause)
 
-    async def _commit(self, step: Step) -> None:
-        if (member := self._member(step)) is not None:
-            await member.commit()
+    @rule(number=numbers, partition=numbers, percent=percents, pause=pauses)
+    def seek(self, number: int, partition: int, percent: int, pause: float) -> None:
+        if (member := self._member(number)) is not None:
+            found = PARTITIONS[partition]
+            self._act(member.seek(found, self.place(found, percent)), pause)
 
-    async def _pause_or_resume(self, step: Step) -> None:
-        member = self._member(step)
-        if member is None or step.partition not in member.consumer.assignment():
-            return
-        paused = step.partition in member.consumer.paused()
-        (member.consumer.resume if paused else member.consumer.pause)([step.partition])
+    @rule(number=numbers, pause=pauses)
+    def commit(self, number: int, pause: float) -> None:
+        if (member := self._member(number)) is not None:
+            self._act(member.commit(), pause)
 
-    async def _let_a_handler_fail(self, step: Step) -> None:
-        self.failing.add((step.partition, self._place(step) + step.records // 2))
+    @rule(number=numbers, partition=numbers, pause=pauses)
+    def pause_or_resume(self, number: int, partition: int, pause: float) -> None:
+        async def change(member: Member, found: TopicPartition) -> None:
+            if found in member.consumer.assignment():
+                paused = found in member.consumer.paused()
+                (member.consumer.resume if paused else member.consumer.pause)([found])
+
+        if (member := self._member(number)) is not None:
+            self._act(change(member, PARTITIONS[partition]), pause)
 
     # -- the end ----------------------------------------------------------------------------------
 
     async def _wait_for_commits(self) -> None:
         """Wait until the committed offsets are the ends of the log."""
-        ends = {partition: self._end(partition) for partition in PARTITIONS}
+        ends = {partition: self.end(partition) for partition in PARTITIONS}
         found: dict[TopicPartition, int] = {}
         for _ in range(300):
-            rows = self._stage.cluster.groups.offsets.committed("g")
+            rows = self.stage.cluster.groups.offsets.committed("g")
             found = {partition: row.offset for partition, row in rows.items()}
             if found == ends:
                 return
             await asyncio.sleep(1)
         assert found == ends
 
-    async def _settle(self, step: Step) -> None:
+    async def settle_all(self) -> None:
         if not self._members:
-            await self._add_member(step.how)
+            await self._add_member("poll")
         for member in self._members:
             member.consumer.resume()
         await self._wait_for_commits()
         for partition in PARTITIONS:  # A waiting call passes what it does not return.
-            await self._write_transaction(step._replace(partition=partition, percent=100))
+            await self.transaction(partition, 1, commits=False)
         await self._wait_for_commits()
-        assert not self._wrong
         for member in self._members:
             for partition in member.consumer.assignment():
-                assert await member.consumer.position(partition) == self._end(partition)
+                assert await member.consumer.position(partition) == self.end(partition)
                 assert not member.consumer.health().in_progress
-        for partition in PARTITIONS:
-            done = self.handled[partition] | self.given_up[partition]
-            assert self._visible[partition] <= done
-
-
-def run_histories(protocol: str, count: int, steps: int) -> None:
-    """Run as many histories for each reading call, each on its own event loop."""
-    for number in range(count):
-        for how in READING_CALLS:
-            random = Random(f"{SEED} {number} {how}")
-            run_virtual(ReadingModel(protocol).run(random, how, steps))
+        assert not any(self._missing(partition) for partition in PARTITIONS)
 
 
 def test_no_reading_call_loses_records_or_leaves_commits_behind() -> None:
-    run_histories("default", 1, 50)
+    run_histories(partial(ReadingMachine, "default"), 10, 50)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_no_reading_call_loses_records_in_long_histories(protocol: str) -> None:
-    run_histories(protocol, 2, 60)
+    run_histories(partial(ReadingMachine, protocol), 20, 60)
