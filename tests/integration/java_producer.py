@@ -1,10 +1,12 @@
 """Runs Kafka's producer in transactions with a refused batch, on the embedded cluster.
 
     python -m tests.integration.java_producer
+    python -m tests.integration.java_producer kafka-2.1
 
 Each error code meets each layout with each version of transactions: 2,466 cases, of which the tests
-run a third. The program prints the cases in which Java's producer does not do what `handling_of`
-says, which `tests/producer/test_failed_batches.py` checks for ours.
+run a third. The argument is the profile of the cluster; an older one has transactions v1. The
+program prints the cases in which Java's producer does not do what `handling_of` says, which
+`tests/producer/test_failed_batches.py` checks for ours.
 """
 
 from __future__ import annotations
@@ -177,11 +179,13 @@ class Difference(NamedTuple):
 Case = tuple[int, Layout, int]
 
 
-async def differences(java: JavaProducers, cases: Sequence[Case]) -> list[Difference]:
+async def differences(
+    java: JavaProducers, cases: Sequence[Case], profile: str | None = None
+) -> list[Difference]:
     """Run cases, a cluster per version of transactions; return those with another result."""
     found = await asyncio.gather(
         *(
-            _differences(java, [case for case in cases if case[2] == version], version)
+            _differences(java, [case for case in cases if case[2] == version], version, profile)
             for version in VERSIONS
         )
     )
@@ -189,11 +193,11 @@ async def differences(java: JavaProducers, cases: Sequence[Case]) -> list[Differ
 
 
 async def _differences(
-    java: JavaProducers, cases: Sequence[Case], version: int
+    java: JavaProducers, cases: Sequence[Case], version: int, profile: str | None
 ) -> list[Difference]:
     running = asyncio.Semaphore(CASES_AT_A_TIME)
     names = [f"topic-{number}" for number in range(len(cases))]
-    async with EmbeddedCluster(brokers=1, transaction_version=version) as cluster:
+    async with EmbeddedCluster(brokers=1, profile=profile, transaction_version=version) as cluster:
 
         async def run(name: str, code: int, layout: Layout) -> Outcomes:
             async with running:
@@ -276,12 +280,13 @@ def summary(found: Outcomes, visible: int) -> Summary:
     )
 
 
-async def main() -> int:
+async def main(profile: str | None) -> int:
     """Run all cases; return the number of differences."""
-    cases = list(itertools.product(CODES, LAYOUTS, VERSIONS))
+    versions = VERSIONS if profile is None else (1,)
+    cases = list(itertools.product(CODES, LAYOUTS, versions))
     began = time.monotonic()
     async with java_producers() as java:
-        found = await differences(java, cases)
+        found = await differences(java, cases, profile)
     lines = [json.dumps(row._asdict()) for row in found]
     seconds = time.monotonic() - began
     lines.append(f"{len(cases)} cases, {len(found)} differences, {seconds:.0f} s")
@@ -290,4 +295,4 @@ async def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(min(asyncio.run(main()), 1))
+    sys.exit(min(asyncio.run(main(next(iter(sys.argv[1:]), None))), 1))
