@@ -176,11 +176,13 @@ class Bench:
         return [(header.producer_epoch, header.base_sequence) for header in self.headers()]
 
 
-def transactional(version: int = 2, **options: Any) -> Bench:
+def transactional(
+    version: int = 2, *, settings: dict[str, Any] | None = None, **options: Any
+) -> Bench:
     """Return a bench of a transactional producer, with transactions v1 or v2."""
     return Bench(
         {"counts": [1], "lines": [1]},
-        settings={"transaction_version": version},
+        settings={"transaction_version": version, **(settings or {})},
         transactional_id="t",
         **options,
     )

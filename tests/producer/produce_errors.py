@@ -23,10 +23,12 @@ class Layout(NamedTuple):
     queued: int
 
 
+_POSITIONS: Final = ((0, 2), (2, 2), (2, 0))
+"""Batches before the failing one, and queued: it is the first, a middle one, the last."""
+_BEHIND: Final = (0, 1, 4)
+
 LAYOUTS: Final = tuple(
-    Layout(before, behind, queued)
-    for before, queued in ((0, 2), (2, 2), (2, 0))  # the first, a middle one, the last
-    for behind in (0, 1, 4)
+    Layout(before, behind, queued) for before, queued in _POSITIONS for behind in _BEHIND
 )
 
 CODES: Final = tuple(
@@ -45,6 +47,15 @@ CASES: Final = (
 )
 """Each code with one layout and version, two codes with all of them."""
 
+A_THIRD: Final = tuple(
+    (code, Layout(before, _BEHIND[(number + position + version) % len(_BEHIND)], queued), version)
+    for number, code in enumerate(CODES)
+    for position, (before, queued) in enumerate(_POSITIONS)
+    for version in VERSIONS
+)
+"""A third of all cases. Each code has each position with each version, and each number of batches
+behind it with each version; of three successive codes, one has each layout with each version."""
+
 _DELIVERED: Final = (errors.DuplicateSequenceError.code, errors.RebootstrapRequiredError.code)
 """Codes that are not retriable and after which a batch is delivered: KIP-1102 bootstraps again."""
 
@@ -52,6 +63,10 @@ FATAL_CODES: Final = frozenset(
     {errors.InvalidPidMappingError.code, errors.ProducerFencedError.code}
 )
 """Codes after which the producer cannot be used."""
+
+RETRIED_BY_JAVA: Final = errors.UnknownProducerIdError.code
+"""Code that fails a batch of ours. Java retries it, for brokers before Kafka 2.5: no later one
+responds with it (KIP-360)."""
 
 JAVA_IS_STRICTER: Final = frozenset(
     {
@@ -62,6 +77,22 @@ JAVA_IS_STRICTER: Final = frozenset(
 )
 """Codes after which Java's producer must be closed, and ours is usable again once a permission was
 added."""
+
+CATEGORIES_IN_JAVA: Final = {
+    errors.RecordTooLargeError.code: Category.ABORTABLE,
+    **dict.fromkeys(
+        (
+            errors.IllegalGenerationError.code,
+            errors.UnknownMemberIdError.code,
+            errors.InvalidProducerEpochError.code,
+            errors.FencedInstanceIdError.code,
+        ),
+        Category.APPLICATION_RECOVERABLE,
+    ),
+}
+"""Categories by code that differ from ours. Java's exception for a record that is too large has no
+category, though the record must change. The others ask for a restart, because of their meaning for
+groups and epochs; after a refused batch, Java's producer can abort and continue, as ours can."""
 
 
 def handling_of(code: int | None) -> Category | None:

@@ -54,9 +54,10 @@ def case_id(part: int | Layout) -> str:
     return "-".join(map(str, part)) if isinstance(part, Layout) else str(part)
 
 
-def one_record_per_batch(layout: Layout, version: int) -> Bench:
+def one_record_per_batch(layout: Layout, version: int, **options: Any) -> Bench:
+    in_flight = 1 + layout.behind
     return transactional(
-        version, batch_size=0, max_in_flight_requests_per_connection=1 + layout.behind
+        version, batch_size=0, max_in_flight_requests_per_connection=in_flight, **options
     )
 
 
@@ -79,10 +80,10 @@ async def refuse_batch(
     return await asyncio.gather(*deliveries, return_exceptions=True)
 
 
-async def check_refused_batch(code: int, layout: Layout, version: int) -> None:
+async def check_refused_batch(code: int, layout: Layout, version: int, **options: Any) -> None:
     """Check the first error of a transaction in all calls, and the next transaction."""
     category = handling_of(code)
-    async with one_record_per_batch(layout, version) as bench:
+    async with one_record_per_batch(layout, version, **options) as bench:
         async with bench.producer.transaction() as txn:
             await txn.send("counts", b"earlier")
         txn = await bench.producer.begin()
@@ -125,6 +126,44 @@ async def test_first_error_of_a_transaction_is_raised_everywhere(
 async def test_first_error_of_every_code_is_raised_everywhere(layout: Layout, version: int) -> None:
     for code in CODES:
         await check_refused_batch(code, layout, version)
+
+
+# -- brokers before KIP-360, where a request cannot contain the epoch that it replaces -------------
+
+BEFORE_KIP_360 = {"api_versions": {InitProducerIdRequest.API_KEY: (0, 2)}}
+
+
+@pytest.mark.parametrize("code", [errors.RecordTooLargeError.code, errors.UnknownServerError.code])
+async def test_refused_batch_leaves_the_producer_usable_before_kip_360(code: int) -> None:
+    for layout in LAYOUTS[::4]:  # the first, a middle one, the last
+        await check_refused_batch(code, layout, 1, settings=BEFORE_KIP_360)
+
+
+async def test_commit_whose_response_was_lost_leaves_the_producer_usable_before_kip_360() -> None:
+    async with transactional(1, settings=BEFORE_KIP_360) as bench:
+        txn = await bench.open_transaction()
+        bench.faults.add(api="EndTxn", disconnect="after")
+        await txn.commit()
+        async with bench.producer.transaction() as txn:
+            await txn.send("counts", b"next")
+
+
+async def test_refused_abort_fences_no_new_producer_before_kip_360() -> None:
+    """Without the epoch, a request for another one would."""
+    async with transactional(1, settings=BEFORE_KIP_360) as bench:
+        txn = await bench.open_transaction()
+        bench.faults.add(api="EndTxn", error="UNKNOWN_SERVER_ERROR")
+        with pytest.raises(ApplicationRecoverableError) as caught:
+            await txn.abort()
+        assert isinstance(caught.value.__cause__, errors.UnknownServerError)
+        assert len(bench.requests(InitProducerIdRequest)) == 1
+
+
+async def test_producer_whose_transaction_timed_out_is_fenced_before_kip_360() -> None:
+    async with transactional(1, transaction_timeout_ms=10_000, settings=BEFORE_KIP_360) as bench:
+        txn = await time_out(bench)
+        with pytest.raises(errors.ProducerFencedError):
+            await txn.abort()
 
 
 @pytest.mark.parametrize(("code", "layout"), list(zip(CODES, cycle(LAYOUTS), strict=False)))

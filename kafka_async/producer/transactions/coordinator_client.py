@@ -19,6 +19,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     RefreshRetriableError,
     RetriableError,
+    UnsupportedVersionError,
     find_by_class,
 )
 
@@ -82,11 +83,13 @@ class RequestAttempts:
         sent: Requests that were passed to an open connection; writing may still fail.
         without_response: Requests without a response, because of an error or a cancellation.
         concurrent: CONCURRENT_TRANSACTIONS responses.
+        not_encoded: The coordinator's version of the request has no field for one of its values.
     """
 
     sent: int = 0
     without_response: int = 0
     concurrent: int = 0
+    not_encoded: bool = False
 
 
 class CoordinatorClient:
@@ -200,6 +203,9 @@ class CoordinatorClient:
             )
         except (KafkaConnectionError, KafkaTimeoutError) as error:
             counts.without_response += 1
+            return error
+        except UnsupportedVersionError as error:
+            counts.not_encoded = True
             return error
         except KafkaError as error:
             return error

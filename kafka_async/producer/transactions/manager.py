@@ -33,6 +33,7 @@ from kafka_async.errors import (
     TransactionOutcomeUnknownError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
     category_of,
     convert_transaction_errors,
     to_transaction_error,
@@ -393,7 +394,8 @@ class TransactionManager:
 
     # -- requests ---------------------------------------------------------------------------------
 
-    async def _new_epoch(self, deadline: float) -> None:
+    async def _new_epoch(self, deadline: float, refusal: Exception | None = None) -> None:
+        """Obtain a producer id, or the next epoch; `refusal` is the error of an abort before it."""
         attempts = RequestAttempts()
         id_and_epoch = self._accumulator.id_and_epoch
         try:
@@ -404,6 +406,14 @@ class TransactionManager:
             if id_and_epoch is None or not attempts.concurrent:
                 raise
             logger.debug("%s: the new epoch fenced its own producer: retrying", self._id)
+            response = await self._init_producer_id(None, deadline, attempts)
+        except UnsupportedVersionError as error:
+            # Before KIP-360 (Kafka 2.5) the request cannot contain an epoch. Without one it fences
+            # each producer with this id, so a refused abort may not be repeated by it.
+            if not attempts.not_encoded:  # it is a response
+                raise
+            if refusal is not None:
+                raise refusal from error
             response = await self._init_producer_id(None, deadline, attempts)
         self._use_producer_id(response)
 
@@ -657,24 +667,29 @@ class TransactionManager:
         self, end_txn_deadline: float, deadline: float, attempts: RequestAttempts
     ) -> None:
         await self._stop_adding()
-        new_epoch = self._needs_new_epoch
+        failure: Exception | None = None
         if self._known_to_coordinator():
             try:
                 await self._send_end_txn(commit=False, deadline=end_txn_deadline, attempts=attempts)
             except _FENCED as error:
                 if not self._may_have_timed_out(error, attempts):
                     raise
-                await self._new_epoch_after_timeout(deadline)
+                try:
+                    await self._new_epoch_after_timeout(deadline)
+                except UnsupportedVersionError as unsupported:  # before KIP-360
+                    raise error from unsupported
                 self._needs_new_epoch = False
                 return
             except Exception as error:  # noqa: BLE001  # a new epoch needs no response to EndTxn
                 # A new epoch aborts an open transaction and fences requests that may still arrive.
                 logger.debug("%s: aborting by a new epoch: %s", self._id, error)
-                new_epoch = True
-        if new_epoch or (
-            not self._v2 and (attempts.without_response or self._accumulator.has_lost_batch)
+                failure = error
+        if (
+            failure is not None
+            or self._needs_new_epoch
+            or (not self._v2 and (attempts.without_response or self._accumulator.has_lost_batch))
         ):
-            await self._new_epoch(deadline)
+            await self._new_epoch(deadline, failure)
             self._needs_new_epoch = False
 
     def _may_have_timed_out(self, refusal: KafkaError, attempts: RequestAttempts) -> bool:
