@@ -590,8 +590,10 @@ CONSUMER_CALLS = {
     "unsubscribe": "consumer.unsubscribe()",
     "stop": "consumer.stop()",
 }
-CONSUMER_PAIRS = {f"poll: {action}" for action in CONSUMER_ACTIONS}
-CONSUMER_PAIRS |= {f"{call}: stop" for call in CONSUMER_CALLS}
+CONSUMER_PAIRS = {
+    *(f"poll: {action}" for action in CONSUMER_ACTIONS),
+    *(f"{call}: stop" for call in CONSUMER_CALLS),
+}
 """Every action in the middle of a poll, and a stop in the middle of every call."""
 
 
