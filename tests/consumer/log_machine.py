@@ -16,7 +16,12 @@ from uuid import UUID
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from kafka_async.records.batch import RecordBatch
 from kafka_async.testing.clock import VirtualClockEventLoop
@@ -65,7 +70,7 @@ class LogMachine(RuleBasedStateMachine):
         self.failing: set[tuple[TopicPartition, int]] = set()
         self.wrong: list[str] = []
         self.stage = Stage()
-        self._failed = False
+        self._failed = self._settled = False
         # Member ids must not differ when Hypothesis repeats a history.
         self._uuid4 = mock.patch("uuid.uuid4", seeded_uuid4)
         self._uuid4.start()
@@ -92,11 +97,13 @@ class LogMachine(RuleBasedStateMachine):
     def _act(self, action: Coroutine[Any, Any, None], pause: float = 0) -> None:
         """Run an action, then let time pass."""
 
+        self._settled = False
+
         async def run() -> None:
             await action
             await asyncio.sleep(pause)
             self.check_members()
-            assert not self.wrong
+            assert not self.wrong, self.wrong[:3]
 
         try:
             self._runner.run(run())
@@ -119,7 +126,10 @@ class LogMachine(RuleBasedStateMachine):
         await self.stage.__aenter__()
         self._producer = self.stage.producer(transactional_id="x")
         await self._producer.start()
-        await self.stage.topic(TOPIC, len(PARTITIONS))
+        # The records are of 1970, and only the rules delete any.
+        await self.stage.cluster.create_topic(
+            TOPIC, len(PARTITIONS), configs={"retention.ms": "-1"}
+        )
         await self.begin()
 
     async def _close(self) -> None:
@@ -194,9 +204,11 @@ class LogMachine(RuleBasedStateMachine):
             self.failing.remove((partition, offset))
             raise HandlerError
 
+    @precondition(lambda self: not self._settled)
     @rule()
     def settle(self) -> None:
         self._act(self.settle_all())
+        self._settled = True
 
 
 def run_histories(machine: Callable[[], LogMachine], count: int, steps: int) -> None:

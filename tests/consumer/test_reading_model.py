@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from kafka_async.errors import ClientClosedError, KafkaError, RecordDeserializationError
 from kafka_async.types import TopicPartition
@@ -242,6 +242,7 @@ READING_CALLS: Final[Mapping[str, Callable[[Member], Awaitable[None]]]] = {
 
 
 calls = st.sampled_from(list(READING_CALLS))
+has_members = precondition(lambda self: bool(self._members))
 
 
 class ReadingMachine(LogMachine):
@@ -298,17 +299,17 @@ class ReadingMachine(LogMachine):
 
     # -- members ----------------------------------------------------------------------------------
 
-    def _member(self, number: int) -> Member | None:
-        return self._members[number % len(self._members)] if self._members else None
+    def _member(self, number: int) -> Member:
+        return self._members[number % len(self._members)]
 
     @initialize(how=calls)
     def start(self, how: str) -> None:
         self._act(self._add_member(how))
 
+    @precondition(lambda self: len(self._members) < 2)
     @rule(how=calls, pause=pauses)
     def join(self, how: str, pause: float) -> None:
-        if len(self._members) < 2:
-            self._act(self._add_member(how), pause)
+        self._act(self._add_member(how), pause)
 
     async def _add_member(self, how: str) -> None:
         self._names += 1
@@ -318,10 +319,10 @@ class ReadingMachine(LogMachine):
         self._members.append(Member(self, consumer, name))
         self._members[-1].read(how)
 
+    @has_members
     @rule(number=numbers, pause=pauses)
     def leave(self, number: int, pause: float) -> None:
-        if (member := self._member(number)) is not None:
-            self._act(self._stop(member), pause)
+        self._act(self._stop(self._member(number)), pause)
 
     async def _stop(self, member: Member) -> None:
         self._members.remove(member)
@@ -332,6 +333,7 @@ class ReadingMachine(LogMachine):
         for member in list(self._members):
             await self._stop(member)
 
+    @has_members
     @rule(number=numbers, pause=pauses)
     def crash(self, number: int, pause: float) -> None:
         """End a member whose requests do not arrive any more."""
@@ -344,29 +346,29 @@ class ReadingMachine(LogMachine):
             await member.end_reading()
             await member.consumer.stop(0.1)
 
-        if (member := self._member(number)) is not None:
-            self._act(end(member), pause)
+        self._act(end(self._member(number)), pause)
 
+    @has_members
     @rule(number=numbers, how=calls, pause=pauses)
     def read_differently(self, number: int, how: str, pause: float) -> None:
         async def change(member: Member) -> None:
             await member.end_reading()
             member.read(how)
 
-        if (member := self._member(number)) is not None:
-            self._act(change(member), pause)
+        self._act(change(self._member(number)), pause)
 
+    @has_members
     @rule(number=numbers, partition=numbers, percent=percents, pause=pauses)
     def seek(self, number: int, partition: int, percent: int, pause: float) -> None:
-        if (member := self._member(number)) is not None:
-            found = PARTITIONS[partition]
-            self._act(member.seek(found, self.place(found, percent)), pause)
+        found = PARTITIONS[partition]
+        self._act(self._member(number).seek(found, self.place(found, percent)), pause)
 
+    @has_members
     @rule(number=numbers, pause=pauses)
     def commit(self, number: int, pause: float) -> None:
-        if (member := self._member(number)) is not None:
-            self._act(member.commit(), pause)
+        self._act(self._member(number).commit(), pause)
 
+    @has_members
     @rule(number=numbers, partition=numbers, pause=pauses)
     def pause_or_resume(self, number: int, partition: int, pause: float) -> None:
         async def change(member: Member, found: TopicPartition) -> None:
@@ -374,8 +376,7 @@ class ReadingMachine(LogMachine):
                 paused = found in member.consumer.paused()
                 (member.consumer.resume if paused else member.consumer.pause)([found])
 
-        if (member := self._member(number)) is not None:
-            self._act(change(member, PARTITIONS[partition]), pause)
+        self._act(change(self._member(number), PARTITIONS[partition]), pause)
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -408,10 +409,10 @@ class ReadingMachine(LogMachine):
 
 
 def test_no_reading_call_loses_records_or_leaves_commits_behind() -> None:
-    run_histories(partial(ReadingMachine, "default"), 10, 50)
+    run_histories(partial(ReadingMachine, "default"), 14, 50)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_no_reading_call_loses_records_in_long_histories(protocol: str) -> None:
-    run_histories(partial(ReadingMachine, protocol), 20, 60)
+    run_histories(partial(ReadingMachine, protocol), 14, 60)
