@@ -120,8 +120,26 @@ _MODULES: Final[dict[str, str | None]] = {
     "types": None,
 }
 
+_OTHER_CLIENTS: Final[dict[str, str]] = {
+    "AIOConsumer": "Consumer",
+    "AIOKafkaAdminClient": "Admin",
+    "AIOKafkaConsumer": "Consumer",
+    "AIOKafkaProducer": "Producer",
+    "AIOProducer": "Producer",
+    "AdminClient": "Admin",
+    "KafkaAdminClient": "Admin",
+    "KafkaConsumer": "Consumer",
+    "KafkaProducer": "Producer",
+}
+"""The class to use by the name of another client's class."""
+
 
 def __getattr__(name: str) -> Any:
+    if name in _OTHER_CLIENTS:
+        raise AttributeError(
+            f"{__name__} has no {name}: use {_OTHER_CLIENTS[name]}; the documentation has pages on "
+            "the migration from aiokafka and from confluent-kafka"
+        )
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = _MODULES[name]

@@ -399,23 +399,6 @@ def test_transaction_commits_the_offsets_of_a_blocking_consumer(servers: str) ->
         assert committed.offset >= 1
 
 
-@pytest.mark.parametrize(
-    ("client", "name", "args", "options", "words"),
-    [
-        ("Consumer", "poll", (1.0,), {}, r"by name: poll\(timeout=1.0\), in seconds"),
-        ("Consumer", "poll", (), {"timeout_ms": 5}, "timeout_ms: use timeout, in seconds"),
-        ("Consumer", "start", (), {"timeout": 5}, "start has no argument timeout"),
-        ("Producer", "flush", (), {"timeout_ms": 5}, "timeout_ms: use timeout, in seconds"),
-        ("Admin", "delete_topics", (["t"],), {"topics": ["t"]}, "no argument topics: use names"),
-    ],
-)
-def test_wrong_argument_of_a_blocking_call_raises_with_the_right_one(
-    servers: str, client: str, name: str, args: tuple[Any, ...], options: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(TypeError, match=words):
-        getattr(getattr(blocking, client)(servers), name)(*args, **options)
-
-
 def test_callback_that_calls_its_blocking_client_raises(servers: str) -> None:
     consumer = blocking.Consumer(servers, topics=["input"], group_id="i")
     with consumer:

@@ -159,6 +159,15 @@ def test_unknown_name_raises_attribute_error() -> None:
         _ = kafka_async.Nothing
 
 
+@pytest.mark.parametrize(
+    ("name", "ours"), [("AIOKafkaProducer", "Producer"), ("KafkaConsumer", "Consumer")]
+)
+def test_class_of_another_client_raises_with_the_one_to_use(name: str, ours: str) -> None:
+    with pytest.raises(AttributeError, match=f"has no {name}: use {ours}; .*migration"):
+        getattr(kafka_async, name)
+    assert name not in dir(kafka_async)
+
+
 # --- The wheel -----------------------------------------------------------------------------------
 
 

@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 
 from kafka_async import Admin, Client, Consumer, GroupMember, Producer, ShareConsumer
 from kafka_async.app import WorkerPool
-from kafka_async.foreign_names import ForeignName
 
 Row: TypeAlias = Mapping[str, str]
 
@@ -330,6 +329,6 @@ def methods_of(client: type) -> list[str]:
 
 def _is_method(client: type, name: str) -> bool:
     member = inspect.getattr_static(client, name)
-    if isinstance(member, ForeignName | property | classmethod) or not callable(member):
+    if isinstance(member, property | classmethod) or not callable(member):
         return False
     return not name.startswith("_") or name in ("__aiter__", "__anext__")

@@ -18,12 +18,11 @@ from kafka_async.admin.call import Call
 from kafka_async.arguments import check_timeout, instance_of
 from kafka_async.cluster.client import connect_with, services_of
 from kafka_async.config import ClientConfig, hide_secret, hide_secrets
-from kafka_async.foreign_names import ADMIN, add_foreign_names, check_construction, unknown_keyword
 from kafka_async.start_guard import StartGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Literal, Never, Self
+    from typing import Literal, Self
 
     from kafka_async.admin.quota_values import QuotaEntity, ResolvedQuota
     from kafka_async.admin.security_values import (
@@ -85,7 +84,7 @@ class Admin:
         self,
         servers: str | Sequence[str] | Client | None = None,
         /,
-        *misplaced: Never,
+        *,
         config: ClientConfig | None = None,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
@@ -93,7 +92,6 @@ class Admin:
         **options: Unpack[ClientOptions],
     ) -> None:
         servers, options = hide_secrets(servers), hide_secrets(options)
-        check_construction(type(self), (servers, *misplaced), options)
         self.config, self.client, self._owned = connect_with(
             servers, ClientConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
         )
@@ -113,7 +111,7 @@ class Admin:
         properties = hide_secrets(properties)
         return cls(config=ClientConfig.from_properties(properties))
 
-    async def start(self, **unknown: Never) -> None:
+    async def start(self) -> None:
         """Connect.
 
         Raises:
@@ -121,15 +119,13 @@ class Admin:
             ClientClosedError: The client was stopped meanwhile.
             IllegalStateError: The client was started before.
         """
-        if unknown:
-            raise unknown_keyword(self.start, unknown)
         if self._owned:
             async with self._start_guard.starting():
                 await self.client.start()
         else:
             services_of(self.client)  # raises unless the client runs
 
-    async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
+    async def stop(self, timeout: float | None = None) -> None:
         """Close the connections, unless the client is shared. May be called again.
 
         A start in progress is cancelled, and raises ClientClosedError.
@@ -140,15 +136,13 @@ class Admin:
         Raises:
             IllegalStateError: The client was started in another event loop or process.
         """
-        if unknown:
-            raise unknown_keyword(self.stop, unknown)
         timeout = check_timeout(timeout)
         if self._owned:
             if not await self._start_guard.end():
                 return
             await self.client.stop(timeout)
 
-    async def reload_certificates(self, **unknown: Never) -> bool:
+    async def reload_certificates(self) -> bool:
         """Read the files of certificates again, as `Client.reload_certificates` does.
 
         Returns:
@@ -159,13 +153,9 @@ class Admin:
             InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
             ClientClosedError: The client was not started, or is closed.
         """
-        if unknown:
-            raise unknown_keyword(self.reload_certificates, unknown)
         return await self.client.reload_certificates()
 
-    async def set_sasl_credentials(
-        self, username: str, password: str | Secret, **unknown: Never
-    ) -> None:
+    async def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
         """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
 
         A shared `Client` uses them for all its users.
@@ -179,9 +169,7 @@ class Admin:
                 password, or these cannot be sent.
             IllegalStateError: The client was started in another event loop or process.
         """
-        password, unknown = hide_secret("password", password), hide_secrets(unknown)
-        if unknown:
-            raise unknown_keyword(self.set_sasl_credentials, unknown)
+        password = hide_secret("password", password)
         await self.client.set_sasl_credentials(username, password)
 
     def health(self) -> Health:
@@ -204,7 +192,6 @@ class Admin:
         wait: bool = True,
         validate_only: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[str, TopicListing]:
         """Create topics.
 
@@ -222,20 +209,13 @@ class Admin:
             InvalidTopicError: A name is not allowed.
             InvalidReplicationFactorError: There are fewer brokers than replicas.
         """
-        if unknown:
-            raise unknown_keyword(self.create_topics, unknown)
         from kafka_async.admin import topics
 
         call = Call(self.client, timeout)
         return await topics.create(call, new_topics, wait=wait, validate_only=validate_only)
 
     async def delete_topics(
-        self,
-        names: Iterable[str],
-        *,
-        wait: bool = True,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, names: Iterable[str], *, wait: bool = True, timeout: float | None = None
     ) -> None:
         """Delete topics and all their records.
 
@@ -247,14 +227,12 @@ class Admin:
         Raises:
             UnknownTopicOrPartitionError: There is no such topic.
         """
-        if unknown:
-            raise unknown_keyword(self.delete_topics, unknown)
         from kafka_async.admin import topics
 
         await topics.delete(Call(self.client, timeout), names, wait=wait)
 
     async def list_topics(
-        self, *, internal: bool = False, timeout: float | None = None, **unknown: Never
+        self, *, internal: bool = False, timeout: float | None = None
     ) -> dict[str, TopicListing]:
         """Return all topics by name.
 
@@ -262,14 +240,12 @@ class Admin:
             internal: Whether to include Kafka's internal topics.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        if unknown:
-            raise unknown_keyword(self.list_topics, unknown)
         from kafka_async.admin import topics
 
         return await topics.list_all(Call(self.client, timeout), internal=internal)
 
     async def describe_topics(
-        self, names: Iterable[str], *, timeout: float | None = None, **unknown: Never
+        self, names: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TopicDescription]:
         """Return topics with their partitions, leaders and replicas.
 
@@ -280,19 +256,12 @@ class Admin:
         Raises:
             UnknownTopicOrPartitionError: There is no such topic.
         """
-        if unknown:
-            raise unknown_keyword(self.describe_topics, unknown)
         from kafka_async.admin import topics
 
         return await topics.describe(Call(self.client, timeout), names)
 
     async def create_partitions(
-        self,
-        counts: Mapping[str, int],
-        *,
-        wait: bool = True,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, counts: Mapping[str, int], *, wait: bool = True, timeout: float | None = None
     ) -> None:
         """Increase the number of partitions of topics.
 
@@ -305,30 +274,24 @@ class Admin:
             InvalidPartitionsError: A count is not above the current one.
             UnknownTopicOrPartitionError: There is no such topic.
         """
-        if unknown:
-            raise unknown_keyword(self.create_partitions, unknown)
         from kafka_async.admin import topics
 
         await topics.create_partitions(Call(self.client, timeout), counts, wait=wait)
 
     # -- the cluster ------------------------------------------------------------------------------
 
-    async def describe_cluster(
-        self, *, timeout: float | None = None, **unknown: Never
-    ) -> ClusterDescription:
+    async def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
         """Return the cluster's id, brokers and controller.
 
         Args:
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        if unknown:
-            raise unknown_keyword(self.describe_cluster, unknown)
         from kafka_async.admin import cluster
 
         return await cluster.describe_cluster(Call(self.client, timeout))
 
     async def describe_configs(
-        self, resources: Iterable[ConfigResource], *, timeout: float | None = None, **unknown: Never
+        self, resources: Iterable[ConfigResource], *, timeout: float | None = None
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """Return the configuration of topics, brokers or groups.
 
@@ -339,8 +302,6 @@ class Admin:
         Returns:
             Entries by resource and option name.
         """
-        if unknown:
-            raise unknown_keyword(self.describe_configs, unknown)
         from kafka_async.admin import cluster
 
         return await cluster.describe_configs(Call(self.client, timeout), resources)
@@ -351,7 +312,6 @@ class Admin:
         *,
         validate_only: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> None:
         """Change some options of topics, brokers or groups; the others stay (KIP-339).
 
@@ -368,8 +328,6 @@ class Admin:
             TopicAuthorizationError, GroupAuthorizationError, ClusterAuthorizationError: The
                 client's principal may not ALTER_CONFIGS.
         """
-        if unknown:
-            raise unknown_keyword(self.alter_configs, unknown)
         from kafka_async.admin import cluster
 
         await cluster.alter_configs(
@@ -385,7 +343,6 @@ class Admin:
         types: Sequence[str] = (),
         session_timeouts: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[str, GroupListing]:
         """Return the groups of all brokers by id.
 
@@ -401,8 +358,6 @@ class Admin:
         Raises:
             ValueError: There is no such state or type.
         """
-        if unknown:
-            raise unknown_keyword(self.list_groups, unknown)
         from kafka_async.admin import groups
 
         return await groups.list_all(
@@ -418,7 +373,6 @@ class Admin:
         *,
         session_timeouts: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[str, GroupDescription]:
         """Return groups with their states, members and assignments, except share groups.
 
@@ -434,8 +388,6 @@ class Admin:
             GroupIdNotFoundError: There is no such group, or it is new and its coordinator has just
                 moved to another broker: that finds the group within about a second.
         """
-        if unknown:
-            raise unknown_keyword(self.describe_groups, unknown)
         from kafka_async.admin import groups
 
         return await groups.describe(
@@ -443,7 +395,7 @@ class Admin:
         )
 
     async def delete_groups(
-        self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+        self, group_ids: Iterable[str], *, timeout: float | None = None
     ) -> None:
         """Delete groups without members, and their committed offsets.
 
@@ -455,8 +407,6 @@ class Admin:
             GroupNotEmptyError: A group has members.
             GroupIdNotFoundError: There is no such group.
         """
-        if unknown:
-            raise unknown_keyword(self.delete_groups, unknown)
         from kafka_async.admin import groups
 
         await groups.delete(Call(self.client, timeout), group_ids)
@@ -469,7 +419,6 @@ class Admin:
         *,
         session_timeouts: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[str, GroupDescription]:
         """Return share groups with their states, members and assignments (KIP-932).
 
@@ -483,8 +432,6 @@ class Admin:
             GroupIdNotFoundError: There is no such share group, or it is new and its coordinator has
                 just moved to another broker: that finds the group within about a second.
         """
-        if unknown:
-            raise unknown_keyword(self.describe_share_groups, unknown)
         from kafka_async.admin import share_groups
 
         return await share_groups.describe(
@@ -497,7 +444,6 @@ class Admin:
         partitions: Iterable[TopicPartition] | None = None,
         *,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[TopicPartition, ShareGroupOffset]:
         """Return the start offsets of a share group; partitions without one are left out (KIP-932).
 
@@ -511,19 +457,12 @@ class Admin:
             UnknownTopicOrPartitionError: A given partition does not exist; several are in its
                 notes.
         """
-        if unknown:
-            raise unknown_keyword(self.list_share_group_offsets, unknown)
         from kafka_async.admin import share_groups
 
         return await share_groups.list_offsets(Call(self.client, timeout), group_id, partitions)
 
     async def alter_share_group_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, int],
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> None:
         """Set the start offsets of a share group without members (KIP-932).
 
@@ -536,19 +475,12 @@ class Admin:
             GroupNotEmptyError: The group has members.
             UnknownTopicOrPartitionError: There is no such partition; several are in its notes.
         """
-        if unknown:
-            raise unknown_keyword(self.alter_share_group_offsets, unknown)
         from kafka_async.admin import share_groups
 
         await share_groups.alter_offsets(Call(self.client, timeout), group_id, offsets)
 
     async def delete_share_group_offsets(
-        self,
-        group_id: str,
-        topics: Iterable[str],
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, group_id: str, topics: Iterable[str], *, timeout: float | None = None
     ) -> None:
         """Delete the offsets of topics from a share group without members (KIP-932).
 
@@ -562,8 +494,6 @@ class Admin:
             GroupIdNotFoundError: There is no such share group.
             UnknownTopicOrPartitionError: There is no such topic; several are in its notes.
         """
-        if unknown:
-            raise unknown_keyword(self.delete_share_group_offsets, unknown)
         from kafka_async.admin import share_groups
 
         await share_groups.delete_offsets(Call(self.client, timeout), group_id, topics)
@@ -576,7 +506,6 @@ class Admin:
         *,
         isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return the earliest or latest offset of partitions, or the first one at or after a time.
 
@@ -589,8 +518,6 @@ class Admin:
         Returns:
             Offset and timestamp by partition; the offset is -1 if no record is that late.
         """
-        if unknown:
-            raise unknown_keyword(self.list_offsets, unknown)
         from kafka_async.admin import topics
 
         return await topics.list_offsets(
@@ -606,7 +533,6 @@ class Admin:
         *,
         require_stable: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of a group; partitions without one are left out.
 
@@ -618,8 +544,6 @@ class Admin:
                 after the group's coordinator has changed (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        if unknown:
-            raise unknown_keyword(self.list_group_offsets, unknown)
         from kafka_async.admin import groups
 
         return await groups.list_group_offsets(
@@ -632,7 +556,6 @@ class Admin:
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
         *,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> None:
         """Commit offsets to a group without members; a group that does not exist is created.
 
@@ -645,8 +568,6 @@ class Admin:
             GroupNotEmptyError: The group has members; see `Consumer.rewind`.
             UnknownTopicOrPartitionError: There is no such partition.
         """
-        if unknown:
-            raise unknown_keyword(self.alter_group_offsets, unknown)
         from kafka_async.admin import groups
 
         await groups.alter_group_offsets(Call(self.client, timeout), group_id, offsets)
@@ -659,7 +580,6 @@ class Admin:
         states: Sequence[str] = (),
         pattern: str | None = None,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[str, TransactionListing]:
         """Return the transactional ids of the cluster that the client may describe (KIP-664).
 
@@ -672,8 +592,6 @@ class Admin:
         Returns:
             The listings by transactional id.
         """
-        if unknown:
-            raise unknown_keyword(self.list_transactions, unknown)
         from kafka_async.admin import transactions
 
         return await transactions.list_all(
@@ -681,7 +599,7 @@ class Admin:
         )
 
     async def describe_transactions(
-        self, transactional_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TransactionDescription]:
         """Return state, producer and partitions of transactional ids (KIP-664).
 
@@ -696,14 +614,12 @@ class Admin:
             TransactionalIdNotFoundError: A transactional id was never used, or has expired.
             TransactionalIdAuthorizationError: The client's principal may not DESCRIBE an id.
         """
-        if unknown:
-            raise unknown_keyword(self.describe_transactions, unknown)
         from kafka_async.admin import transactions
 
         return await transactions.describe(Call(self.client, timeout), transactional_ids)
 
     async def fence_producers(
-        self, transactional_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> None:
         """Fence the producers of transactional ids, and abort their open transactions.
 
@@ -714,19 +630,12 @@ class Admin:
         Raises:
             TransactionalIdAuthorizationError: The client's principal may not WRITE to an id.
         """
-        if unknown:
-            raise unknown_keyword(self.fence_producers, unknown)
         from kafka_async.admin import transactions
 
         await transactions.fence(Call(self.client, timeout), transactional_ids)
 
     async def end_transaction(
-        self,
-        prepared: PreparedTransaction,
-        *,
-        commit: bool = True,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, prepared: PreparedTransaction, *, commit: bool = True, timeout: float | None = None
     ) -> None:
         """Commit or abort a transaction that `Transaction.prepare` has left open.
 
@@ -746,8 +655,6 @@ class Admin:
             ProducerFencedError, InvalidProducerEpochError, InvalidPidMappingError: The transaction
                 has timed out, or a producer has used its transactional id since.
         """
-        if unknown:
-            raise unknown_keyword(self.end_transaction, unknown)
         from kafka_async.admin import transactions
 
         await transactions.end(Call(self.client, timeout), prepared, commit=commit)
@@ -760,7 +667,6 @@ class Admin:
         *,
         strict: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[QuotaEntity, dict[str, float]]:
         """Return client quotas by entity (KIP-546).
 
@@ -780,8 +686,6 @@ class Admin:
             ValueError: The entity combines names that no quota can have.
             ClusterAuthorizationError: The principal may not DESCRIBE_CONFIGS of the cluster.
         """
-        if unknown:
-            raise unknown_keyword(self.describe_client_quotas, unknown)
         from kafka_async.admin import quotas
 
         return await quotas.describe(Call(self.client, timeout), entity, strict=strict)
@@ -792,7 +696,6 @@ class Admin:
         *,
         validate_only: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> None:
         """Set and remove client quotas, which apply at once (KIP-546).
 
@@ -807,14 +710,12 @@ class Admin:
             TypeError: A value is not a number; no request is sent.
             ClusterAuthorizationError: The principal may not ALTER_CONFIGS of the cluster.
         """
-        if unknown:
-            raise unknown_keyword(self.alter_client_quotas, unknown)
         from kafka_async.admin import quotas
 
         await quotas.alter(Call(self.client, timeout), entries, validate_only=validate_only)
 
     async def resolve_client_quotas(
-        self, entity: QuotaEntity, *, timeout: float | None = None, **unknown: Never
+        self, entity: QuotaEntity, *, timeout: float | None = None
     ) -> dict[str, ResolvedQuota]:
         """Return the quotas that apply to one client, in Kafka's precedence.
 
@@ -833,14 +734,12 @@ class Admin:
             ValueError: The entity is not that of one client.
             ClusterAuthorizationError: The principal may not DESCRIBE_CONFIGS of the cluster.
         """
-        if unknown:
-            raise unknown_keyword(self.resolve_client_quotas, unknown)
         from kafka_async.admin import quotas
 
         return await quotas.resolve(Call(self.client, timeout), entity)
 
     async def set_quota_enforcement(
-        self, entity: QuotaEntity, on: bool, *, timeout: float | None = None, **unknown: Never
+        self, entity: QuotaEntity, on: bool, *, timeout: float | None = None
     ) -> dict[str, float]:
         """Switch the quotas of an entity off, or on again.
 
@@ -863,8 +762,6 @@ class Admin:
             ClusterAuthorizationError: The client's principal may not DESCRIBE_CONFIGS or
                 ALTER_CONFIGS of the cluster.
         """
-        if unknown:
-            raise unknown_keyword(self.set_quota_enforcement, unknown)
         instance_of(on, bool, "on")
         from kafka_async.admin import quotas
 
@@ -885,7 +782,7 @@ class Admin:
     # -- security ---------------------------------------------------------------------------------
 
     async def create_acls(
-        self, bindings: Iterable[AclBinding], *, timeout: float | None = None, **unknown: Never
+        self, bindings: Iterable[AclBinding], *, timeout: float | None = None
     ) -> None:
         """Create ACLs; one that exists is not an error (KIP-140, KIP-290).
 
@@ -898,18 +795,12 @@ class Admin:
             SecurityDisabledError: The cluster has no authorizer.
             InvalidRequestError: An ACL is not valid, such as one with a cluster of another name.
         """
-        if unknown:
-            raise unknown_keyword(self.create_acls, unknown)
         from kafka_async.admin import security
 
         await security.create_acls(Call(self.client, timeout), bindings)
 
     async def describe_acls(
-        self,
-        acl_filter: AclFilter | None = None,
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, acl_filter: AclFilter | None = None, *, timeout: float | None = None
     ) -> list[AclBinding]:
         """Return the ACLs that a filter selects (KIP-140, KIP-290).
 
@@ -921,14 +812,12 @@ class Admin:
             ClusterAuthorizationError: The client's principal may not DESCRIBE the cluster.
             SecurityDisabledError: The cluster has no authorizer.
         """
-        if unknown:
-            raise unknown_keyword(self.describe_acls, unknown)
         from kafka_async.admin import security
 
         return await security.describe_acls(Call(self.client, timeout), acl_filter)
 
     async def delete_acls(
-        self, filters: Iterable[AclFilter], *, timeout: float | None = None, **unknown: Never
+        self, filters: Iterable[AclFilter], *, timeout: float | None = None
     ) -> dict[AclFilter, list[AclBinding]]:
         """Delete the ACLs that filters select (KIP-140, KIP-290).
 
@@ -943,14 +832,12 @@ class Admin:
             ClusterAuthorizationError: The client's principal may not ALTER the cluster.
             SecurityDisabledError: The cluster has no authorizer.
         """
-        if unknown:
-            raise unknown_keyword(self.delete_acls, unknown)
         from kafka_async.admin import security
 
         return await security.delete_acls(Call(self.client, timeout), filters)
 
     async def describe_user_scram_credentials(
-        self, users: Iterable[str] | None = None, *, timeout: float | None = None, **unknown: Never
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> dict[str, tuple[ScramCredential, ...]]:
         """Return mechanisms and iterations of users' SCRAM credentials (KIP-554).
 
@@ -965,18 +852,12 @@ class Admin:
             ResourceNotFoundError: A user has no credential.
             ClusterAuthorizationError: The client's principal may not DESCRIBE the cluster.
         """
-        if unknown:
-            raise unknown_keyword(self.describe_user_scram_credentials, unknown)
         from kafka_async.admin import security
 
         return await security.describe_user_scram_credentials(Call(self.client, timeout), users)
 
     async def alter_user_scram_credentials(
-        self,
-        alterations: Iterable[ScramAlteration],
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, alterations: Iterable[ScramAlteration], *, timeout: float | None = None
     ) -> None:
         """Set and delete SCRAM credentials of users (KIP-554).
 
@@ -993,8 +874,6 @@ class Admin:
             ResourceNotFoundError: A credential to delete does not exist.
             ClusterAuthorizationError: The client's principal may not ALTER the cluster.
         """
-        if unknown:
-            raise unknown_keyword(self.alter_user_scram_credentials, unknown)
         from kafka_async.admin import security
 
         await security.alter_user_scram_credentials(Call(self.client, timeout), alterations)
@@ -1006,7 +885,6 @@ class Admin:
         renewers: Iterable[str] = (),
         max_lifetime_ms: int | None = None,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> list[DelegationToken]:
         """Create delegation tokens (KIP-48, KIP-373).
 
@@ -1029,8 +907,6 @@ class Admin:
             DelegationTokenAuthorizationError: The client's principal may not create tokens for an
                 owner: it needs CREATE_TOKENS on that user.
         """
-        if unknown:
-            raise unknown_keyword(self.create_delegation_tokens, unknown)
         from kafka_async.admin import security
 
         return await security.create_delegation_tokens(
@@ -1043,7 +919,6 @@ class Admin:
         *,
         renew_period_ms: int | None = None,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> list[int]:
         """Renew delegation tokens (KIP-48).
 
@@ -1061,8 +936,6 @@ class Admin:
             DelegationTokenExpiredError: A token has expired.
             DelegationTokenOwnerMismatchError: The client's principal may not renew a token.
         """
-        if unknown:
-            raise unknown_keyword(self.renew_delegation_tokens, unknown)
         from kafka_async.admin import security
 
         return await security.renew_delegation_tokens(
@@ -1075,7 +948,6 @@ class Admin:
         *,
         expiry_period_ms: int | None = None,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> list[int]:
         """Change when delegation tokens expire, or remove them (KIP-48).
 
@@ -1093,8 +965,6 @@ class Admin:
             DelegationTokenExpiredError: A token has expired.
             DelegationTokenOwnerMismatchError: The client's principal may not change a token.
         """
-        if unknown:
-            raise unknown_keyword(self.expire_delegation_tokens, unknown)
         from kafka_async.admin import security
 
         return await security.expire_delegation_tokens(
@@ -1102,11 +972,7 @@ class Admin:
         )
 
     async def describe_delegation_tokens(
-        self,
-        owners: Iterable[str] | None = None,
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, owners: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[DelegationToken]:
         """Return the delegation tokens that the client's principal may see (KIP-48).
 
@@ -1118,11 +984,6 @@ class Admin:
             DelegationTokenDisabledError: The cluster does not use delegation tokens.
             UnsupportedByAuthenticationError: The connection is not authenticated, or by a token.
         """
-        if unknown:
-            raise unknown_keyword(self.describe_delegation_tokens, unknown)
         from kafka_async.admin import security
 
         return await security.describe_delegation_tokens(Call(self.client, timeout), owners)
-
-
-add_foreign_names(Admin, ADMIN)

@@ -5,7 +5,7 @@ Made by tools/generate_blocking.py from the asyncio clients; do not edit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Never
+from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
@@ -117,7 +117,7 @@ class Client(BlockingClient):
         self,
         servers: str | Sequence[str] | None = None,
         /,
-        *misplaced: Never,
+        *,
         config: ClientConfig | None = None,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
@@ -130,15 +130,7 @@ class Client(BlockingClient):
 
         servers, options = hide_secrets(servers), hide_secrets(options)
         super().__init__(
-            AsyncClient(
-                servers,
-                *misplaced,
-                config=config,
-                hooks=hooks,
-                clock=clock,
-                dialer=dialer,
-                **options,
-            )
+            AsyncClient(servers, config=config, hooks=hooks, clock=clock, dialer=dialer, **options)
         )
 
     @classmethod
@@ -367,7 +359,7 @@ class Producer(BlockingClient, Generic[K, V]):
         self,
         servers: str | Sequence[str] | Client | None = None,
         /,
-        *misplaced: Never,
+        *,
         config: ProducerConfig | None = None,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
@@ -381,13 +373,7 @@ class Producer(BlockingClient, Generic[K, V]):
         servers, options = hide_secrets(servers), hide_secrets(options)
         super().__init__(
             AsyncProducer(
-                unwrap(servers),
-                *misplaced,
-                config=config,
-                hooks=hooks,
-                clock=clock,
-                dialer=dialer,
-                **options,
+                unwrap(servers), config=config, hooks=hooks, clock=clock, dialer=dialer, **options
             )
         )
 
@@ -407,7 +393,7 @@ class Producer(BlockingClient, Generic[K, V]):
         properties = hide_secrets(properties)
         return cls(config=ProducerConfig.from_properties(properties))
 
-    def start(self, **unknown: Never) -> None:
+    def start(self) -> None:
         """Connect; a transactional producer obtains its producer id, which fences an earlier one.
 
         Raises:
@@ -419,9 +405,9 @@ class Producer(BlockingClient, Generic[K, V]):
             ClientClosedError: The producer was stopped meanwhile.
             IllegalStateError: The producer was started before.
         """
-        start(self._client.start, **unknown)
+        start(self._client.start)
 
-    def stop(self, timeout: float | None = None, **unknown: Never) -> None:
+    def stop(self, timeout: float | None = None) -> None:
         """Abort an open transaction, deliver what was enqueued, and close.
 
         Records of the aborted transaction that were not sent yet fail. Does nothing if the producer
@@ -438,9 +424,9 @@ class Producer(BlockingClient, Generic[K, V]):
                 entry per batch.
             IllegalStateError: The producer was started in another process.
         """
-        run(self._client.stop, timeout, **unknown)
+        run(self._client.stop, timeout)
 
-    def flush(self, timeout: float | None = None, **unknown: Never) -> None:
+    def flush(self, timeout: float | None = None) -> None:
         """Wait until everything enqueued is acknowledged or has failed.
 
         Batches do not linger meanwhile.
@@ -453,9 +439,9 @@ class Producer(BlockingClient, Generic[K, V]):
                 entry per batch.
             KafkaTimeoutError: The timeout has passed.
         """
-        run(self._client.flush, timeout, **unknown)
+        run(self._client.flush, timeout)
 
-    def purge(self, *, queued: bool = True, in_flight: bool = False, **unknown: Never) -> int:
+    def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
         """Drop records that are not acknowledged; their deliveries raise RecordPurgedError.
 
         `flush` and `stop` do not report these records. In a transaction, records that were purged
@@ -473,7 +459,7 @@ class Producer(BlockingClient, Generic[K, V]):
         Raises:
             ClientClosedError: The producer was stopped.
         """
-        return call(self._client.purge, queued=queued, in_flight=in_flight, **unknown)
+        return call(self._client.purge, queued=queued, in_flight=in_flight)
 
     def statistics(self) -> ProducerStatistics:
         """Return counts since the start, under Kafka's metric names.
@@ -483,7 +469,7 @@ class Producer(BlockingClient, Generic[K, V]):
         """
         return call(self._client.statistics)
 
-    def reload_certificates(self, **unknown: Never) -> bool:
+    def reload_certificates(self) -> bool:
         """Read the files of certificates again, as `Client.reload_certificates` does.
 
         Returns:
@@ -494,9 +480,9 @@ class Producer(BlockingClient, Generic[K, V]):
             InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
             ClientClosedError: The client was not started, or is closed.
         """
-        return run(self._client.reload_certificates, **unknown)
+        return run(self._client.reload_certificates)
 
-    def set_sasl_credentials(self, username: str, password: str | Secret, **unknown: Never) -> None:
+    def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
         """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
 
         A shared `Client` uses them for all its users.
@@ -513,7 +499,7 @@ class Producer(BlockingClient, Generic[K, V]):
         from kafka_async.config import hide_secret
 
         password = hide_secret("password", password)
-        run(self._client.set_sasl_credentials, username, password, **unknown)
+        run(self._client.set_sasl_credentials, username, password)
 
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
@@ -524,9 +510,7 @@ class Producer(BlockingClient, Generic[K, V]):
         """
         return call(self._client.health)
 
-    def transaction(
-        self, *, ignore_failed_sends: bool = False, **unknown: Never
-    ) -> Transaction[K, V]:
+    def transaction(self, *, ignore_failed_sends: bool = False) -> Transaction[K, V]:
         """Return a transaction for `with producer.transaction() as txn`.
 
         Args:
@@ -537,11 +521,9 @@ class Producer(BlockingClient, Generic[K, V]):
             TransactionStateError: The producer has no transactional_id.
             ApplicationRecoverableError: The producer is closed or has failed.
         """
-        return Transaction(
-            call(self._client.transaction, ignore_failed_sends=ignore_failed_sends, **unknown)
-        )
+        return Transaction(call(self._client.transaction, ignore_failed_sends=ignore_failed_sends))
 
-    def begin(self, *, ignore_failed_sends: bool = False, **unknown: Never) -> Transaction[K, V]:
+    def begin(self, *, ignore_failed_sends: bool = False) -> Transaction[K, V]:
         """Open a transaction; commit or abort it.
 
         If the calls that ended the previous transaction were cancelled, this waits for its end
@@ -556,11 +538,9 @@ class Producer(BlockingClient, Generic[K, V]):
                 `commit` was cancelled, was not committed. It is aborted; begin again.
             ApplicationRecoverableError: The producer cannot continue.
         """
-        return Transaction(
-            run(self._client.begin, ignore_failed_sends=ignore_failed_sends, **unknown)
-        )
+        return Transaction(run(self._client.begin, ignore_failed_sends=ignore_failed_sends))
 
-    def init_transactions(self, *, timeout: float | None = None, **unknown: Never) -> None:
+    def init_transactions(self, *, timeout: float | None = None) -> None:
         """Obtain a new epoch, which fences earlier producers with the same transactional_id.
 
         The coordinator aborts a transaction that one of them, or a commit with an unknown outcome,
@@ -577,7 +557,7 @@ class Producer(BlockingClient, Generic[K, V]):
             ApplicationRecoverableError: There is no new epoch; its cause says why.
             InvalidConfigurationError: An option or a permission must be changed first.
         """
-        run(self._client.init_transactions, timeout=timeout, **unknown)
+        run(self._client.init_transactions, timeout=timeout)
 
     def send(
         self,
@@ -587,7 +567,6 @@ class Producer(BlockingClient, Generic[K, V]):
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
-        **unknown: Never,
     ) -> RecordMetadata:
         """Append a record and wait until it is acknowledged.
 
@@ -605,7 +584,7 @@ class Producer(BlockingClient, Generic[K, V]):
         Raises:
             KafkaError: What `enqueue` raises, or the error with which the record failed.
         """
-        return run(self._client.send, topic, value, key, partition, timestamp, headers, **unknown)
+        return run(self._client.send, topic, value, key, partition, timestamp, headers)
 
     def send_many(
         self,
@@ -614,7 +593,6 @@ class Producer(BlockingClient, Generic[K, V]):
         keys: Sequence[K | None] | None = None,
         *,
         partition: int | None = None,
-        **unknown: Never,
     ) -> list[Delivery]:
         """Append many records without waiting for acknowledgements, and return their handles.
 
@@ -630,9 +608,9 @@ class Producer(BlockingClient, Generic[K, V]):
             ValueError: There are not as many keys as values.
             KafkaError: What `enqueue` raises, with the index of the record in its message.
         """
-        return run(self._client.send_many, topic, values, keys, partition=partition, **unknown)
+        return run(self._client.send_many, topic, values, keys, partition=partition)
 
-    def send_records(self, records: Iterable[ProducerRecord], **unknown: Never) -> list[Delivery]:
+    def send_records(self, records: Iterable[ProducerRecord]) -> list[Delivery]:
         """Append records of any topics without waiting for acknowledgements; return their handles.
 
         If it raises, the records before the bad one are appended.
@@ -643,9 +621,9 @@ class Producer(BlockingClient, Generic[K, V]):
         Raises:
             KafkaError: What `enqueue` raises, with the index of the record in its message.
         """
-        return run(self._client.send_records, records, **unknown)
+        return run(self._client.send_records, records)
 
-    def send_arrow(self, rows: ArrowData, topic: str | None = None, **unknown: Never) -> int:
+    def send_arrow(self, rows: ArrowData, topic: str | None = None) -> int:
         """Append the rows of Arrow data as records without waiting for acknowledgements.
 
         Faster than `send_many`: no Python object is made per row. There are no handles: `flush()`
@@ -683,11 +661,9 @@ class Producer(BlockingClient, Generic[K, V]):
             InvalidConfigurationError: pyarrow is not installed.
             KafkaError: What `enqueue` raises.
         """
-        return run(self._client.send_arrow, rows, topic, **unknown)
+        return run(self._client.send_arrow, rows, topic)
 
-    def send_batch(
-        self, partition: TopicPartition, batch: RecordBatch, **unknown: Never
-    ) -> Delivery:
+    def send_batch(self, partition: TopicPartition, batch: RecordBatch) -> Delivery:
         """Append a ready-made batch to its partition, without waiting for acknowledgements.
 
         It comes after the other batches of the partition. Called in a loop, this yields to the
@@ -709,7 +685,7 @@ class Producer(BlockingClient, Generic[K, V]):
             ClientClosedError: The producer was not started, or is stopped.
             IllegalStateError: The producer is transactional and records go through a transaction.
         """
-        return run(self._client.send_batch, partition, batch, **unknown)
+        return run(self._client.send_batch, partition, batch)
 
     def enqueue(
         self,
@@ -786,7 +762,6 @@ class Transaction(BlockingClient, Generic[K, V]):
         group: GroupMetadata | str | None = None,
         *,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> None:
         """Commit offsets of a consumer group with the transaction (KIP-447).
 
@@ -802,9 +777,9 @@ class Transaction(BlockingClient, Generic[K, V]):
             ApplicationRecoverableError: The producer cannot continue.
             InvalidConfigurationError: An option or a permission must be changed first: abort.
         """
-        run(self._client.commit_offsets, unwrap(offsets), group, timeout=timeout, **unknown)
+        run(self._client.commit_offsets, unwrap(offsets), group, timeout=timeout)
 
-    def commit(self, *, timeout: float | None = None, **unknown: Never) -> None:
+    def commit(self, *, timeout: float | None = None) -> None:
         """Deliver what was enqueued, and commit.
 
         Args:
@@ -820,11 +795,9 @@ class Transaction(BlockingClient, Generic[K, V]):
             ApplicationRecoverableError: The producer cannot continue.
             InvalidConfigurationError: An option or a permission must be changed first: abort.
         """
-        run(self._client.commit, timeout=timeout, **unknown)
+        run(self._client.commit, timeout=timeout)
 
-    def prepare(
-        self, *, timeout: float | None = None, **unknown: Never
-    ) -> PreparedTransaction | None:
+    def prepare(self, *, timeout: float | None = None) -> PreparedTransaction | None:
         """Deliver what was enqueued, and leave the transaction open for another process to end.
 
         This is the first phase of a two-phase commit. `Admin.end_transaction` commits or aborts it,
@@ -846,9 +819,9 @@ class Transaction(BlockingClient, Generic[K, V]):
             ApplicationRecoverableError: The producer cannot continue.
             InvalidConfigurationError: An option or a permission must be changed first: abort.
         """
-        return run(self._client.prepare, timeout=timeout, **unknown)
+        return run(self._client.prepare, timeout=timeout)
 
-    def abort(self, *, timeout: float | None = None, **unknown: Never) -> None:
+    def abort(self, *, timeout: float | None = None) -> None:
         """Abort the transaction; never raises TransactionAbortableError.
 
         If the coordinator cannot be reached in time, the producer requests a new epoch, which ends
@@ -863,7 +836,7 @@ class Transaction(BlockingClient, Generic[K, V]):
                 permission must be changed first. The producer can begin another transaction then.
             TransactionStateError: The transaction was not begun, or is over.
         """
-        run(self._client.abort, timeout=timeout, **unknown)
+        run(self._client.abort, timeout=timeout)
 
     def send(
         self,
@@ -873,7 +846,6 @@ class Transaction(BlockingClient, Generic[K, V]):
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
-        **unknown: Never,
     ) -> RecordMetadata:
         """Append a record and wait until it is acknowledged.
 
@@ -891,7 +863,7 @@ class Transaction(BlockingClient, Generic[K, V]):
         Raises:
             KafkaError: What `enqueue` raises, or the error with which the record failed.
         """
-        return run(self._client.send, topic, value, key, partition, timestamp, headers, **unknown)
+        return run(self._client.send, topic, value, key, partition, timestamp, headers)
 
     def send_many(
         self,
@@ -900,7 +872,6 @@ class Transaction(BlockingClient, Generic[K, V]):
         keys: Sequence[K | None] | None = None,
         *,
         partition: int | None = None,
-        **unknown: Never,
     ) -> list[Delivery]:
         """Append many records without waiting for acknowledgements, and return their handles.
 
@@ -916,9 +887,9 @@ class Transaction(BlockingClient, Generic[K, V]):
             ValueError: There are not as many keys as values.
             KafkaError: What `enqueue` raises, with the index of the record in its message.
         """
-        return run(self._client.send_many, topic, values, keys, partition=partition, **unknown)
+        return run(self._client.send_many, topic, values, keys, partition=partition)
 
-    def send_records(self, records: Iterable[ProducerRecord], **unknown: Never) -> list[Delivery]:
+    def send_records(self, records: Iterable[ProducerRecord]) -> list[Delivery]:
         """Append records of any topics without waiting for acknowledgements; return their handles.
 
         If it raises, the records before the bad one are appended.
@@ -929,9 +900,9 @@ class Transaction(BlockingClient, Generic[K, V]):
         Raises:
             KafkaError: What `enqueue` raises, with the index of the record in its message.
         """
-        return run(self._client.send_records, records, **unknown)
+        return run(self._client.send_records, records)
 
-    def send_arrow(self, rows: ArrowData, topic: str | None = None, **unknown: Never) -> int:
+    def send_arrow(self, rows: ArrowData, topic: str | None = None) -> int:
         """Append the rows of Arrow data as records without waiting for acknowledgements.
 
         Faster than `send_many`: no Python object is made per row. There are no handles: `flush()`
@@ -969,11 +940,9 @@ class Transaction(BlockingClient, Generic[K, V]):
             InvalidConfigurationError: pyarrow is not installed.
             KafkaError: What `enqueue` raises.
         """
-        return run(self._client.send_arrow, rows, topic, **unknown)
+        return run(self._client.send_arrow, rows, topic)
 
-    def send_batch(
-        self, partition: TopicPartition, batch: RecordBatch, **unknown: Never
-    ) -> Delivery:
+    def send_batch(self, partition: TopicPartition, batch: RecordBatch) -> Delivery:
         """Append a ready-made batch to its partition, without waiting for acknowledgements.
 
         It comes after the other batches of the partition. Called in a loop, this yields to the
@@ -995,7 +964,7 @@ class Transaction(BlockingClient, Generic[K, V]):
             ClientClosedError: The producer was not started, or is stopped.
             IllegalStateError: The producer is transactional and records go through a transaction.
         """
-        return run(self._client.send_batch, partition, batch, **unknown)
+        return run(self._client.send_batch, partition, batch)
 
     def enqueue(
         self,
@@ -1070,7 +1039,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         self,
         servers: str | Sequence[str] | Client | None = None,
         /,
-        *misplaced: Never,
+        *,
         topics: Iterable[str] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
         listener: RebalanceListener | None = None,
@@ -1088,7 +1057,6 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         super().__init__(
             AsyncConsumer(
                 unwrap(servers),
-                *misplaced,
                 topics=topics,
                 partitions=partitions,
                 listener=listener,
@@ -1131,7 +1099,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             listener=listener,
         )
 
-    def start(self, **unknown: Never) -> None:
+    def start(self) -> None:
         """Connect and start to read.
 
         Raises:
@@ -1141,9 +1109,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             ClientClosedError: The consumer was stopped meanwhile.
             IllegalStateError: The consumer was started before.
         """
-        start(self._client.start, **unknown)
+        start(self._client.start)
 
-    def stop(self, timeout: float | None = None, **unknown: Never) -> None:
+    def stop(self, timeout: float | None = None) -> None:
         """Stop reading, commit processed records with auto-commit, leave the group and close.
 
         The records of the last `poll`, and the current one of an iteration, do not count as
@@ -1164,7 +1132,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             Exception: A rebalance listener raised it, and no poll has raised it before; the
                 consumer is closed.
         """
-        run(self._client.stop, timeout, **unknown)
+        run(self._client.stop, timeout)
 
     def subscribe(
         self,
@@ -1172,7 +1140,6 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         *,
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
-        **unknown: Never,
     ) -> None:
         """Subscribe to topics, or to all topics whose full name matches a pattern.
 
@@ -1189,9 +1156,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             TypeError: Not exactly one of `topics` and `pattern`, or one of another type.
             ValueError: `pattern` is not a regular expression.
         """
-        call(self._client.subscribe, topics, pattern=pattern, listener=listener, **unknown)
+        call(self._client.subscribe, topics, pattern=pattern, listener=listener)
 
-    def unsubscribe(self, **unknown: Never) -> None:
+    def unsubscribe(self) -> None:
         """Unsubscribe from all topics, leave the group and return when that is done.
 
         Manually assigned partitions stay. A `subscribe` meanwhile replaces it: then it returns
@@ -1202,15 +1169,15 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             IllegalStateError: A rebalance listener calls it, or a handler of `process` or of a
                 stream.
         """
-        run(self._client.unsubscribe, **unknown)
+        run(self._client.unsubscribe)
 
-    def assign(self, partitions: Partitions, **unknown: Never) -> None:
+    def assign(self, partitions: Partitions) -> None:
         """Set the manually assigned partitions; subscribed topics stay.
 
         Args:
             partitions: The partitions.
         """
-        call(self._client.assign, partitions, **unknown)
+        call(self._client.assign, partitions)
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics."""
@@ -1220,7 +1187,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         """Return the partitions assigned by the group or manually."""
         return call(self._client.assignment)
 
-    def on_assigned(self, callback: Callback, **unknown: Never) -> Callback:
+    def on_assigned(self, callback: Callback) -> Callback:
         """Add a callback for newly assigned partitions.
 
         Args:
@@ -1229,9 +1196,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Returns:
             The callback, so that this can be used as a decorator.
         """
-        return call(self._client.on_assigned, callback, **unknown)
+        return call(self._client.on_assigned, callback)
 
-    def on_revoked(self, callback: Callback, **unknown: Never) -> Callback:
+    def on_revoked(self, callback: Callback) -> Callback:
         """Add a callback for partitions about to be revoked.
 
         Args:
@@ -1240,9 +1207,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Returns:
             The callback, so that this can be used as a decorator.
         """
-        return call(self._client.on_revoked, callback, **unknown)
+        return call(self._client.on_revoked, callback)
 
-    def on_lost(self, callback: Callback, **unknown: Never) -> Callback:
+    def on_lost(self, callback: Callback) -> Callback:
         """Add a callback for lost partitions, which other members may own already.
 
         Args:
@@ -1251,34 +1218,30 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Returns:
             The callback, so that this can be used as a decorator.
         """
-        return call(self._client.on_lost, callback, **unknown)
+        return call(self._client.on_lost, callback)
 
-    def pause(self, partitions: Partitions = (), **unknown: Never) -> None:
+    def pause(self, partitions: Partitions = ()) -> None:
         """Return no records of these partitions until `resume`; they stay assigned.
 
         Args:
             partitions: The partitions (default: all assigned).
         """
-        call(self._client.pause, partitions, **unknown)
+        call(self._client.pause, partitions)
 
-    def resume(self, partitions: Partitions = (), **unknown: Never) -> None:
+    def resume(self, partitions: Partitions = ()) -> None:
         """Undo `pause`.
 
         Args:
             partitions: The partitions (default: all assigned).
         """
-        call(self._client.resume, partitions, **unknown)
+        call(self._client.resume, partitions)
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
         return call(self._client.paused)
 
     def poll(
-        self,
-        *misplaced: Never,
-        timeout: float | None = 1.0,
-        max_records: int | None = None,
-        **unknown: Never,
+        self, *, timeout: float | None = 1.0, max_records: int | None = None
     ) -> list[Record[K, V]]:
         """Return records of any partitions, once there are any; an empty list at the timeout.
 
@@ -1314,16 +1277,12 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
                 again cannot help, as with FencedInstanceIdError, each poll raises the group's error
                 until the consumer is closed.
             Exception: An exception of a rebalance listener or of an assignor.
-            TypeError: A positional argument, or an argument of another type.
+            TypeError: An argument has another type.
             ValueError: `max_records` is less than 1, or `timeout` is negative.
         """
-        return run(
-            self._client.poll, *misplaced, timeout=timeout, max_records=max_records, **unknown
-        )
+        return run(self._client.poll, timeout=timeout, max_records=max_records)
 
-    def poll_batches(
-        self, *misplaced: Never, timeout: float | None = 1.0, **unknown: Never
-    ) -> list[PartitionBatch]:
+    def poll_batches(self, *, timeout: float | None = 1.0) -> list[PartitionBatch]:
         """Return all fetched batches by partition, for Arrow or to parse elsewhere.
 
         Waits like `poll` and raises the same errors except RecordDeserializationError, since
@@ -1332,11 +1291,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Args:
             timeout: Maximum time in seconds (None: no limit).
         """
-        return run(self._client.poll_batches, *misplaced, timeout=timeout, **unknown)
+        return run(self._client.poll_batches, timeout=timeout)
 
-    def seek(
-        self, partition: TopicPartition, offset: int | OffsetAndMetadata, **unknown: Never
-    ) -> None:
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Set the position of a partition; returned records of it no longer count as unprocessed.
 
         Args:
@@ -1347,23 +1304,23 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             IllegalStateError: The partition is not assigned: seek in a callback of `on_assigned`,
                 or once `assignment()` contains it. Another member of the group may have it.
         """
-        call(self._client.seek, partition, offset, **unknown)
+        call(self._client.seek, partition, offset)
 
-    def seek_to_beginning(self, partitions: Partitions = (), **unknown: Never) -> None:
+    def seek_to_beginning(self, partitions: Partitions = ()) -> None:
         """Seek to the first record.
 
         Args:
             partitions: The partitions (default: all assigned).
         """
-        run(self._client.seek_to_beginning, partitions, **unknown)
+        run(self._client.seek_to_beginning, partitions)
 
-    def seek_to_end(self, partitions: Partitions = (), **unknown: Never) -> None:
+    def seek_to_end(self, partitions: Partitions = ()) -> None:
         """Seek to the offset after the last record.
 
         Args:
             partitions: The partitions (default: all assigned).
         """
-        run(self._client.seek_to_end, partitions, **unknown)
+        run(self._client.seek_to_end, partitions)
 
     def seek_to_time(
         self,
@@ -1371,7 +1328,6 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         partitions: Partitions = (),
         *,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> None:
         """Seek to the first record not older than a time, or to the end if there is none.
 
@@ -1380,11 +1336,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             partitions: The partitions (default: all assigned).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        run(self._client.seek_to_time, when, partitions, timeout=timeout, **unknown)
+        run(self._client.seek_to_time, when, partitions, timeout=timeout)
 
-    def position(
-        self, partition: TopicPartition, *, timeout: float | None = None, **unknown: Never
-    ) -> int:
+    def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
         """Return the offset of the next record to return; waits until it is known.
 
         Args:
@@ -1394,14 +1348,10 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Raises:
             KafkaTimeoutError: Not known in time.
         """
-        return run(self._client.position, partition, timeout=timeout, **unknown)
+        return run(self._client.position, partition, timeout=timeout)
 
     def rewind(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Rewind partitions of the running group, also those that other members own.
 
@@ -1432,10 +1382,10 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             KafkaTimeoutError: Not all owners have reported in time; they may rewind them yet.
             ClientClosedError: The consumer was closed meanwhile; owners may rewind them yet.
         """
-        return run(self._client.rewind, offsets, timeout=timeout, **unknown)
+        return run(self._client.rewind, offsets, timeout=timeout)
 
     def beginning_offsets(
-        self, partitions: Partitions, *, timeout: float | None = None, **unknown: Never
+        self, partitions: Partitions, *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the offset of the first record of each partition.
 
@@ -1443,10 +1393,10 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             partitions: The partitions.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        return run(self._client.beginning_offsets, partitions, timeout=timeout, **unknown)
+        return run(self._client.beginning_offsets, partitions, timeout=timeout)
 
     def end_offsets(
-        self, partitions: Partitions, *, timeout: float | None = None, **unknown: Never
+        self, partitions: Partitions, *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the offset after the last record that isolation_level lets this consumer read.
 
@@ -1454,14 +1404,10 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             partitions: The partitions.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        return run(self._client.end_offsets, partitions, timeout=timeout, **unknown)
+        return run(self._client.end_offsets, partitions, timeout=timeout)
 
     def offsets_for_times(
-        self,
-        times: Mapping[TopicPartition, float | datetime],
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, times: Mapping[TopicPartition, float | datetime], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the offset and time of the first record not older than a time; None if none is.
 
@@ -1469,14 +1415,10 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             times: Seconds since the epoch, or a datetime, by partition.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        return run(self._client.offsets_for_times, times, timeout=timeout, **unknown)
+        return run(self._client.offsets_for_times, times, timeout=timeout)
 
     def commit(
-        self,
-        what: str | TopicPartition | Offsets | None = None,
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, what: str | TopicPartition | Offsets | None = None, *, timeout: float | None = None
     ) -> None:
         """Commit the positions, which include the records returned last.
 
@@ -1504,10 +1446,10 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             KafkaTimeoutError: Not committed in time.
             ClientClosedError: The consumer is not started, or is stopped.
         """
-        run(self._client.commit, what, timeout=timeout, **unknown)
+        run(self._client.commit, what, timeout=timeout)
 
     def committed(
-        self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
+        self, partitions: Partitions = (), *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offsets; None where there is none.
 
@@ -1519,7 +1461,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             UnknownTopicOrPartitionError: A topic does not exist.
             KafkaTimeoutError: No response in time.
         """
-        return run(self._client.committed, partitions, timeout=timeout, **unknown)
+        return run(self._client.committed, partitions, timeout=timeout)
 
     def group_metadata(self) -> GroupMetadata:
         """Return this consumer's identity in its group (KIP-447).
@@ -1530,7 +1472,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         return call(self._client.group_metadata)
 
     def seek_to_committed(
-        self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
+        self, partitions: Partitions = (), *, timeout: float | None = None
     ) -> None:
         """Seek to the committed offsets, as after an aborted transaction.
 
@@ -1545,19 +1487,17 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Raises:
             KafkaTimeoutError: No response in time.
         """
-        run(self._client.seek_to_committed, partitions, timeout=timeout, **unknown)
+        run(self._client.seek_to_committed, partitions, timeout=timeout)
 
-    def topics(self, *, timeout: float | None = None, **unknown: Never) -> frozenset[str]:
+    def topics(self, *, timeout: float | None = None) -> frozenset[str]:
         """Return the names of all topics except internal ones.
 
         Args:
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        return run(self._client.topics, timeout=timeout, **unknown)
+        return run(self._client.topics, timeout=timeout)
 
-    def partitions_for(
-        self, topic: str, *, timeout: float | None = None, **unknown: Never
-    ) -> list[int]:
+    def partitions_for(self, topic: str, *, timeout: float | None = None) -> list[int]:
         """Return the numbers of a topic's partitions; never creates the topic.
 
         Args:
@@ -1568,7 +1508,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             UnknownTopicOrPartitionError: A broker responded that the topic does not exist.
             KafkaTimeoutError: No broker responded in time.
         """
-        return run(self._client.partitions_for, topic, timeout=timeout, **unknown)
+        return run(self._client.partitions_for, topic, timeout=timeout)
 
     def statistics(self) -> ConsumerStatistics:
         """Return a snapshot of the statistics since `start`.
@@ -1592,7 +1532,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         """
         return call(self._client.explain)
 
-    def reload_certificates(self, **unknown: Never) -> bool:
+    def reload_certificates(self) -> bool:
         """Read the files of certificates again, as `Client.reload_certificates` does.
 
         Returns:
@@ -1603,9 +1543,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
             ClientClosedError: The client was not started, or is closed.
         """
-        return run(self._client.reload_certificates, **unknown)
+        return run(self._client.reload_certificates)
 
-    def set_sasl_credentials(self, username: str, password: str | Secret, **unknown: Never) -> None:
+    def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
         """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
 
         A shared `Client` uses them for all its users.
@@ -1622,7 +1562,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         from kafka_async.config import hide_secret
 
         password = hide_secret("password", password)
-        run(self._client.set_sasl_credentials, username, password, **unknown)
+        run(self._client.set_sasl_credentials, username, password)
 
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; sends no request.
@@ -1634,7 +1574,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         """
         return call(self._client.health)
 
-    def high_watermark(self, partition: TopicPartition, **unknown: Never) -> int | None:
+    def high_watermark(self, partition: TopicPartition) -> int | None:
         """Return the offset after the last record that all in-sync replicas have; no request.
 
         It is as of the last fetch response, and None before the first one of this partition.
@@ -1645,9 +1585,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Raises:
             IllegalStateError: The partition is not assigned to this consumer.
         """
-        return call(self._client.high_watermark, partition, **unknown)
+        return call(self._client.high_watermark, partition)
 
-    def last_stable_offset(self, partition: TopicPartition, **unknown: Never) -> int | None:
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
         """Return the offset below which no transaction is open; sends no request (KIP-98).
 
         Records below it are what `isolation_level="read_committed"` lets a consumer read. It is as
@@ -1659,7 +1599,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         Raises:
             IllegalStateError: The partition is not assigned to this consumer.
         """
-        return call(self._client.last_stable_offset, partition, **unknown)
+        return call(self._client.last_stable_offset, partition)
 
 
 class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
@@ -1679,7 +1619,7 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
         self,
         servers: str | Sequence[str] | Client | None = None,
         /,
-        *misplaced: Never,
+        *,
         topics: Iterable[str],
         config: ShareConsumerConfig | None = None,
         hooks: Hooks | None = None,
@@ -1697,7 +1637,6 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
         super().__init__(
             AsyncShareConsumer(
                 unwrap(servers),
-                *misplaced,
                 topics=topics,
                 config=config,
                 hooks=hooks,
@@ -1749,11 +1688,7 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
         return call(self._client.assignment)
 
     def poll(
-        self,
-        *misplaced: Never,
-        timeout: float | None = 1.0,
-        max_records: int | None = None,
-        **unknown: Never,
+        self, *, timeout: float | None = 1.0, max_records: int | None = None
     ) -> list[ShareRecord[K, V]]:
         """Return acquired records, once there are any; an empty list at the timeout.
 
@@ -1781,18 +1716,15 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
             ClientClosedError: The consumer is not started, or is stopped.
             AuthenticationError: The brokers reject the credentials.
             KafkaError: A task of the consumer has died.
-            TypeError: A positional argument, or an argument of another type.
+            TypeError: An argument has another type.
             ValueError: `max_records` is less than 1, or `timeout` is negative.
         """
-        return run(
-            self._client.poll, *misplaced, timeout=timeout, max_records=max_records, **unknown
-        )
+        return run(self._client.poll, timeout=timeout, max_records=max_records)
 
     def acknowledge(
         self,
         record: ShareRecord[Any, Any],
         type: Literal["accept", "release", "reject", "renew"] = "accept",
-        **unknown: Never,
     ) -> None:
         """Acknowledge a record that the last poll returned; the next poll or `commit` sends it.
 
@@ -1810,11 +1742,9 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
             ClientClosedError: The consumer is not started, or is stopped.
             ValueError: `type` is none of these.
         """
-        call(self._client.acknowledge, record, type, **unknown)
+        call(self._client.acknowledge, record, type)
 
-    def commit(
-        self, *, timeout: float | None = None, **unknown: Never
-    ) -> dict[TopicPartition, KafkaError | None]:
+    def commit(self, *, timeout: float | None = None) -> dict[TopicPartition, KafkaError | None]:
         """Send all acknowledgements that have no response, and wait for the responses.
 
         With share_acknowledgement_mode="implicit" it accepts the records of the last poll first. An
@@ -1837,11 +1767,9 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
             ClientClosedError: The consumer is not started, or is stopped.
             KafkaError: A task of the consumer has died.
         """
-        return run(self._client.commit, timeout=timeout, **unknown)
+        return run(self._client.commit, timeout=timeout)
 
-    def on_acknowledged(
-        self, callback: AcknowledgementCallback, **unknown: Never
-    ) -> AcknowledgementCallback:
+    def on_acknowledged(self, callback: AcknowledgementCallback) -> AcknowledgementCallback:
         """Add a callback for the outcome of acknowledgements, those of `commit` and all others.
 
         Without one, failed acknowledgements are logged as warnings. An exception of the callback
@@ -1854,7 +1782,7 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
         Returns:
             The callback, so that this can be used as a decorator.
         """
-        return call(self._client.on_acknowledged, callback, **unknown)
+        return call(self._client.on_acknowledged, callback)
 
     def start(self) -> None:
         """Connect and begin to join the group; the first result waits until that is done.
@@ -1906,7 +1834,7 @@ class Admin(BlockingClient):
         self,
         servers: str | Sequence[str] | Client | None = None,
         /,
-        *misplaced: Never,
+        *,
         config: ClientConfig | None = None,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
@@ -1920,13 +1848,7 @@ class Admin(BlockingClient):
         servers, options = hide_secrets(servers), hide_secrets(options)
         super().__init__(
             AsyncAdmin(
-                unwrap(servers),
-                *misplaced,
-                config=config,
-                hooks=hooks,
-                clock=clock,
-                dialer=dialer,
-                **options,
+                unwrap(servers), config=config, hooks=hooks, clock=clock, dialer=dialer, **options
             )
         )
 
@@ -1946,7 +1868,7 @@ class Admin(BlockingClient):
         properties = hide_secrets(properties)
         return cls(config=ClientConfig.from_properties(properties))
 
-    def start(self, **unknown: Never) -> None:
+    def start(self) -> None:
         """Connect.
 
         Raises:
@@ -1954,9 +1876,9 @@ class Admin(BlockingClient):
             ClientClosedError: The client was stopped meanwhile.
             IllegalStateError: The client was started before.
         """
-        start(self._client.start, **unknown)
+        start(self._client.start)
 
-    def stop(self, timeout: float | None = None, **unknown: Never) -> None:
+    def stop(self, timeout: float | None = None) -> None:
         """Close the connections, unless the client is shared. May be called again.
 
         A start in progress is cancelled, and raises ClientClosedError.
@@ -1967,9 +1889,9 @@ class Admin(BlockingClient):
         Raises:
             IllegalStateError: The client was started in another process.
         """
-        run(self._client.stop, timeout, **unknown)
+        run(self._client.stop, timeout)
 
-    def reload_certificates(self, **unknown: Never) -> bool:
+    def reload_certificates(self) -> bool:
         """Read the files of certificates again, as `Client.reload_certificates` does.
 
         Returns:
@@ -1980,9 +1902,9 @@ class Admin(BlockingClient):
             InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
             ClientClosedError: The client was not started, or is closed.
         """
-        return run(self._client.reload_certificates, **unknown)
+        return run(self._client.reload_certificates)
 
-    def set_sasl_credentials(self, username: str, password: str | Secret, **unknown: Never) -> None:
+    def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
         """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
 
         A shared `Client` uses them for all its users.
@@ -1999,7 +1921,7 @@ class Admin(BlockingClient):
         from kafka_async.config import hide_secret
 
         password = hide_secret("password", password)
-        run(self._client.set_sasl_credentials, username, password, **unknown)
+        run(self._client.set_sasl_credentials, username, password)
 
     def health(self) -> Health:
         """Return a snapshot of the client's health, see `Client.health`; no request is sent."""
@@ -2012,7 +1934,6 @@ class Admin(BlockingClient):
         wait: bool = True,
         validate_only: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[str, TopicListing]:
         """Create topics.
 
@@ -2036,16 +1957,10 @@ class Admin(BlockingClient):
             wait=wait,
             validate_only=validate_only,
             timeout=timeout,
-            **unknown,
         )
 
     def delete_topics(
-        self,
-        names: Iterable[str],
-        *,
-        wait: bool = True,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, names: Iterable[str], *, wait: bool = True, timeout: float | None = None
     ) -> None:
         """Delete topics and all their records.
 
@@ -2057,10 +1972,10 @@ class Admin(BlockingClient):
         Raises:
             UnknownTopicOrPartitionError: There is no such topic.
         """
-        run(self._client.delete_topics, names, wait=wait, timeout=timeout, **unknown)
+        run(self._client.delete_topics, names, wait=wait, timeout=timeout)
 
     def list_topics(
-        self, *, internal: bool = False, timeout: float | None = None, **unknown: Never
+        self, *, internal: bool = False, timeout: float | None = None
     ) -> dict[str, TopicListing]:
         """Return all topics by name.
 
@@ -2068,10 +1983,10 @@ class Admin(BlockingClient):
             internal: Whether to include Kafka's internal topics.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        return run(self._client.list_topics, internal=internal, timeout=timeout, **unknown)
+        return run(self._client.list_topics, internal=internal, timeout=timeout)
 
     def describe_topics(
-        self, names: Iterable[str], *, timeout: float | None = None, **unknown: Never
+        self, names: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TopicDescription]:
         """Return topics with their partitions, leaders and replicas.
 
@@ -2082,15 +1997,10 @@ class Admin(BlockingClient):
         Raises:
             UnknownTopicOrPartitionError: There is no such topic.
         """
-        return run(self._client.describe_topics, names, timeout=timeout, **unknown)
+        return run(self._client.describe_topics, names, timeout=timeout)
 
     def create_partitions(
-        self,
-        counts: Mapping[str, int],
-        *,
-        wait: bool = True,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, counts: Mapping[str, int], *, wait: bool = True, timeout: float | None = None
     ) -> None:
         """Increase the number of partitions of topics.
 
@@ -2103,20 +2013,18 @@ class Admin(BlockingClient):
             InvalidPartitionsError: A count is not above the current one.
             UnknownTopicOrPartitionError: There is no such topic.
         """
-        run(self._client.create_partitions, counts, wait=wait, timeout=timeout, **unknown)
+        run(self._client.create_partitions, counts, wait=wait, timeout=timeout)
 
-    def describe_cluster(
-        self, *, timeout: float | None = None, **unknown: Never
-    ) -> ClusterDescription:
+    def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
         """Return the cluster's id, brokers and controller.
 
         Args:
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        return run(self._client.describe_cluster, timeout=timeout, **unknown)
+        return run(self._client.describe_cluster, timeout=timeout)
 
     def describe_configs(
-        self, resources: Iterable[ConfigResource], *, timeout: float | None = None, **unknown: Never
+        self, resources: Iterable[ConfigResource], *, timeout: float | None = None
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """Return the configuration of topics, brokers or groups.
 
@@ -2127,7 +2035,7 @@ class Admin(BlockingClient):
         Returns:
             Entries by resource and option name.
         """
-        return run(self._client.describe_configs, resources, timeout=timeout, **unknown)
+        return run(self._client.describe_configs, resources, timeout=timeout)
 
     def alter_configs(
         self,
@@ -2135,7 +2043,6 @@ class Admin(BlockingClient):
         *,
         validate_only: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> None:
         """Change some options of topics, brokers or groups; the others stay (KIP-339).
 
@@ -2152,13 +2059,7 @@ class Admin(BlockingClient):
             TopicAuthorizationError, GroupAuthorizationError, ClusterAuthorizationError: The
                 client's principal may not ALTER_CONFIGS.
         """
-        run(
-            self._client.alter_configs,
-            changes,
-            validate_only=validate_only,
-            timeout=timeout,
-            **unknown,
-        )
+        run(self._client.alter_configs, changes, validate_only=validate_only, timeout=timeout)
 
     def list_groups(
         self,
@@ -2167,7 +2068,6 @@ class Admin(BlockingClient):
         types: Sequence[str] = (),
         session_timeouts: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[str, GroupListing]:
         """Return the groups of all brokers by id.
 
@@ -2189,7 +2089,6 @@ class Admin(BlockingClient):
             types=types,
             session_timeouts=session_timeouts,
             timeout=timeout,
-            **unknown,
         )
 
     def describe_groups(
@@ -2198,7 +2097,6 @@ class Admin(BlockingClient):
         *,
         session_timeouts: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[str, GroupDescription]:
         """Return groups with their states, members and assignments, except share groups.
 
@@ -2219,12 +2117,9 @@ class Admin(BlockingClient):
             group_ids,
             session_timeouts=session_timeouts,
             timeout=timeout,
-            **unknown,
         )
 
-    def delete_groups(
-        self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
-    ) -> None:
+    def delete_groups(self, group_ids: Iterable[str], *, timeout: float | None = None) -> None:
         """Delete groups without members, and their committed offsets.
 
         Args:
@@ -2235,7 +2130,7 @@ class Admin(BlockingClient):
             GroupNotEmptyError: A group has members.
             GroupIdNotFoundError: There is no such group.
         """
-        run(self._client.delete_groups, group_ids, timeout=timeout, **unknown)
+        run(self._client.delete_groups, group_ids, timeout=timeout)
 
     def describe_share_groups(
         self,
@@ -2243,7 +2138,6 @@ class Admin(BlockingClient):
         *,
         session_timeouts: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[str, GroupDescription]:
         """Return share groups with their states, members and assignments (KIP-932).
 
@@ -2262,7 +2156,6 @@ class Admin(BlockingClient):
             group_ids,
             session_timeouts=session_timeouts,
             timeout=timeout,
-            **unknown,
         )
 
     def list_share_group_offsets(
@@ -2271,7 +2164,6 @@ class Admin(BlockingClient):
         partitions: Iterable[TopicPartition] | None = None,
         *,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[TopicPartition, ShareGroupOffset]:
         """Return the start offsets of a share group; partitions without one are left out (KIP-932).
 
@@ -2285,17 +2177,10 @@ class Admin(BlockingClient):
             UnknownTopicOrPartitionError: A given partition does not exist; several are in its
                 notes.
         """
-        return run(
-            self._client.list_share_group_offsets, group_id, partitions, timeout=timeout, **unknown
-        )
+        return run(self._client.list_share_group_offsets, group_id, partitions, timeout=timeout)
 
     def alter_share_group_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, int],
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> None:
         """Set the start offsets of a share group without members (KIP-932).
 
@@ -2308,15 +2193,10 @@ class Admin(BlockingClient):
             GroupNotEmptyError: The group has members.
             UnknownTopicOrPartitionError: There is no such partition; several are in its notes.
         """
-        run(self._client.alter_share_group_offsets, group_id, offsets, timeout=timeout, **unknown)
+        run(self._client.alter_share_group_offsets, group_id, offsets, timeout=timeout)
 
     def delete_share_group_offsets(
-        self,
-        group_id: str,
-        topics: Iterable[str],
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, group_id: str, topics: Iterable[str], *, timeout: float | None = None
     ) -> None:
         """Delete the offsets of topics from a share group without members (KIP-932).
 
@@ -2330,7 +2210,7 @@ class Admin(BlockingClient):
             GroupIdNotFoundError: There is no such share group.
             UnknownTopicOrPartitionError: There is no such topic; several are in its notes.
         """
-        run(self._client.delete_share_group_offsets, group_id, topics, timeout=timeout, **unknown)
+        run(self._client.delete_share_group_offsets, group_id, topics, timeout=timeout)
 
     def list_offsets(
         self,
@@ -2338,7 +2218,6 @@ class Admin(BlockingClient):
         *,
         isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return the earliest or latest offset of partitions, or the first one at or after a time.
 
@@ -2352,11 +2231,7 @@ class Admin(BlockingClient):
             Offset and timestamp by partition; the offset is -1 if no record is that late.
         """
         return run(
-            self._client.list_offsets,
-            partitions,
-            isolation_level=isolation_level,
-            timeout=timeout,
-            **unknown,
+            self._client.list_offsets, partitions, isolation_level=isolation_level, timeout=timeout
         )
 
     def list_group_offsets(
@@ -2366,7 +2241,6 @@ class Admin(BlockingClient):
         *,
         require_stable: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of a group; partitions without one are left out.
 
@@ -2384,7 +2258,6 @@ class Admin(BlockingClient):
             partitions,
             require_stable=require_stable,
             timeout=timeout,
-            **unknown,
         )
 
     def alter_group_offsets(
@@ -2393,7 +2266,6 @@ class Admin(BlockingClient):
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
         *,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> None:
         """Commit offsets to a group without members; a group that does not exist is created.
 
@@ -2406,7 +2278,7 @@ class Admin(BlockingClient):
             GroupNotEmptyError: The group has members; see `Consumer.rewind`.
             UnknownTopicOrPartitionError: There is no such partition.
         """
-        run(self._client.alter_group_offsets, group_id, offsets, timeout=timeout, **unknown)
+        run(self._client.alter_group_offsets, group_id, offsets, timeout=timeout)
 
     def list_transactions(
         self,
@@ -2414,7 +2286,6 @@ class Admin(BlockingClient):
         states: Sequence[str] = (),
         pattern: str | None = None,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[str, TransactionListing]:
         """Return the transactional ids of the cluster that the client may describe (KIP-664).
 
@@ -2427,16 +2298,10 @@ class Admin(BlockingClient):
         Returns:
             The listings by transactional id.
         """
-        return run(
-            self._client.list_transactions,
-            states=states,
-            pattern=pattern,
-            timeout=timeout,
-            **unknown,
-        )
+        return run(self._client.list_transactions, states=states, pattern=pattern, timeout=timeout)
 
     def describe_transactions(
-        self, transactional_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TransactionDescription]:
         """Return state, producer and partitions of transactional ids (KIP-664).
 
@@ -2451,12 +2316,10 @@ class Admin(BlockingClient):
             TransactionalIdNotFoundError: A transactional id was never used, or has expired.
             TransactionalIdAuthorizationError: The client's principal may not DESCRIBE an id.
         """
-        return run(
-            self._client.describe_transactions, transactional_ids, timeout=timeout, **unknown
-        )
+        return run(self._client.describe_transactions, transactional_ids, timeout=timeout)
 
     def fence_producers(
-        self, transactional_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> None:
         """Fence the producers of transactional ids, and abort their open transactions.
 
@@ -2467,15 +2330,10 @@ class Admin(BlockingClient):
         Raises:
             TransactionalIdAuthorizationError: The client's principal may not WRITE to an id.
         """
-        run(self._client.fence_producers, transactional_ids, timeout=timeout, **unknown)
+        run(self._client.fence_producers, transactional_ids, timeout=timeout)
 
     def end_transaction(
-        self,
-        prepared: PreparedTransaction,
-        *,
-        commit: bool = True,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, prepared: PreparedTransaction, *, commit: bool = True, timeout: float | None = None
     ) -> None:
         """Commit or abort a transaction that `Transaction.prepare` has left open.
 
@@ -2495,7 +2353,7 @@ class Admin(BlockingClient):
             ProducerFencedError, InvalidProducerEpochError, InvalidPidMappingError: The transaction
                 has timed out, or a producer has used its transactional id since.
         """
-        run(self._client.end_transaction, prepared, commit=commit, timeout=timeout, **unknown)
+        run(self._client.end_transaction, prepared, commit=commit, timeout=timeout)
 
     def describe_client_quotas(
         self,
@@ -2503,7 +2361,6 @@ class Admin(BlockingClient):
         *,
         strict: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> dict[QuotaEntity, dict[str, float]]:
         """Return client quotas by entity (KIP-546).
 
@@ -2523,9 +2380,7 @@ class Admin(BlockingClient):
             ValueError: The entity combines names that no quota can have.
             ClusterAuthorizationError: The principal may not DESCRIBE_CONFIGS of the cluster.
         """
-        return run(
-            self._client.describe_client_quotas, entity, strict=strict, timeout=timeout, **unknown
-        )
+        return run(self._client.describe_client_quotas, entity, strict=strict, timeout=timeout)
 
     def alter_client_quotas(
         self,
@@ -2533,7 +2388,6 @@ class Admin(BlockingClient):
         *,
         validate_only: bool = False,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> None:
         """Set and remove client quotas, which apply at once (KIP-546).
 
@@ -2548,16 +2402,10 @@ class Admin(BlockingClient):
             TypeError: A value is not a number; no request is sent.
             ClusterAuthorizationError: The principal may not ALTER_CONFIGS of the cluster.
         """
-        run(
-            self._client.alter_client_quotas,
-            entries,
-            validate_only=validate_only,
-            timeout=timeout,
-            **unknown,
-        )
+        run(self._client.alter_client_quotas, entries, validate_only=validate_only, timeout=timeout)
 
     def resolve_client_quotas(
-        self, entity: QuotaEntity, *, timeout: float | None = None, **unknown: Never
+        self, entity: QuotaEntity, *, timeout: float | None = None
     ) -> dict[str, ResolvedQuota]:
         """Return the quotas that apply to one client, in Kafka's precedence.
 
@@ -2576,10 +2424,10 @@ class Admin(BlockingClient):
             ValueError: The entity is not that of one client.
             ClusterAuthorizationError: The principal may not DESCRIBE_CONFIGS of the cluster.
         """
-        return run(self._client.resolve_client_quotas, entity, timeout=timeout, **unknown)
+        return run(self._client.resolve_client_quotas, entity, timeout=timeout)
 
     def set_quota_enforcement(
-        self, entity: QuotaEntity, on: bool, *, timeout: float | None = None, **unknown: Never
+        self, entity: QuotaEntity, on: bool, *, timeout: float | None = None
     ) -> dict[str, float]:
         """Switch the quotas of an entity off, or on again.
 
@@ -2602,11 +2450,9 @@ class Admin(BlockingClient):
             ClusterAuthorizationError: The client's principal may not DESCRIBE_CONFIGS or
                 ALTER_CONFIGS of the cluster.
         """
-        return run(self._client.set_quota_enforcement, entity, on, timeout=timeout, **unknown)
+        return run(self._client.set_quota_enforcement, entity, on, timeout=timeout)
 
-    def create_acls(
-        self, bindings: Iterable[AclBinding], *, timeout: float | None = None, **unknown: Never
-    ) -> None:
+    def create_acls(self, bindings: Iterable[AclBinding], *, timeout: float | None = None) -> None:
         """Create ACLs; one that exists is not an error (KIP-140, KIP-290).
 
         Args:
@@ -2618,10 +2464,10 @@ class Admin(BlockingClient):
             SecurityDisabledError: The cluster has no authorizer.
             InvalidRequestError: An ACL is not valid, such as one with a cluster of another name.
         """
-        run(self._client.create_acls, bindings, timeout=timeout, **unknown)
+        run(self._client.create_acls, bindings, timeout=timeout)
 
     def describe_acls(
-        self, acl_filter: AclFilter | None = None, *, timeout: float | None = None, **unknown: Never
+        self, acl_filter: AclFilter | None = None, *, timeout: float | None = None
     ) -> list[AclBinding]:
         """Return the ACLs that a filter selects (KIP-140, KIP-290).
 
@@ -2633,10 +2479,10 @@ class Admin(BlockingClient):
             ClusterAuthorizationError: The client's principal may not DESCRIBE the cluster.
             SecurityDisabledError: The cluster has no authorizer.
         """
-        return run(self._client.describe_acls, acl_filter, timeout=timeout, **unknown)
+        return run(self._client.describe_acls, acl_filter, timeout=timeout)
 
     def delete_acls(
-        self, filters: Iterable[AclFilter], *, timeout: float | None = None, **unknown: Never
+        self, filters: Iterable[AclFilter], *, timeout: float | None = None
     ) -> dict[AclFilter, list[AclBinding]]:
         """Delete the ACLs that filters select (KIP-140, KIP-290).
 
@@ -2651,10 +2497,10 @@ class Admin(BlockingClient):
             ClusterAuthorizationError: The client's principal may not ALTER the cluster.
             SecurityDisabledError: The cluster has no authorizer.
         """
-        return run(self._client.delete_acls, filters, timeout=timeout, **unknown)
+        return run(self._client.delete_acls, filters, timeout=timeout)
 
     def describe_user_scram_credentials(
-        self, users: Iterable[str] | None = None, *, timeout: float | None = None, **unknown: Never
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> dict[str, tuple[ScramCredential, ...]]:
         """Return mechanisms and iterations of users' SCRAM credentials (KIP-554).
 
@@ -2669,14 +2515,10 @@ class Admin(BlockingClient):
             ResourceNotFoundError: A user has no credential.
             ClusterAuthorizationError: The client's principal may not DESCRIBE the cluster.
         """
-        return run(self._client.describe_user_scram_credentials, users, timeout=timeout, **unknown)
+        return run(self._client.describe_user_scram_credentials, users, timeout=timeout)
 
     def alter_user_scram_credentials(
-        self,
-        alterations: Iterable[ScramAlteration],
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, alterations: Iterable[ScramAlteration], *, timeout: float | None = None
     ) -> None:
         """Set and delete SCRAM credentials of users (KIP-554).
 
@@ -2693,7 +2535,7 @@ class Admin(BlockingClient):
             ResourceNotFoundError: A credential to delete does not exist.
             ClusterAuthorizationError: The client's principal may not ALTER the cluster.
         """
-        run(self._client.alter_user_scram_credentials, alterations, timeout=timeout, **unknown)
+        run(self._client.alter_user_scram_credentials, alterations, timeout=timeout)
 
     def create_delegation_tokens(
         self,
@@ -2702,7 +2544,6 @@ class Admin(BlockingClient):
         renewers: Iterable[str] = (),
         max_lifetime_ms: int | None = None,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> list[DelegationToken]:
         """Create delegation tokens (KIP-48, KIP-373).
 
@@ -2731,7 +2572,6 @@ class Admin(BlockingClient):
             renewers=renewers,
             max_lifetime_ms=max_lifetime_ms,
             timeout=timeout,
-            **unknown,
         )
 
     def renew_delegation_tokens(
@@ -2740,7 +2580,6 @@ class Admin(BlockingClient):
         *,
         renew_period_ms: int | None = None,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> list[int]:
         """Renew delegation tokens (KIP-48).
 
@@ -2763,7 +2602,6 @@ class Admin(BlockingClient):
             tokens,
             renew_period_ms=renew_period_ms,
             timeout=timeout,
-            **unknown,
         )
 
     def expire_delegation_tokens(
@@ -2772,7 +2610,6 @@ class Admin(BlockingClient):
         *,
         expiry_period_ms: int | None = None,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> list[int]:
         """Change when delegation tokens expire, or remove them (KIP-48).
 
@@ -2795,11 +2632,10 @@ class Admin(BlockingClient):
             tokens,
             expiry_period_ms=expiry_period_ms,
             timeout=timeout,
-            **unknown,
         )
 
     def describe_delegation_tokens(
-        self, owners: Iterable[str] | None = None, *, timeout: float | None = None, **unknown: Never
+        self, owners: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[DelegationToken]:
         """Return the delegation tokens that the client's principal may see (KIP-48).
 
@@ -2811,4 +2647,4 @@ class Admin(BlockingClient):
             DelegationTokenDisabledError: The cluster does not use delegation tokens.
             UnsupportedByAuthenticationError: The connection is not authenticated, or by a token.
         """
-        return run(self._client.describe_delegation_tokens, owners, timeout=timeout, **unknown)
+        return run(self._client.describe_delegation_tokens, owners, timeout=timeout)

@@ -40,7 +40,6 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
-from kafka_async.foreign_names import check_construction
 from kafka_async.hooks import Hooks
 from kafka_async.kernel import IMPLEMENTATION
 from kafka_async.protocol.message import Request
@@ -51,7 +50,7 @@ from kafka_async.types import Health, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any, Never, Self
+    from typing import Any, Self
 
     from kafka_async.clock import Clock, Dialer
     from kafka_async.cluster.brokers import Brokers
@@ -88,7 +87,7 @@ class Client:
         self,
         servers: str | Sequence[str] | None = None,
         /,
-        *misplaced: Never,
+        *,
         config: ClientConfig | None = None,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
@@ -96,7 +95,6 @@ class Client:
         **options: Unpack[ClientOptions],
     ) -> None:
         servers, options = hide_secrets(servers), hide_secrets(options)
-        check_construction(type(self), (servers, *misplaced), options)
         self.config = resolve_config(ClientConfig, servers, config, options)
         self._authenticator = authenticator_for(self.config)
         if hooks is not None and not isinstance(cast("object", hooks), Hooks):

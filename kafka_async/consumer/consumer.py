@@ -42,12 +42,6 @@ from kafka_async.consumer.statistics import ConsumerStatistics
 from kafka_async.consumer.subscription import Subscription
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaTimeoutError
 from kafka_async.fairness import MIB
-from kafka_async.foreign_names import (
-    CONSUMER,
-    add_foreign_names,
-    check_construction,
-    unknown_keyword,
-)
 from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor, not_started_error, wait_shielded
 from kafka_async.thread_reads import readable_in_any_thread
@@ -58,7 +52,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
     from types import TracebackType
-    from typing import Never, Self
+    from typing import Self
 
     from typing_extensions import Unpack
 
@@ -129,7 +123,7 @@ class Consumer(Generic[K, V]):
         self,
         servers: str | Sequence[str] | Client | None = None,
         /,
-        *misplaced: Never,
+        *,
         topics: Iterable[str] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
         listener: RebalanceListener | None = None,
@@ -140,7 +134,6 @@ class Consumer(Generic[K, V]):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         servers, options = hide_secrets(servers), hide_secrets(options)
-        check_construction(type(self), (servers, *misplaced), options)
         chosen, client, self._owns_client = connect_with(
             servers, ConsumerConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
         )
@@ -194,7 +187,7 @@ class Consumer(Generic[K, V]):
 
     # -- starting and closing ---------------------------------------------------------------------
 
-    async def start(self, **unknown: Never) -> None:
+    async def start(self) -> None:
         """Connect and start to read.
 
         Raises:
@@ -204,8 +197,6 @@ class Consumer(Generic[K, V]):
             ClientClosedError: The consumer was stopped meanwhile.
             IllegalStateError: The consumer was started before.
         """
-        if unknown:
-            raise unknown_keyword(self.start, unknown)
         async with self._start_guard.starting():
             await self._start()
 
@@ -230,7 +221,7 @@ class Consumer(Generic[K, V]):
             await self._await_closing(self._in_closing_task(self._tear_down()))
             raise
 
-    async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
+    async def stop(self, timeout: float | None = None) -> None:
         """Stop reading, commit processed records with auto-commit, leave the group and close.
 
         The records of the last `poll`, and the current one of an iteration, do not count as
@@ -256,8 +247,6 @@ class Consumer(Generic[K, V]):
             Exception: A rebalance listener raised it, and no poll has raised it before; the
                 consumer is closed.
         """
-        if unknown:
-            raise unknown_keyword(self.stop, unknown)
         timeout = check_timeout(timeout)
         if self._runtime is not None and self._runtime.gate.runs_listener_task:
             raise IllegalStateError(
@@ -368,7 +357,6 @@ class Consumer(Generic[K, V]):
         *,
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
-        **unknown: Never,
     ) -> None:
         """Subscribe to topics, or to all topics whose full name matches a pattern.
 
@@ -385,8 +373,6 @@ class Consumer(Generic[K, V]):
             TypeError: Not exactly one of `topics` and `pattern`, or one of another type.
             ValueError: `pattern` is not a regular expression.
         """
-        if unknown:
-            raise unknown_keyword(self.subscribe, unknown)
         runtime = self._subscribing_runtime()
         if (topics is None) == (pattern is None):
             raise TypeError(
@@ -402,7 +388,7 @@ class Consumer(Generic[K, V]):
         if runtime is not None:
             runtime.on_subscription_changed()
 
-    async def unsubscribe(self, **unknown: Never) -> None:
+    async def unsubscribe(self) -> None:
         """Unsubscribe from all topics, leave the group and return when that is done.
 
         Manually assigned partitions stay. A `subscribe` meanwhile replaces it: then it returns
@@ -413,8 +399,6 @@ class Consumer(Generic[K, V]):
             IllegalStateError: A rebalance listener calls it, or a handler of `process` or of a
                 stream.
         """
-        if unknown:
-            raise unknown_keyword(self.unsubscribe, unknown)
         runtime = self._reading_runtime
         runtime.check_may_wait_for_rebalance("unsubscribe")
         self._subscription.unsubscribe()
@@ -423,14 +407,12 @@ class Consumer(Generic[K, V]):
             await runtime.membership.leave()
         runtime.on_assignment_changed()
 
-    def assign(self, partitions: Partitions, **unknown: Never) -> None:
+    def assign(self, partitions: Partitions) -> None:
         """Set the manually assigned partitions; subscribed topics stay.
 
         Args:
             partitions: The partitions.
         """
-        if unknown:
-            raise unknown_keyword(self.assign, unknown)
         runtime = self._subscribing_runtime()
         self._subscription.assign_manually(topic_partitions(partitions))
         if runtime is not None:
@@ -444,7 +426,7 @@ class Consumer(Generic[K, V]):
         """Return the partitions assigned by the group or manually."""
         return self._subscription.assignment
 
-    def on_assigned(self, callback: Callback, **unknown: Never) -> Callback:
+    def on_assigned(self, callback: Callback) -> Callback:
         """Add a callback for newly assigned partitions.
 
         Args:
@@ -453,12 +435,10 @@ class Consumer(Generic[K, V]):
         Returns:
             The callback, so that this can be used as a decorator.
         """
-        if unknown:
-            raise unknown_keyword(self.on_assigned, unknown)
         self._listeners.assigned.append(function(callback))
         return callback
 
-    def on_revoked(self, callback: Callback, **unknown: Never) -> Callback:
+    def on_revoked(self, callback: Callback) -> Callback:
         """Add a callback for partitions about to be revoked.
 
         Args:
@@ -467,12 +447,10 @@ class Consumer(Generic[K, V]):
         Returns:
             The callback, so that this can be used as a decorator.
         """
-        if unknown:
-            raise unknown_keyword(self.on_revoked, unknown)
         self._listeners.revoked.append(function(callback))
         return callback
 
-    def on_lost(self, callback: Callback, **unknown: Never) -> Callback:
+    def on_lost(self, callback: Callback) -> Callback:
         """Add a callback for lost partitions, which other members may own already.
 
         Args:
@@ -481,33 +459,27 @@ class Consumer(Generic[K, V]):
         Returns:
             The callback, so that this can be used as a decorator.
         """
-        if unknown:
-            raise unknown_keyword(self.on_lost, unknown)
         self._listeners.lost.append(function(callback))
         return callback
 
-    def pause(self, partitions: Partitions = (), **unknown: Never) -> None:
+    def pause(self, partitions: Partitions = ()) -> None:
         """Return no records of these partitions until `resume`; they stay assigned.
 
         Args:
             partitions: The partitions (default: all assigned).
         """
-        if unknown:
-            raise unknown_keyword(self.pause, unknown)
         runtime = self._active_runtime
         for state in self._subscription.select(topic_partitions(partitions)):
             runtime.queue.take_back(state)
             state.pause()
         runtime.fetcher.wakeup()  # their bytes counted against other partitions
 
-    def resume(self, partitions: Partitions = (), **unknown: Never) -> None:
+    def resume(self, partitions: Partitions = ()) -> None:
         """Undo `pause`.
 
         Args:
             partitions: The partitions (default: all assigned).
         """
-        if unknown:
-            raise unknown_keyword(self.resume, unknown)
         runtime = self._active_runtime
         for state in self._subscription.select(topic_partitions(partitions)):
             state.resume()
@@ -530,11 +502,7 @@ class Consumer(Generic[K, V]):
         return await self._reading_runtime.delivery.anext_stream().__anext__()
 
     async def poll(
-        self,
-        *misplaced: Never,
-        timeout: float | None = 1.0,
-        max_records: int | None = None,
-        **unknown: Never,
+        self, *, timeout: float | None = 1.0, max_records: int | None = None
     ) -> list[Record[K, V]]:
         """Return records of any partitions, once there are any; an empty list at the timeout.
 
@@ -570,25 +538,16 @@ class Consumer(Generic[K, V]):
                 again cannot help, as with FencedInstanceIdError, each poll raises the group's error
                 until the consumer is closed.
             Exception: An exception of a rebalance listener or of an assignor.
-            TypeError: A positional argument, or an argument of another type.
+            TypeError: An argument has another type.
             ValueError: `max_records` is less than 1, or `timeout` is negative.
         """
-        if unknown:
-            raise unknown_keyword(self.poll, unknown)
-        if misplaced:
-            raise TypeError(
-                "poll takes arguments by name: poll(timeout=1.0), in seconds, or "
-                "poll(max_records=500)"
-            )
         timeout = check_timeout(timeout, unlimited="no limit")
         limit = self.config.max_poll_records
         if max_records is not None:
             limit = whole_number(max_records, "max_records", low=1, high=MAX_INT32)
         return await self._reading_runtime.delivery.poll(limit, timeout)
 
-    async def poll_batches(
-        self, *misplaced: Never, timeout: float | None = 1.0, **unknown: Never
-    ) -> list[PartitionBatch]:
+    async def poll_batches(self, *, timeout: float | None = 1.0) -> list[PartitionBatch]:
         """Return all fetched batches by partition, for Arrow or to parse elsewhere.
 
         Waits like `poll` and raises the same errors except RecordDeserializationError, since
@@ -597,10 +556,6 @@ class Consumer(Generic[K, V]):
         Args:
             timeout: Maximum time in seconds (None: no limit).
         """
-        if unknown:
-            raise unknown_keyword(self.poll_batches, unknown)
-        if misplaced:
-            raise TypeError("poll_batches takes its time-out by name: poll_batches(timeout=1.0)")
         timeout = check_timeout(timeout, unlimited="no limit")
         return await self._reading_runtime.delivery.poll_batches(timeout)
 
@@ -614,7 +569,6 @@ class Consumer(Generic[K, V]):
         drain_timeout: float = 10.0,
         handler_timeout: float | None = None,
         on_undecodable: OnUndecodable = "raise",
-        **unknown: Never,
     ) -> None:
         """Call a handler for each record, several at a time, until the consumer is stopped.
 
@@ -665,8 +619,6 @@ class Consumer(Generic[K, V]):
             ValueError: `concurrency` or `max_bytes` is less than 1, `drain_timeout` or
                 `handler_timeout` is negative, or `ordering` or `on_undecodable` is unknown.
         """
-        if unknown:
-            raise unknown_keyword(self.process, unknown)
         if ordering not in ("key", "partition", "none"):
             raise ValueError(f'ordering must be "key", "partition" or "none", not {ordering!r:.60}')
         drain_timeout = check_duration(drain_timeout, "drain_timeout")
@@ -683,11 +635,7 @@ class Consumer(Generic[K, V]):
         await self._await_stop_of_handler()
 
     def partition_streams(
-        self,
-        *,
-        drain_timeout: float = 10.0,
-        on_undecodable: OnUndecodable = "raise",
-        **unknown: Never,
+        self, *, drain_timeout: float = 10.0, on_undecodable: OnUndecodable = "raise"
     ) -> AbstractAsyncContextManager[PartitionStreams[K, V]]:
         """Return a block with a stream of records and a group of tasks for each partition.
 
@@ -733,8 +681,6 @@ class Consumer(Generic[K, V]):
             RuntimeError: A task raised CancelledError although it was not cancelled.
             ValueError: `drain_timeout` is negative, or `on_undecodable` is unknown.
         """
-        if unknown:
-            raise unknown_keyword(self.partition_streams, unknown)
         drain_timeout = check_duration(drain_timeout, "drain_timeout")
         _checked_on_undecodable(on_undecodable)
         return self._partition_streams(self._reading_runtime, drain_timeout, on_undecodable)
@@ -749,9 +695,7 @@ class Consumer(Generic[K, V]):
 
     # -- positions ---------------------------------------------------------------------------------
 
-    def seek(
-        self, partition: TopicPartition, offset: int | OffsetAndMetadata, **unknown: Never
-    ) -> None:
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Set the position of a partition; returned records of it no longer count as unprocessed.
 
         Args:
@@ -762,8 +706,6 @@ class Consumer(Generic[K, V]):
             IllegalStateError: The partition is not assigned: seek in a callback of `on_assigned`,
                 or once `assignment()` contains it. Another member of the group may have it.
         """
-        if unknown:
-            raise unknown_keyword(self.seek, unknown)
         partition = topic_partition(partition)
         target = offset_and_metadata(offset, "offset")
         runtime = self._active_runtime
@@ -782,24 +724,20 @@ class Consumer(Generic[K, V]):
         runtime.queue.take_back(state)
         state.seek(offset, UNKNOWN if epoch is None else epoch)
 
-    async def seek_to_beginning(self, partitions: Partitions = (), **unknown: Never) -> None:
+    async def seek_to_beginning(self, partitions: Partitions = ()) -> None:
         """Seek to the first record.
 
         Args:
             partitions: The partitions (default: all assigned).
         """
-        if unknown:
-            raise unknown_keyword(self.seek_to_beginning, unknown)
         await self._seek_by_time(dict.fromkeys(self._chosen(partitions), EARLIEST), None)
 
-    async def seek_to_end(self, partitions: Partitions = (), **unknown: Never) -> None:
+    async def seek_to_end(self, partitions: Partitions = ()) -> None:
         """Seek to the offset after the last record.
 
         Args:
             partitions: The partitions (default: all assigned).
         """
-        if unknown:
-            raise unknown_keyword(self.seek_to_end, unknown)
         await self._seek_by_time(dict.fromkeys(self._chosen(partitions), LATEST), None)
 
     async def seek_to_time(
@@ -808,7 +746,6 @@ class Consumer(Generic[K, V]):
         partitions: Partitions = (),
         *,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> None:
         """Seek to the first record not older than a time, or to the end if there is none.
 
@@ -817,8 +754,6 @@ class Consumer(Generic[K, V]):
             partitions: The partitions (default: all assigned).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        if unknown:
-            raise unknown_keyword(self.seek_to_time, unknown)
         if isinstance(when, Mapping):
             times = by_partition(when, "when", milliseconds)
         else:
@@ -841,9 +776,7 @@ class Consumer(Generic[K, V]):
             self._seek(runtime, partition, target.offset)
         runtime.on_partitions_changed()
 
-    async def position(
-        self, partition: TopicPartition, *, timeout: float | None = None, **unknown: Never
-    ) -> int:
+    async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
         """Return the offset of the next record to return; waits until it is known.
 
         Args:
@@ -853,8 +786,6 @@ class Consumer(Generic[K, V]):
         Raises:
             KafkaTimeoutError: Not known in time.
         """
-        if unknown:
-            raise unknown_keyword(self.position, unknown)
         runtime = self._active_runtime
         state = self._subscription.state(topic_partition(partition))
         if state.position == UNKNOWN and runtime.gate.listener_running:
@@ -876,11 +807,7 @@ class Consumer(Generic[K, V]):
         return state.position
 
     async def rewind(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Rewind partitions of the running group, also those that other members own.
 
@@ -911,14 +838,12 @@ class Consumer(Generic[K, V]):
             KafkaTimeoutError: Not all owners have reported in time; they may rewind them yet.
             ClientClosedError: The consumer was closed meanwhile; owners may rewind them yet.
         """
-        if unknown:
-            raise unknown_keyword(self.rewind, unknown)
         wanted = by_partition(offsets, "offsets", offset_and_metadata)
         found = {partition: row.offset for partition, row in wanted.items()}
         return await self._reading_runtime.rewind(found, self._limit(timeout)) if found else {}
 
     async def beginning_offsets(
-        self, partitions: Partitions, *, timeout: float | None = None, **unknown: Never
+        self, partitions: Partitions, *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the offset of the first record of each partition.
 
@@ -926,12 +851,10 @@ class Consumer(Generic[K, V]):
             partitions: The partitions.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        if unknown:
-            raise unknown_keyword(self.beginning_offsets, unknown)
         return await self._offsets_at(EARLIEST, partitions, timeout)
 
     async def end_offsets(
-        self, partitions: Partitions, *, timeout: float | None = None, **unknown: Never
+        self, partitions: Partitions, *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the offset after the last record that isolation_level lets this consumer read.
 
@@ -939,8 +862,6 @@ class Consumer(Generic[K, V]):
             partitions: The partitions.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        if unknown:
-            raise unknown_keyword(self.end_offsets, unknown)
         return await self._offsets_at(LATEST, partitions, timeout)
 
     async def _offsets_at(
@@ -951,11 +872,7 @@ class Consumer(Generic[K, V]):
         return {partition: target.offset for partition, target in found.items()}
 
     async def offsets_for_times(
-        self,
-        times: Mapping[TopicPartition, float | datetime],
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, times: Mapping[TopicPartition, float | datetime], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the offset and time of the first record not older than a time; None if none is.
 
@@ -963,8 +880,6 @@ class Consumer(Generic[K, V]):
             times: Seconds since the epoch, or a datetime, by partition.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        if unknown:
-            raise unknown_keyword(self.offsets_for_times, unknown)
         wanted = by_partition(times, "times", milliseconds)
         found = await self._active_runtime.offset_lookup.find_offsets(wanted, self._limit(timeout))
         return {partition: _offset_and_timestamp(target) for partition, target in found.items()}
@@ -972,11 +887,7 @@ class Consumer(Generic[K, V]):
     # -- committed offsets -------------------------------------------------------------------------
 
     async def commit(
-        self,
-        what: str | TopicPartition | Offsets | None = None,
-        *,
-        timeout: float | None = None,
-        **unknown: Never,
+        self, what: str | TopicPartition | Offsets | None = None, *, timeout: float | None = None
     ) -> None:
         """Commit the positions, which include the records returned last.
 
@@ -1004,8 +915,6 @@ class Consumer(Generic[K, V]):
             KafkaTimeoutError: Not committed in time.
             ClientClosedError: The consumer is not started, or is stopped.
         """
-        if unknown:
-            raise unknown_keyword(self.commit, unknown)
         runtime = self._active_runtime
         if runtime.offset_committer is None:
             raise IllegalStateError("committing needs a group_id")
@@ -1058,7 +967,7 @@ class Consumer(Generic[K, V]):
             )
 
     async def committed(
-        self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
+        self, partitions: Partitions = (), *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offsets; None where there is none.
 
@@ -1070,8 +979,6 @@ class Consumer(Generic[K, V]):
             UnknownTopicOrPartitionError: A topic does not exist.
             KafkaTimeoutError: No response in time.
         """
-        if unknown:
-            raise unknown_keyword(self.committed, unknown)
         offset_committer = self._active_runtime.offset_committer
         if offset_committer is None:
             raise IllegalStateError("committed offsets need a group_id")
@@ -1088,7 +995,7 @@ class Consumer(Generic[K, V]):
         return self._active_runtime.transaction_offsets.group_metadata()
 
     async def seek_to_committed(
-        self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
+        self, partitions: Partitions = (), *, timeout: float | None = None
     ) -> None:
         """Seek to the committed offsets, as after an aborted transaction.
 
@@ -1103,8 +1010,6 @@ class Consumer(Generic[K, V]):
         Raises:
             KafkaTimeoutError: No response in time.
         """
-        if unknown:
-            raise unknown_keyword(self.seek_to_committed, unknown)
         runtime = self._active_runtime
         if runtime.offset_committer is None:
             raise IllegalStateError("committed offsets need a group_id")
@@ -1134,23 +1039,19 @@ class Consumer(Generic[K, V]):
 
     # -- topics, statistics and health ------------------------------------------------------------
 
-    async def topics(self, *, timeout: float | None = None, **unknown: Never) -> frozenset[str]:
+    async def topics(self, *, timeout: float | None = None) -> frozenset[str]:
         """Return the names of all topics except internal ones.
 
         Args:
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
-        if unknown:
-            raise unknown_keyword(self.topics, unknown)
         self._active_runtime.check()
         metadata = await services_of(self.client).metadata.refresh(
             all_topics=True, timeout=self._limit(timeout)
         )
         return frozenset(n for n, topic in metadata.topics.items() if not topic.is_internal)
 
-    async def partitions_for(
-        self, topic: str, *, timeout: float | None = None, **unknown: Never
-    ) -> list[int]:
+    async def partitions_for(self, topic: str, *, timeout: float | None = None) -> list[int]:
         """Return the numbers of a topic's partitions; never creates the topic.
 
         Args:
@@ -1161,8 +1062,6 @@ class Consumer(Generic[K, V]):
             UnknownTopicOrPartitionError: A broker responded that the topic does not exist.
             KafkaTimeoutError: No broker responded in time.
         """
-        if unknown:
-            raise unknown_keyword(self.partitions_for, unknown)
         self._active_runtime.check()
         text(topic, "topic")
         metadata = await services_of(self.client).metadata.wait_for_topics(
@@ -1198,7 +1097,7 @@ class Consumer(Generic[K, V]):
             runtime.membership.member_id, runtime.membership.rebalance_reason
         )
 
-    async def reload_certificates(self, **unknown: Never) -> bool:
+    async def reload_certificates(self) -> bool:
         """Read the files of certificates again, as `Client.reload_certificates` does.
 
         Returns:
@@ -1209,13 +1108,9 @@ class Consumer(Generic[K, V]):
             InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
             ClientClosedError: The client was not started, or is closed.
         """
-        if unknown:
-            raise unknown_keyword(self.reload_certificates, unknown)
         return await self.client.reload_certificates()
 
-    async def set_sasl_credentials(
-        self, username: str, password: str | Secret, **unknown: Never
-    ) -> None:
+    async def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
         """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
 
         A shared `Client` uses them for all its users.
@@ -1229,9 +1124,7 @@ class Consumer(Generic[K, V]):
                 password, or these cannot be sent.
             IllegalStateError: The client was started in another event loop or process.
         """
-        password, unknown = hide_secret("password", password), hide_secrets(unknown)
-        if unknown:
-            raise unknown_keyword(self.set_sasl_credentials, unknown)
+        password = hide_secret("password", password)
         await self.client.set_sasl_credentials(username, password)
 
     @readable_in_any_thread
@@ -1255,7 +1148,7 @@ class Consumer(Generic[K, V]):
             return "failed"
         return self.client.health().state
 
-    def high_watermark(self, partition: TopicPartition, **unknown: Never) -> int | None:
+    def high_watermark(self, partition: TopicPartition) -> int | None:
         """Return the offset after the last record that all in-sync replicas have; no request.
 
         It is as of the last fetch response, and None before the first one of this partition.
@@ -1266,11 +1159,9 @@ class Consumer(Generic[K, V]):
         Raises:
             IllegalStateError: The partition is not assigned to this consumer.
         """
-        if unknown:
-            raise unknown_keyword(self.high_watermark, unknown)
         return _none_if_unknown(self._subscription.state(topic_partition(partition)).high_watermark)
 
-    def last_stable_offset(self, partition: TopicPartition, **unknown: Never) -> int | None:
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
         """Return the offset below which no transaction is open; sends no request (KIP-98).
 
         Records below it are what `isolation_level="read_committed"` lets a consumer read. It is as
@@ -1282,8 +1173,6 @@ class Consumer(Generic[K, V]):
         Raises:
             IllegalStateError: The partition is not assigned to this consumer.
         """
-        if unknown:
-            raise unknown_keyword(self.last_stable_offset, unknown)
         return _none_if_unknown(
             self._subscription.state(topic_partition(partition)).last_stable_offset
         )
@@ -1338,9 +1227,6 @@ def partitions_outside_group(consumer: Consumer[Any, Any]) -> frozenset[TopicPar
     """Return the partitions that are manually assigned besides a subscription."""
     subscription = consumer._subscription  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return frozenset(p for p in subscription.manual if subscription.is_outside_group(p))
-
-
-add_foreign_names(Consumer, CONSUMER)
 
 
 def _checked_on_undecodable(value: OnUndecodable) -> OnUndecodable:

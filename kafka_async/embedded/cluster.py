@@ -53,7 +53,6 @@ from kafka_async.errors import (
     InvalidConfigurationError,
     UnknownTopicOrPartitionError,
 )
-from kafka_async.foreign_names import unknown_keyword
 from kafka_async.start_guard import StartGuard
 from kafka_async.supervisor import Supervisor
 
@@ -141,8 +140,8 @@ class EmbeddedCluster:
                     f"ports must have one port for each of {brokers} brokers, not {ports}"
                 )
         known = SettingOptions.__annotations__
-        if unknown := {name: value for name, value in settings.items() if name not in known}:
-            raise unknown_keyword(EmbeddedCluster, unknown, known)
+        for name in settings.keys() - known.keys():
+            raise TypeError(f"EmbeddedCluster got an unexpected keyword argument {name!r}")
         self.settings = Settings(**_with_profile(profile, settings))
         for name in ("racks", "advertised_hosts"):
             given: object = getattr(self.settings, name)

@@ -24,7 +24,6 @@ from kafka_async.arguments import function, instance_of, text
 from kafka_async.cluster.client import connect_with
 from kafka_async.config import GroupMemberConfig, hide_secrets, seconds
 from kafka_async.errors import IllegalStateError
-from kafka_async.foreign_names import check_construction
 from kafka_async.group.group_client import GroupClient
 from kafka_async.group.member import NO_GENERATION, GroupSettings, Member
 from kafka_async.group.member_states import MemberState
@@ -32,7 +31,7 @@ from kafka_async.group.membership import GroupMembership
 from kafka_async.types import GroupMetadata
 
 if TYPE_CHECKING:
-    from typing import Never, Self
+    from typing import Self
 
     from typing_extensions import Unpack
 
@@ -239,7 +238,7 @@ class GroupMember(GroupClient):
         self,
         servers: str | Sequence[str] | Client | None = None,
         /,
-        *misplaced: Never,
+        *,
         group_id: str,
         protocol_type: str,
         protocols: Mapping[str, AssignFunction],
@@ -251,7 +250,6 @@ class GroupMember(GroupClient):
         **options: Unpack[GroupMemberOptions],
     ) -> None:
         servers, options = hide_secrets(servers), hide_secrets(options)
-        check_construction(type(self), (servers, *misplaced), options)
         self._group_id = text(group_id, "group_id")
         self._protocol_type = text(protocol_type, "protocol_type")
         self._protocols = _checked_protocols(protocols)

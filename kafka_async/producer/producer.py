@@ -21,12 +21,6 @@ from kafka_async.errors import (
     TransactionStateError,
     convert_transaction_errors,
 )
-from kafka_async.foreign_names import (
-    PRODUCER,
-    add_foreign_names,
-    check_construction,
-    unknown_keyword,
-)
 from kafka_async.process_end import report_lost, unwatch, watch
 from kafka_async.producer.interceptors import ProducerInterceptors
 from kafka_async.producer.preload import preload
@@ -44,7 +38,7 @@ from kafka_async.thread_reads import readable_in_any_thread
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
-    from typing import Never, Self
+    from typing import Self
 
     from typing_extensions import Unpack
 
@@ -97,7 +91,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         self,
         servers: str | Sequence[str] | Client | None = None,
         /,
-        *misplaced: Never,
+        *,
         config: ProducerConfig | None = None,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
@@ -106,7 +100,6 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
     ) -> None:
         super().__init__()
         servers, options = hide_secrets(servers), hide_secrets(options)
-        check_construction(type(self), (servers, *misplaced), options)
         self.config, self.client, self._owned = connect_with(
             servers, ProducerConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
         )
@@ -136,7 +129,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
 
     # -- start and stop ---------------------------------------------------------------------------
 
-    async def start(self, **unknown: Never) -> None:
+    async def start(self) -> None:
         """Connect; a transactional producer obtains its producer id, which fences an earlier one.
 
         Raises:
@@ -148,8 +141,6 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             ClientClosedError: The producer was stopped meanwhile.
             IllegalStateError: The producer was started before.
         """
-        if unknown:
-            raise unknown_keyword(self.start, unknown)
         async with self._start_guard.starting():
             if self.config.transactional_id is None:
                 await self._start()
@@ -184,7 +175,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         watch(self._unfinished)
         self._open_writer(self._runtime)
 
-    async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
+    async def stop(self, timeout: float | None = None) -> None:
         """Abort an open transaction, deliver what was enqueued, and close.
 
         Records of the aborted transaction that were not sent yet fail. Does nothing if the producer
@@ -201,8 +192,6 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 entry per batch.
             IllegalStateError: The producer was started in another event loop or process.
         """
-        if unknown:
-            raise unknown_keyword(self.stop, unknown)
         timeout = check_timeout(timeout, unlimited="close_timeout_ms")
         if not await self._start_guard.end():
             return
@@ -300,7 +289,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
 
     # -- deliveries -------------------------------------------------------------------------------
 
-    async def flush(self, timeout: float | None = None, **unknown: Never) -> None:
+    async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything enqueued is acknowledged or has failed.
 
         Batches do not linger meanwhile.
@@ -313,8 +302,6 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 entry per batch.
             KafkaTimeoutError: The timeout has passed.
         """
-        if unknown:
-            raise unknown_keyword(self.flush, unknown)
         timeout = check_timeout(timeout, unlimited="no limit but delivery_timeout_ms")
         runtime = self._check_running()
         try:
@@ -326,7 +313,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         if failures is not None:
             raise failures
 
-    def purge(self, *, queued: bool = True, in_flight: bool = False, **unknown: Never) -> int:
+    def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
         """Drop records that are not acknowledged; their deliveries raise RecordPurgedError.
 
         `flush` and `stop` do not report these records. In a transaction, records that were purged
@@ -344,8 +331,6 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         Raises:
             ClientClosedError: The producer was stopped.
         """
-        if unknown:
-            raise unknown_keyword(self.purge, unknown)
         runtime = self._check_running()
         return runtime.accumulator.purge(runtime.now(), queued=queued, in_flight=in_flight)
 
@@ -361,7 +346,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             return ProducerStatistics(buffer_total_bytes=memory, buffer_available_bytes=memory)
         return self._runtime.statistics()
 
-    async def reload_certificates(self, **unknown: Never) -> bool:
+    async def reload_certificates(self) -> bool:
         """Read the files of certificates again, as `Client.reload_certificates` does.
 
         Returns:
@@ -372,13 +357,9 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
             ClientClosedError: The client was not started, or is closed.
         """
-        if unknown:
-            raise unknown_keyword(self.reload_certificates, unknown)
         return await self.client.reload_certificates()
 
-    async def set_sasl_credentials(
-        self, username: str, password: str | Secret, **unknown: Never
-    ) -> None:
+    async def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
         """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
 
         A shared `Client` uses them for all its users.
@@ -392,9 +373,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 password, or these cannot be sent.
             IllegalStateError: The client was started in another event loop or process.
         """
-        password, unknown = hide_secret("password", password), hide_secrets(unknown)
-        if unknown:
-            raise unknown_keyword(self.set_sasl_credentials, unknown)
+        password = hide_secret("password", password)
         await self.client.set_sasl_credentials(username, password)
 
     @readable_in_any_thread
@@ -435,9 +414,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
 
     # -- transactions -----------------------------------------------------------------------------
 
-    def transaction(
-        self, *, ignore_failed_sends: bool = False, **unknown: Never
-    ) -> Transaction[K, V]:
+    def transaction(self, *, ignore_failed_sends: bool = False) -> Transaction[K, V]:
         """Return a transaction for `async with producer.transaction() as txn`.
 
         Args:
@@ -448,16 +425,12 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             TransactionStateError: The producer has no transactional_id.
             ApplicationRecoverableError: The producer is closed or has failed.
         """
-        if unknown:
-            raise unknown_keyword(self.transaction, unknown)
         with convert_transaction_errors():
             manager = self._require_transactions()
             runtime = self._check_running()
             return Transaction(manager, runtime, ignore_failed_sends=ignore_failed_sends)
 
-    async def begin(
-        self, *, ignore_failed_sends: bool = False, **unknown: Never
-    ) -> Transaction[K, V]:
+    async def begin(self, *, ignore_failed_sends: bool = False) -> Transaction[K, V]:
         """Open a transaction; commit or abort it.
 
         If the calls that ended the previous transaction were cancelled, this waits for its end
@@ -472,11 +445,9 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 `commit` was cancelled, was not committed. It is aborted; begin again.
             ApplicationRecoverableError: The producer cannot continue.
         """
-        if unknown:
-            raise unknown_keyword(self.begin, unknown)
         return await self.transaction(ignore_failed_sends=ignore_failed_sends).__aenter__()
 
-    async def init_transactions(self, *, timeout: float | None = None, **unknown: Never) -> None:
+    async def init_transactions(self, *, timeout: float | None = None) -> None:
         """Obtain a new epoch, which fences earlier producers with the same transactional_id.
 
         The coordinator aborts a transaction that one of them, or a commit with an unknown outcome,
@@ -493,8 +464,6 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             ApplicationRecoverableError: There is no new epoch; its cause says why.
             InvalidConfigurationError: An option or a permission must be changed first.
         """
-        if unknown:
-            raise unknown_keyword(self.init_transactions, unknown)
         timeout = check_timeout(timeout, unlimited="max_block_ms")
         with convert_transaction_errors(begun=False):
             await self._require_transactions().init_transactions(timeout)
@@ -532,6 +501,3 @@ def id_and_epoch_of(producer: Producer[Any, Any]) -> ProducerIdAndEpoch:
     id_and_epoch = runtime.accumulator.id_and_epoch
     assert id_and_epoch is not None, "it was obtained by start()"
     return id_and_epoch
-
-
-add_foreign_names(Producer, PRODUCER)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, Generic, Never, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn
 
 from typing_extensions import TypeVar
 
@@ -28,7 +28,6 @@ from kafka_async.fairness import (
     MAX_ROWS_PER_CHECK,
     YIELD_INTERVAL,
 )
-from kafka_async.foreign_names import unknown_keyword
 from kafka_async.kernel import RecordAppender, RowFault, record_size_bound
 from kafka_async.producer.buffer_pool import BufferShortage
 from kafka_async.producer.validation import (
@@ -89,7 +88,6 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
-        **unknown: Never,
     ) -> RecordMetadata:
         """Append a record and wait until it is acknowledged.
 
@@ -107,8 +105,6 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         Raises:
             KafkaError: What `enqueue` raises, or the error with which the record failed.
         """
-        if unknown:
-            raise unknown_keyword(self.send, unknown)
         return await (await self.enqueue(topic, value, key, partition, timestamp, headers))
 
     # -- many records -----------------------------------------------------------------------------
@@ -120,7 +116,6 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         keys: Sequence[K | None] | None = None,
         *,
         partition: int | None = None,
-        **unknown: Never,
     ) -> list[Delivery]:
         """Append many records without waiting for acknowledgements, and return their handles.
 
@@ -136,8 +131,6 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             ValueError: There are not as many keys as values.
             KafkaError: What `enqueue` raises, with the index of the record in its message.
         """
-        if unknown:
-            raise unknown_keyword(self.send_many, unknown)
         deliveries: list[Delivery] = []
         try:
             check_values(values, "values")
@@ -162,9 +155,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             self._raise(error)
         return deliveries
 
-    async def send_records(
-        self, records: Iterable[ProducerRecord], **unknown: Never
-    ) -> list[Delivery]:
+    async def send_records(self, records: Iterable[ProducerRecord]) -> list[Delivery]:
         """Append records of any topics without waiting for acknowledgements; return their handles.
 
         If it raises, the records before the bad one are appended.
@@ -175,8 +166,6 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         Raises:
             KafkaError: What `enqueue` raises, with the index of the record in its message.
         """
-        if unknown:
-            raise unknown_keyword(self.send_records, unknown)
         deliveries: list[Delivery] = []
         try:
             for item in iterable(records, "records"):
@@ -204,7 +193,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             raise self._located(error, f"records[{index}]") from error.__cause__
         return delivery
 
-    async def send_arrow(self, rows: ArrowData, topic: str | None = None, **unknown: Never) -> int:
+    async def send_arrow(self, rows: ArrowData, topic: str | None = None) -> int:
         """Append the rows of Arrow data as records without waiting for acknowledgements.
 
         Faster than `send_many`: no Python object is made per row. There are no handles: `flush()`
@@ -242,8 +231,6 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             InvalidConfigurationError: pyarrow is not installed.
             KafkaError: What `enqueue` raises.
         """
-        if unknown:
-            raise unknown_keyword(self.send_arrow, unknown)
         try:
             if topic is not None:
                 check_topic(topic)
@@ -282,12 +269,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         self._check_ready()
 
     def _row_error(
-        self,
-        runtime: ProducerRuntime,
-        part: TopicRows,
-        row: int,
-        reason: RowFault,
-        partitions: int,
+        self, runtime: ProducerRuntime, part: TopicRows, row: int, reason: RowFault, partitions: int
     ) -> Exception:
         label = part.label(row)
         if reason is RowFault.HEADER_NAME:
@@ -334,9 +316,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         if self._batches(part.topic) is None:
             self._add_topic(part.topic, runtime.accumulator.open_batches(part.topic))
 
-    async def send_batch(
-        self, partition: TopicPartition, batch: RecordBatch, **unknown: Never
-    ) -> Delivery:
+    async def send_batch(self, partition: TopicPartition, batch: RecordBatch) -> Delivery:
         """Append a ready-made batch to its partition, without waiting for acknowledgements.
 
         It comes after the other batches of the partition. Called in a loop, this yields to the
@@ -358,8 +338,6 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             ClientClosedError: The producer was not started, or is stopped.
             IllegalStateError: The producer is transactional and records go through a transaction.
         """
-        if unknown:
-            raise unknown_keyword(self.send_batch, unknown)
         try:
             runtime = self._check_ready()
             partition = topic_partition(partition)
@@ -393,10 +371,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         return delivery
 
     async def _enqueue_intercepted(
-        self,
-        runtime: ProducerRuntime,
-        interceptors: ProducerInterceptors,
-        record: ProducerRecord,
+        self, runtime: ProducerRuntime, interceptors: ProducerInterceptors, record: ProducerRecord
     ) -> Delivery:
         record = interceptors.on_send(record)
         try:
@@ -444,10 +419,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         return result
 
     def _enqueue_intercepted_nowait(
-        self,
-        runtime: ProducerRuntime,
-        interceptors: ProducerInterceptors,
-        record: ProducerRecord,
+        self, runtime: ProducerRuntime, interceptors: ProducerInterceptors, record: ProducerRecord
     ) -> Delivery:
         record = interceptors.on_send(record)
         try:

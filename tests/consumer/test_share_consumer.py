@@ -333,7 +333,7 @@ async def test_wrong_acknowledgements_are_refused() -> None:
         with pytest.raises(ValueError, match="accept, release, reject, renew, not 'forget'"):
             consumer.acknowledge(record, kind)
         wrong: Any = {"type": "accept", "kind": 1}
-        with pytest.raises(TypeError, match="has no argument kind"):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'kind'"):
             consumer.acknowledge(record, **wrong)
     other: Any = 3
     async with world.consumer(**EXPLICIT) as consumer:
@@ -786,8 +786,5 @@ async def test_construction_and_poll_check_arguments() -> None:
     with pytest.raises(ClientClosedError, match="was not started"):
         await consumer.poll()
     async with consumer:
-        misplaced: Any = 1.0
-        with pytest.raises(TypeError, match="arguments by name"):
-            await consumer.poll(misplaced)
         with pytest.raises(ValueError, match="max_records"):
             await consumer.poll(max_records=0)

@@ -44,12 +44,9 @@ async def test_starts_and_stops_in_different_tasks() -> None:
     await cluster.stop()
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"), [("port", "did you mean ports"), ("racs", "did you mean racks")]
-)
-async def test_unknown_option_is_refused_by_the_name_of_the_cluster(name: str, hint: str) -> None:
-    options: dict[str, Any] = {name: 1}
-    with pytest.raises(TypeError, match=f"^EmbeddedCluster has no argument {name}: {hint}"):
+async def test_unknown_option_is_refused_by_the_name_of_the_cluster() -> None:
+    options: dict[str, Any] = {"port": 1}
+    with pytest.raises(TypeError, match=r"^EmbeddedCluster got an unexpected .* 'port'"):
         EmbeddedCluster(**options)
 
 

@@ -37,7 +37,6 @@ from kafka_async.consumer.share.share_record import ShareRecord
 from kafka_async.consumer.statistics import ShareConsumerStatistics
 from kafka_async.errors import ClientClosedError, IllegalStateError, InvalidConfigurationError
 from kafka_async.fairness import MAX_LOOP_SECONDS
-from kafka_async.foreign_names import check_construction, unknown_keyword
 from kafka_async.group.consumer_group_heartbeat import ConsumerGroupMembership
 from kafka_async.group.consumer_group_requests import ShareHeartbeatRequests
 from kafka_async.group.group_client import GroupClient
@@ -47,7 +46,7 @@ from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from typing import Never, Self
+    from typing import Self
     from uuid import UUID
 
     from typing_extensions import Unpack
@@ -127,7 +126,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         self,
         servers: str | Sequence[str] | Client | None = None,
         /,
-        *misplaced: Never,
+        *,
         topics: Iterable[str],
         config: ShareConsumerConfig | None = None,
         hooks: Hooks | None = None,
@@ -136,7 +135,6 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         **options: Unpack[ShareConsumerOptions],
     ) -> None:
         servers, options = hide_secrets(servers), hide_secrets(options)
-        check_construction(type(self), (servers, *misplaced), options)
         self._topics = topic_names(topics)
         self.config, client, owns_client = connect_with(
             servers, ShareConsumerConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
@@ -323,11 +321,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             raise StopAsyncIteration from None
 
     async def poll(
-        self,
-        *misplaced: Never,
-        timeout: float | None = 1.0,
-        max_records: int | None = None,
-        **unknown: Never,
+        self, *, timeout: float | None = 1.0, max_records: int | None = None
     ) -> list[ShareRecord[K, V]]:
         """Return acquired records, once there are any; an empty list at the timeout.
 
@@ -355,16 +349,9 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             ClientClosedError: The consumer is not started, or is stopped.
             AuthenticationError: The brokers reject the credentials.
             KafkaError: A task of the consumer has died.
-            TypeError: A positional argument, or an argument of another type.
+            TypeError: An argument has another type.
             ValueError: `max_records` is less than 1, or `timeout` is negative.
         """
-        if unknown:
-            raise unknown_keyword(self.poll, unknown)
-        if misplaced:
-            raise TypeError(
-                "poll takes arguments by name: poll(timeout=1.0), in seconds, or "
-                "poll(max_records=500)"
-            )
         timeout = check_timeout(timeout, unlimited="no limit")
         limit = self.config.max_poll_records
         if max_records is not None:
@@ -428,7 +415,6 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         self,
         record: ShareRecord[Any, Any],
         type: Literal["accept", "release", "reject", "renew"] = "accept",
-        **unknown: Never,
     ) -> None:
         """Acknowledge a record that the last poll returned; the next poll or `commit` sends it.
 
@@ -446,8 +432,6 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             ClientClosedError: The consumer is not started, or is stopped.
             ValueError: `type` is none of these.
         """
-        if unknown:
-            raise unknown_keyword(self.acknowledge, unknown)
         kind = ACKNOWLEDGE_TYPES.get(type)
         if kind is None:
             raise ValueError(
@@ -464,7 +448,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         self._started().records.acknowledge(partition, record.offset, kind)
 
     async def commit(
-        self, *, timeout: float | None = None, **unknown: Never
+        self, *, timeout: float | None = None
     ) -> dict[TopicPartition, KafkaError | None]:
         """Send all acknowledgements that have no response, and wait for the responses.
 
@@ -488,8 +472,6 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             ClientClosedError: The consumer is not started, or is stopped.
             KafkaError: A task of the consumer has died.
         """
-        if unknown:
-            raise unknown_keyword(self.commit, unknown)
         timeout = check_timeout(timeout)
         self._running()
         fetcher = self._started()
@@ -499,9 +481,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             fetcher.records.acknowledge_all(RecordState.DELIVERED, AcknowledgeType.ACCEPT)
         return await fetcher.commit(self._supervisor.loop.time() + timeout)
 
-    def on_acknowledged(
-        self, callback: AcknowledgementCallback, **unknown: Never
-    ) -> AcknowledgementCallback:
+    def on_acknowledged(self, callback: AcknowledgementCallback) -> AcknowledgementCallback:
         """Add a callback for the outcome of acknowledgements, those of `commit` and all others.
 
         Without one, failed acknowledgements are logged as warnings. An exception of the callback
@@ -514,8 +494,6 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         Returns:
             The callback, so that this can be used as a decorator.
         """
-        if unknown:
-            raise unknown_keyword(self.on_acknowledged, unknown)
         self._callbacks.append(plain_function(callback, "callback"))
         return callback
 

@@ -16,7 +16,6 @@ from kafka_async.errors import (
     convert_transaction_errors,
     to_transaction_error,
 )
-from kafka_async.foreign_names import unknown_keyword
 from kafka_async.producer.transactions.state import TransactionState
 from kafka_async.producer.writer import RecordWriter
 from kafka_async.supervisor import wait_shielded
@@ -25,7 +24,7 @@ from kafka_async.types import HasOffsetSource
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
-    from typing import Never, Self
+    from typing import Self
 
     from kafka_async.producer.runtime import ProducerRuntime
     from kafka_async.producer.transactions.manager import TransactionManager
@@ -89,7 +88,6 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         group: GroupMetadata | str | None = None,
         *,
         timeout: float | None = None,
-        **unknown: Never,
     ) -> None:
         """Commit offsets of a consumer group with the transaction (KIP-447).
 
@@ -105,8 +103,6 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             ApplicationRecoverableError: The producer cannot continue.
             InvalidConfigurationError: An option or a permission must be changed first: abort.
         """
-        if unknown:
-            raise unknown_keyword(self.commit_offsets, unknown)
         timeout = check_timeout(timeout, unlimited="max_block_ms")
         manager = self._active_manager("commit_offsets")
         source: OffsetSource | None = None
@@ -120,7 +116,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
                 metadata = source.group_metadata()
             await manager.add_offsets(positions, metadata, source, timeout)
 
-    async def commit(self, *, timeout: float | None = None, **unknown: Never) -> None:
+    async def commit(self, *, timeout: float | None = None) -> None:
         """Deliver what was enqueued, and commit.
 
         Args:
@@ -136,8 +132,6 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             ApplicationRecoverableError: The producer cannot continue.
             InvalidConfigurationError: An option or a permission must be changed first: abort.
         """
-        if unknown:
-            raise unknown_keyword(self.commit, unknown)
         timeout = check_timeout(timeout)
         manager = self._active_manager("commit")
         self._refuse_incomplete(manager)
@@ -145,9 +139,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             await manager.commit(timeout)
         self._ended = True
 
-    async def prepare(
-        self, *, timeout: float | None = None, **unknown: Never
-    ) -> PreparedTransaction | None:
+    async def prepare(self, *, timeout: float | None = None) -> PreparedTransaction | None:
         """Deliver what was enqueued, and leave the transaction open for another process to end.
 
         This is the first phase of a two-phase commit. `Admin.end_transaction` commits or aborts it,
@@ -169,8 +161,6 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             ApplicationRecoverableError: The producer cannot continue.
             InvalidConfigurationError: An option or a permission must be changed first: abort.
         """
-        if unknown:
-            raise unknown_keyword(self.prepare, unknown)
         timeout = check_timeout(timeout)
         manager = self._active_manager("prepare")
         self._refuse_incomplete(manager)
@@ -180,7 +170,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         self._ended = prepared is None
         return prepared
 
-    async def abort(self, *, timeout: float | None = None, **unknown: Never) -> None:
+    async def abort(self, *, timeout: float | None = None) -> None:
         """Abort the transaction; never raises TransactionAbortableError.
 
         If the coordinator cannot be reached in time, the producer requests a new epoch, which ends
@@ -195,8 +185,6 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
                 permission must be changed first. The producer can begin another transaction then.
             TransactionStateError: The transaction was not begun, or is over.
         """
-        if unknown:
-            raise unknown_keyword(self.abort, unknown)
         timeout = check_timeout(timeout, unlimited="max_block_ms")
         manager = self._active_manager("abort")
         with convert_transaction_errors():
