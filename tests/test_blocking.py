@@ -184,8 +184,6 @@ ADMIN: Calls = {
         for name, row in SECURITY.items()
     },
     "health": lambda admin: admin.health().state == "running",
-    "reload_certificates": lambda admin: uses_no_certificates(admin),
-    "set_sasl_credentials": lambda admin: uses_no_password(admin),
 }
 
 
@@ -219,8 +217,6 @@ PRODUCER: Calls = {
     "purge": lambda producer: producer.purge(in_flight=True) == 0,
     "statistics": lambda producer: producer.statistics().record_send_total == 7,
     "health": lambda producer: producer.health().state == "running",
-    "reload_certificates": lambda producer: uses_no_certificates(producer),
-    "set_sasl_credentials": lambda producer: uses_no_password(producer),
 }
 TRANSACTION: Calls = {
     **{name: call for name, call in PRODUCER.items() if name.startswith(("send", "enqueue"))},
@@ -262,8 +258,6 @@ CONSUMER: Calls = {
     "explain": lambda consumer: consumer.explain().generation == -1,
     "statistics": lambda consumer: consumer.statistics().records_consumed_total > 0,
     "health": lambda consumer: consumer.health().assignment == (TP,),
-    "reload_certificates": lambda consumer: uses_no_certificates(consumer),
-    "set_sasl_credentials": lambda consumer: uses_no_password(consumer),
     "subscribe": lambda consumer: consumer.subscribe([T]) or consumer.subscription() == {T},
     "unsubscribe": lambda consumer: consumer.unsubscribe() or consumer.subscription() == set(),
 }

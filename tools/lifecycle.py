@@ -112,8 +112,6 @@ PRODUCER_SENDS: Final = [
 PRODUCER: Final[Mapping[str, Row]] = {
     **dict.fromkeys(["flush", "purge"], CALL),
     **dict.fromkeys(["health", "statistics"], READ),
-    "reload_certificates": RELOAD_OF_OWNER,
-    "set_sasl_credentials": IN_ITS_LOOP,
     "start": START,
     "stop": IN_ITS_LOOP,
 }
@@ -181,8 +179,6 @@ _ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
             ],
             CALL,
         ),
-        "reload_certificates": {**RELOAD_OF_OWNER, "stopping": "works"},
-        "set_sasl_credentials": IN_ITS_LOOP,
         "start": START,
         "stop": IN_ITS_LOOP,
     },
@@ -205,8 +201,6 @@ _ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
     },
     "Admin": {
         "health": READ,
-        "reload_certificates": RELOAD,
-        "set_sasl_credentials": IN_ITS_LOOP,
         "start": START,
         "stop": IN_ITS_LOOP,
         **dict.fromkeys(

@@ -17,7 +17,7 @@ from typing_extensions import Unpack
 from kafka_async.admin.call import Call
 from kafka_async.arguments import check_timeout, instance_of
 from kafka_async.cluster.client import connect_with, services_of
-from kafka_async.config import ClientConfig, hide_secret, hide_secrets
+from kafka_async.config import ClientConfig, hide_secrets
 from kafka_async.start_guard import StartGuard
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.config import ClientOptions
     from kafka_async.hooks import Hooks
-    from kafka_async.secrets import Secret, SecretBytes
+    from kafka_async.secrets import SecretBytes
     from kafka_async.types import (
         Health,
         OffsetAndMetadata,
@@ -141,36 +141,6 @@ class Admin:
             if not await self._start_guard.end():
                 return
             await self.client.stop(timeout)
-
-    async def reload_certificates(self) -> bool:
-        """Read the files of certificates again, as `Client.reload_certificates` does.
-
-        Returns:
-            False if the files cannot be used: the certificates before stay in use, and a warning
-            names the cause.
-
-        Raises:
-            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
-            ClientClosedError: The client was not started, or is closed.
-        """
-        return await self.client.reload_certificates()
-
-    async def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
-        """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
-
-        A shared `Client` uses them for all its users.
-
-        Args:
-            username: The user name, or a delegation token's id.
-            password: The password, or a delegation token's HMAC; it is never shown.
-
-        Raises:
-            InvalidConfigurationError: The client does not authenticate with a user name and a
-                password, or these cannot be sent.
-            IllegalStateError: The client was started in another event loop or process.
-        """
-        password = hide_secret("password", password)
-        await self.client.set_sasl_credentials(username, password)
 
     def health(self) -> Health:
         """Return a snapshot of the client's health, see `Client.health`; no request is sent."""

@@ -469,38 +469,6 @@ class Producer(BlockingClient, Generic[K, V]):
         """
         return call(self._client.statistics)
 
-    def reload_certificates(self) -> bool:
-        """Read the files of certificates again, as `Client.reload_certificates` does.
-
-        Returns:
-            False if the files cannot be used: the certificates before stay in use, and a warning
-            names the cause.
-
-        Raises:
-            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
-            ClientClosedError: The client was not started, or is closed.
-        """
-        return run(self._client.reload_certificates)
-
-    def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
-        """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
-
-        A shared `Client` uses them for all its users.
-
-        Args:
-            username: The user name, or a delegation token's id.
-            password: The password, or a delegation token's HMAC; it is never shown.
-
-        Raises:
-            InvalidConfigurationError: The client does not authenticate with a user name and a
-                password, or these cannot be sent.
-            IllegalStateError: The client was started in another process.
-        """
-        from kafka_async.config import hide_secret
-
-        password = hide_secret("password", password)
-        run(self._client.set_sasl_credentials, username, password)
-
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
 
@@ -1532,38 +1500,6 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         """
         return call(self._client.explain)
 
-    def reload_certificates(self) -> bool:
-        """Read the files of certificates again, as `Client.reload_certificates` does.
-
-        Returns:
-            False if the files cannot be used: the certificates before stay in use, and a warning
-            names the cause.
-
-        Raises:
-            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
-            ClientClosedError: The client was not started, or is closed.
-        """
-        return run(self._client.reload_certificates)
-
-    def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
-        """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
-
-        A shared `Client` uses them for all its users.
-
-        Args:
-            username: The user name, or a delegation token's id.
-            password: The password, or a delegation token's HMAC; it is never shown.
-
-        Raises:
-            InvalidConfigurationError: The client does not authenticate with a user name and a
-                password, or these cannot be sent.
-            IllegalStateError: The client was started in another process.
-        """
-        from kafka_async.config import hide_secret
-
-        password = hide_secret("password", password)
-        run(self._client.set_sasl_credentials, username, password)
-
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; sends no request.
 
@@ -1890,38 +1826,6 @@ class Admin(BlockingClient):
             IllegalStateError: The client was started in another process.
         """
         run(self._client.stop, timeout)
-
-    def reload_certificates(self) -> bool:
-        """Read the files of certificates again, as `Client.reload_certificates` does.
-
-        Returns:
-            False if the files cannot be used: the certificates before stay in use, and a warning
-            names the cause.
-
-        Raises:
-            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
-            ClientClosedError: The client was not started, or is closed.
-        """
-        return run(self._client.reload_certificates)
-
-    def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
-        """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
-
-        A shared `Client` uses them for all its users.
-
-        Args:
-            username: The user name, or a delegation token's id.
-            password: The password, or a delegation token's HMAC; it is never shown.
-
-        Raises:
-            InvalidConfigurationError: The client does not authenticate with a user name and a
-                password, or these cannot be sent.
-            IllegalStateError: The client was started in another process.
-        """
-        from kafka_async.config import hide_secret
-
-        password = hide_secret("password", password)
-        run(self._client.set_sasl_credentials, username, password)
 
     def health(self) -> Health:
         """Return a snapshot of the client's health, see `Client.health`; no request is sent."""

@@ -27,7 +27,7 @@ from kafka_async.arguments import (
     whole_number,
 )
 from kafka_async.cluster.client import connect_with, services_of
-from kafka_async.config import ConsumerConfig, hide_secret, hide_secrets, seconds
+from kafka_async.config import ConsumerConfig, hide_secrets, seconds
 from kafka_async.consumer.closing import CloseDeadlines
 from kafka_async.consumer.deserialize import converter_of
 from kafka_async.consumer.interceptors import ConsumerInterceptors
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from kafka_async.group.explanation import AssignmentExplanation
     from kafka_async.hooks import Hooks
     from kafka_async.kernel import Record, RecordIterator
-    from kafka_async.secrets import Secret
     from kafka_async.types import GroupMetadata, Health, OffsetSource
 
 __all__ = ["Consumer", "PartitionBatch", "RebalanceListener"]
@@ -1096,36 +1095,6 @@ class Consumer(Generic[K, V]):
         return runtime.rebalance_handler.explain(
             runtime.membership.member_id, runtime.membership.rebalance_reason
         )
-
-    async def reload_certificates(self) -> bool:
-        """Read the files of certificates again, as `Client.reload_certificates` does.
-
-        Returns:
-            False if the files cannot be used: the certificates before stay in use, and a warning
-            names the cause.
-
-        Raises:
-            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
-            ClientClosedError: The client was not started, or is closed.
-        """
-        return await self.client.reload_certificates()
-
-    async def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
-        """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
-
-        A shared `Client` uses them for all its users.
-
-        Args:
-            username: The user name, or a delegation token's id.
-            password: The password, or a delegation token's HMAC; it is never shown.
-
-        Raises:
-            InvalidConfigurationError: The client does not authenticate with a user name and a
-                password, or these cannot be sent.
-            IllegalStateError: The client was started in another event loop or process.
-        """
-        password = hide_secret("password", password)
-        await self.client.set_sasl_credentials(username, password)
 
     @readable_in_any_thread
     def health(self) -> Health:

@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 from kafka_async.arguments import check_timeout
 from kafka_async.cluster.broker_connection import close_connections
 from kafka_async.cluster.client import connect_with, services_of
-from kafka_async.config import ProducerConfig, hide_secret, hide_secrets, seconds
+from kafka_async.config import ProducerConfig, hide_secrets, seconds
 from kafka_async.errors import (
     ClientClosedError,
     IllegalStateError,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from kafka_async.config import ProducerOptions
     from kafka_async.hooks import Hooks
     from kafka_async.producer.idempotence import ProducerIdAndEpoch
-    from kafka_async.secrets import Secret
     from kafka_async.types import Health
 
 __all__ = ["Producer"]
@@ -345,36 +344,6 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             memory = self.config.buffer_memory
             return ProducerStatistics(buffer_total_bytes=memory, buffer_available_bytes=memory)
         return self._runtime.statistics()
-
-    async def reload_certificates(self) -> bool:
-        """Read the files of certificates again, as `Client.reload_certificates` does.
-
-        Returns:
-            False if the files cannot be used: the certificates before stay in use, and a warning
-            names the cause.
-
-        Raises:
-            InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
-            ClientClosedError: The client was not started, or is closed.
-        """
-        return await self.client.reload_certificates()
-
-    async def set_sasl_credentials(self, username: str, password: str | Secret) -> None:
-        """Authenticate with another user name and password, see `Client.set_sasl_credentials`.
-
-        A shared `Client` uses them for all its users.
-
-        Args:
-            username: The user name, or a delegation token's id.
-            password: The password, or a delegation token's HMAC; it is never shown.
-
-        Raises:
-            InvalidConfigurationError: The client does not authenticate with a user name and a
-                password, or these cannot be sent.
-            IllegalStateError: The client was started in another event loop or process.
-        """
-        password = hide_secret("password", password)
-        await self.client.set_sasl_credentials(username, password)
 
     @readable_in_any_thread
     def health(self) -> Health:

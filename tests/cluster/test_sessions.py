@@ -177,7 +177,7 @@ async def test_changed_password_of_a_running_producer_and_consumer_loses_no_reco
         for number in range(300):
             if number == 100:
                 for each in (producer, consumer):
-                    await each.set_sasl_credentials("bob", "builder")
+                    await each.client.set_sasl_credentials("bob", "builder")
             await producer.send("t", str(number).encode(), partition=number % 4)
             await asyncio.sleep(0.05)
         await consuming
@@ -342,11 +342,11 @@ async def test_poll_raises_when_credentials_become_invalid_and_goes_on_after_new
     ):
         await producer.send("t", b"1", partition=0)
         assert [each.value for each in await consumer.poll(timeout=5)] == [b"1"]
-        await consumer.set_sasl_credentials("alice", "guess")
+        await consumer.client.set_sasl_credentials("alice", "guess")
         await memory.cluster.disconnect(1)
         with pytest.raises(SaslAuthenticationError):
             await poll_until_it_raises(consumer)
-        await consumer.set_sasl_credentials("alice", "wonderland")
+        await consumer.client.set_sasl_credentials("alice", "wonderland")
         await producer.send("t", b"2", partition=0)
         found: list[bytes | None] = []
         began = now()
@@ -362,14 +362,14 @@ async def test_group_member_raises_when_credentials_become_invalid() -> None:
         memory.consumer("t", group_id="g", **OPTIONS) as consumer,
     ):
         await consumer.poll(timeout=5)
-        await consumer.set_sasl_credentials("alice", "guess")
+        await consumer.client.set_sasl_credentials("alice", "guess")
         await memory.cluster.disconnect(1)
         began = now()
         with pytest.raises(SaslAuthenticationError):
             await poll_until_it_raises(consumer)
         assert now() - began < 10
         member = consumer.group_metadata()
-        await consumer.set_sasl_credentials("alice", "wonderland")
+        await consumer.client.set_sasl_credentials("alice", "wonderland")
         while now() - began < 90:
             with suppress(SaslAuthenticationError):
                 await consumer.poll(timeout=5)
@@ -383,7 +383,7 @@ async def test_records_fail_soon_with_invalid_credentials_and_are_delivered_with
 ) -> None:
     async with secure(brokers) as memory, memory.producer(**OPTIONS) as producer:
         await producer.send("t", b"1", partition=0)
-        await producer.set_sasl_credentials("alice", "guess")
+        await producer.client.set_sasl_credentials("alice", "guess")
         for broker in memory.cluster.brokers:
             await memory.cluster.disconnect(broker)
         began = now()
@@ -393,7 +393,7 @@ async def test_records_fail_soon_with_invalid_credentials_and_are_delivered_with
         assert now() - began < 10
         await asyncio.sleep(30)
         assert memory.attempts(1) < 150
-        await producer.set_sasl_credentials("alice", "wonderland")
+        await producer.client.set_sasl_credentials("alice", "wonderland")
         await asyncio.sleep(5)
         await producer.send("t", b"2", partition=0)
         assert memory.values("t") == [b"1", b"2"]
@@ -461,7 +461,7 @@ async def test_transaction_with_invalid_credentials_is_aborted_and_the_next_one_
             await transaction.send("t", b"first", partition=0)
         failing = await producer.begin()
         await failing.send("t", b"aborted", partition=0)
-        await producer.set_sasl_credentials("alice", "guess")
+        await producer.client.set_sasl_credentials("alice", "guess")
         await memory.cluster.disconnect(1)
         began = now()
 
@@ -479,7 +479,7 @@ async def test_transaction_with_invalid_credentials_is_aborted_and_the_next_one_
         if aborts == "before and after":
             with pytest.raises(SaslAuthenticationError):
                 await failing.abort()
-        await producer.set_sasl_credentials("alice", "wonderland")
+        await producer.client.set_sasl_credentials("alice", "wonderland")
         if aborts == "after the correction":
             await failing.abort()
         elif aborts == "before and after":
@@ -516,12 +516,12 @@ async def test_one_rejection_does_not_fail_a_record() -> None:
         def restore(event: AuthenticationFailed) -> None:
             if not rejected:
                 changes.append(
-                    asyncio.create_task(producer.set_sasl_credentials("alice", "wonderland"))
+                    asyncio.create_task(producer.client.set_sasl_credentials("alice", "wonderland"))
                 )
             rejected.append(event)
 
         producer.client.hooks.listen(AuthenticationFailed, restore)
-        await producer.set_sasl_credentials("alice", "guess")
+        await producer.client.set_sasl_credentials("alice", "guess")
         await memory.cluster.disconnect(1)
         await producer.send("t", b"2", partition=0)
         assert len(rejected) >= 1
@@ -544,7 +544,7 @@ async def test_record_that_expires_without_a_leader_names_the_outage() -> None:
 async def test_send_to_an_unknown_topic_raises_at_once_with_invalid_credentials() -> None:
     async with secure() as memory, memory.producer(**OPTIONS) as producer:
         await producer.send("t", b"1", partition=0)
-        await producer.set_sasl_credentials("alice", "guess")
+        await producer.client.set_sasl_credentials("alice", "guess")
         await memory.cluster.disconnect(1)
         await until(lambda: memory.connections() == 0)
         began = now()

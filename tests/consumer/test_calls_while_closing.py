@@ -134,8 +134,6 @@ async def started(stage: Stage, kind: str) -> AsyncGenerator[tuple[Consumer, Cal
 
 
 ALWAYS: Final = {"health", "last_stable_offset", "on_assigned", "on_lost", "on_revoked"} | {
-    "reload_certificates",
-    "set_sasl_credentials",
     "start",
     "stop",
     "subscription",

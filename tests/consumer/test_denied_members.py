@@ -95,13 +95,13 @@ async def test_member_continues_after_its_password_was_corrected(strategy: Any) 
             assert sorted(await values_before(consumer, 4, 5)) == sent
             member = consumer.group_metadata()
 
-            await consumer.set_sasl_credentials("alice", "guess")
+            await consumer.client.set_sasl_credentials("alice", "guess")
             await memory.cluster.disconnect(1)
             assert isinstance(await poll_error(consumer), SaslAuthenticationError)
             await asyncio.sleep(20)
             assert isinstance(await poll_error(consumer), SaslAuthenticationError)
 
-            await consumer.set_sasl_credentials("alice", "wonderland")
+            await consumer.client.set_sasl_credentials("alice", "wonderland")
             more = [b"%d" % number for number in range(4, 8)]
             for value in more:
                 await producer.send("t", value)
@@ -306,13 +306,13 @@ async def test_error_of_a_connection_is_raised_once_for_all_partitions(lost: str
         async with memory.consumer(enable_auto_commit=False, **SASL) as consumer:
             consumer.assign([TopicPartition("t", number) for number in range(20)])
             await consumer.poll(timeout=5)
-            await consumer.set_sasl_credentials("alice", "guess")
+            await consumer.client.set_sasl_credentials("alice", "guess")
             if lost == "every connection":
                 await memory.cluster.disconnect(1)
             else:
                 memory.cluster.faults.add(api="Fetch", disconnect="before")
             assert isinstance(await poll_error(consumer), SaslAuthenticationError)
-            await consumer.set_sasl_credentials("alice", "wonderland")
+            await consumer.client.set_sasl_credentials("alice", "wonderland")
             began, errors = now(), 0
             while now() - began < 10:
                 try:

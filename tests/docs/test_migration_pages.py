@@ -23,7 +23,9 @@ PAGES = {"aiokafka": AIOKAFKA, "confluent-kafka": CONFLUENT}
 
 CODE = re.compile(r"`([^`]+)`")
 CALL = re.compile(r"^(\w+)\(")
-OURS = re.compile(r"\b(producer|consumer|admin|client|transaction|record)\.(\w+)")
+OURS = re.compile(
+    r"\b(?:\w+\.(?=client\.))?(producer|consumer|admin|client|transaction|record)\.(\w+)"
+)
 OWNERS: Mapping[str, Any] = {
     kind.__name__.lower(): kind for kind in (Producer, Consumer, Admin, Client, Transaction, Record)
 }

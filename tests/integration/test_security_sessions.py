@@ -323,7 +323,7 @@ async def test_a_password_that_became_wrong_in_a_transaction_is_reported_and_it_
         assert raised.value.category is Category.INVALID_CONFIGURATION
         with pytest.raises(SaslAuthenticationError):
             await failing.commit()
-        await producer.set_sasl_credentials(user, "second")
+        await producer.client.set_sasl_credentials(user, "second")
         async with asyncio.timeout(30):
             await failing.abort()
             async with producer.transaction() as transaction:
@@ -434,7 +434,7 @@ async def test_a_group_member_continues_after_its_password_was_replaced(
             topic,
             SaslAuthenticationError,
             lambda: set_password(secure_cluster, user, "second"),
-            lambda: consumer.set_sasl_credentials(user, "second"),
+            lambda: consumer.client.set_sasl_credentials(user, "second"),
         )
 
 
