@@ -1128,11 +1128,6 @@ def resolve_config(
         raise InvalidConfigurationError(
             f"give a configuration by name: config={role.__name__}(...)"
         )
-    if isinstance(servers, Mapping):
-        raise InvalidConfigurationError(
-            "options are given by name, not as a dict: write **options, or for a dict of Kafka's "
-            f"own names config={role.__name__}.from_properties(properties)"
-        )
     if config is not None:
         _check_config(role, servers, config, options, shared)
         return config

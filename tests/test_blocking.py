@@ -110,7 +110,7 @@ def servers(cluster: BlockingCluster) -> str:
 T = "orders"
 TP = TopicPartition(T, 0)
 Calls = dict[str, Callable[[Any], object]]
-LIFECYCLE = {"from_properties", "start", "stop"}
+LIFECYCLE = {"start", "stop"}
 SECURITY: dict[str, tuple[Any, ...]] = {
     "create_acls": (
         "SecurityDisabledError",

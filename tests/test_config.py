@@ -463,10 +463,10 @@ def test_error_for_a_dict_in_place_of_servers_names_from_properties(role: Any) -
     assert "planted" not in str([frame.locals for frame in frames])
 
 
-@pytest.mark.parametrize("client", [Client, Admin, Producer, Consumer])
-def test_from_properties_refuses_servers(client: Any) -> None:
+@pytest.mark.parametrize("role", [ClientConfig, ProducerConfig, ConsumerConfig])
+def test_from_properties_refuses_servers(role: Any) -> None:
     with pytest.raises(InvalidConfigurationError, match="takes a dict of Java's names"):
-        client.from_properties("a:1")
+        role.from_properties("a:1")
 
 
 class Sticky:
@@ -489,8 +489,10 @@ def test_consumer_refuses_invalid_assignors_at_construction(
     with pytest.raises(InvalidConfigurationError, match=words):
         Consumer("a:1", topics=["t"], partition_assignment_strategy=strategy, **group)
     with pytest.raises(InvalidConfigurationError, match=words):
-        Consumer.from_properties(
-            {"bootstrap.servers": "a:1", "partition.assignment.strategy": strategy}
+        Consumer(
+            config=ConsumerConfig.from_properties(
+                {"bootstrap.servers": "a:1", "partition.assignment.strategy": strategy}
+            )
         )
 
 
@@ -567,8 +569,8 @@ def test_client_takes_a_configuration(client: Any, role: type[Any]) -> None:
     given = role("a:1, b:2", client_id="web")
     for made in (client(config=given), client(["a:1", "b:2"], config=given)):
         assert made.config is given
-    by_property = client.from_properties({"bootstrap.servers": "a:1,b:2", "client.id": "web"})
-    assert by_property.config == given == client("a:1,b:2", client_id="web").config
+    by_property = role.from_properties({"bootstrap.servers": "a:1,b:2", "client.id": "web"})
+    assert by_property == given == client("a:1,b:2", client_id="web").config
     assert client(bootstrap_servers="a:1,b:2", client_id="web").config == given
 
 

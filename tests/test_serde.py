@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from kafka_async import serde
+from kafka_async.config import ProducerConfig
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import (
     InvalidConfigurationError,
@@ -147,7 +148,7 @@ async def test_refuses_invalid_serializers_at_construction(
     with pytest.raises(InvalidConfigurationError, match=f"{side}_serializer.*{words}"):
         Producer("a:1", **options)
     with pytest.raises(InvalidConfigurationError, match=f"{side}_serializer.*{words}"):
-        Producer.from_properties({"bootstrap.servers": "a:1", **options})
+        Producer(config=ProducerConfig.from_properties({"bootstrap.servers": "a:1", **options}))
     options = {f"{side}_deserializer": given}
     with pytest.raises(InvalidConfigurationError, match=f"{side}_deserializer.*{words}"):
         Consumer("a:1", **options)

@@ -25,22 +25,20 @@ Method = Callable[..., Any]
 FOLDER: Final = generated_page.ROOT / "kafka_async" / "blocking"
 PAGE: Final = "clients.py"
 CLIENTS: Final = {
-    "Client": ("kafka_async.cluster.client", "ClientConfig", "A connection to a cluster"),
-    "Producer": ("kafka_async.producer.producer", "ProducerConfig", "Sends records"),
+    "Client": ("kafka_async.cluster.client", "A connection to a cluster"),
+    "Producer": ("kafka_async.producer.producer", "Sends records"),
     "Transaction": (
         "kafka_async.producer.transactions.transaction",
-        "",
         "Writes records and offsets atomically",
     ),
-    "Consumer": ("kafka_async.consumer.consumer", "ConsumerConfig", "Reads records"),
+    "Consumer": ("kafka_async.consumer.consumer", "Reads records"),
     "ShareConsumer": (
         "kafka_async.consumer.share.share_consumer",
-        "ShareConsumerConfig",
         "Reads records of a share group",
     ),
-    "Admin": ("kafka_async.admin.admin", "ClientConfig", "Administers a cluster"),
+    "Admin": ("kafka_async.admin.admin", "Administers a cluster"),
 }
-"""By class: its module, the class of its configuration, and what it does."""
+"""By class: its module, and what it does."""
 GENERIC: Final = {"Producer", "Transaction", "Consumer", "ShareConsumer"}
 ITERATION: Final = {
     "Consumer": 'RecordIteration["Record[K, V]"]',
@@ -121,7 +119,7 @@ def make() -> str:
     os.environ["KAFKA_ASYNC_KERNEL"] = "python"  # Its methods have signatures.
     imports: set[str] = set()
     classes: list[str] = []
-    for name, (module, config, purpose) in CLIENTS.items():
+    for name, (module, purpose) in CLIENTS.items():
         client = getattr(import_module(module), name)
         imports.add(f"from {module} import {name} as Async{name}")
         base = ITERATION.get(name, "BlockingClient")
@@ -130,8 +128,8 @@ def make() -> str:
             imports |= imports_of(base, module)
         bases = f"{base}, Generic[K, V]" if name in GENERIC else base
         classes.append(CLASS.format(name=name, parameters=generic, bases=bases, purpose=purpose))
-        if config:
-            classes.append(constructor(client, module, config, imports))
+        if name != "Transaction":  # a producer makes it
+            classes.append(constructor(client, module, imports))
         classes += [method(row, imports) for row in methods(client)]
         classes += [attribute(row, imports) for row in properties(client)]
     text = OPENING.format(imports=textwrap.indent("\n".join(sorted(imports)), " " * 4))
@@ -162,12 +160,10 @@ def attribute(getter: Method, imports: set[str]) -> str:
     return definition(getter, imports, body, decorator="@property\n")
 
 
-def constructor(client: type, module: str, config: str, imports: set[str]) -> str:
-    """Return `__init__` and `from_properties` of a blocking client."""
+def constructor(client: type, module: str, imports: set[str]) -> str:
+    """Return `__init__` of a blocking client."""
     name = client.__name__
     made: Any = client
-    factory = made.from_properties.__func__
-    given = arguments(factory).removeprefix("properties")
     return definition(
         made.__init__,
         imports,
@@ -176,14 +172,6 @@ def constructor(client: type, module: str, config: str, imports: set[str]) -> st
         "    from kafka_async.config import hide_secrets\n\n"
         "servers, options = hide_secrets(servers), hide_secrets(options)\n"
         f"super().__init__(Async{name}({arguments(made.__init__)}))",
-    ) + definition(
-        factory,
-        imports,
-        "with delaying_forks():\n"
-        f"    from kafka_async.config import {config}, hide_secrets\n\n"
-        "properties = hide_secrets(properties)\n"
-        f"return cls(config={config}.from_properties(properties){given})",
-        decorator="@classmethod\n",
     )
 
 

@@ -98,19 +98,6 @@ class Admin:
         self._start_guard = StartGuard(f"Admin {self.config.client_id}")
         self._switched_off: dict[QuotaEntity, dict[str, float]] = {}
 
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """Return an admin client with options under Java's names.
-
-        Args:
-            properties: Values by name, such as {"bootstrap.servers": "localhost:9092"}.
-
-        Raises:
-            InvalidConfigurationError: An option is unknown or its value is not allowed.
-        """
-        properties = hide_secrets(properties)
-        return cls(config=ClientConfig.from_properties(properties))
-
     async def start(self) -> None:
         """Connect.
 

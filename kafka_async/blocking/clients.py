@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
-    from typing import Literal, Self
+    from typing import Literal
 
     from typing_extensions import Unpack
 
@@ -132,22 +132,6 @@ class Client(BlockingClient):
         super().__init__(
             AsyncClient(servers, config=config, hooks=hooks, clock=clock, dialer=dialer, **options)
         )
-
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """Return a client with options under Java's names.
-
-        Args:
-            properties: Values by name, such as {"bootstrap.servers": "localhost:9092"}.
-
-        Raises:
-            InvalidConfigurationError: An option is unknown or its value is not allowed.
-        """
-        with delaying_forks():
-            from kafka_async.config import ClientConfig, hide_secrets
-
-        properties = hide_secrets(properties)
-        return cls(config=ClientConfig.from_properties(properties))
 
     def start(self) -> None:
         """Connect and fetch the first metadata.
@@ -376,22 +360,6 @@ class Producer(BlockingClient, Generic[K, V]):
                 unwrap(servers), config=config, hooks=hooks, clock=clock, dialer=dialer, **options
             )
         )
-
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """Return a producer with options under Java's names.
-
-        Args:
-            properties: Options, as {"linger.ms": 5}.
-
-        Raises:
-            InvalidConfigurationError: An option is unknown or its value is invalid.
-        """
-        with delaying_forks():
-            from kafka_async.config import ProducerConfig, hide_secrets
-
-        properties = hide_secrets(properties)
-        return cls(config=ProducerConfig.from_properties(properties))
 
     def start(self) -> None:
         """Connect; a transactional producer obtains its producer id, which fences an earlier one.
@@ -1036,37 +1004,6 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             )
         )
 
-    @classmethod
-    def from_properties(
-        cls,
-        properties: Mapping[str, object],
-        *,
-        topics: Iterable[str] | None = None,
-        partitions: Iterable[TopicPartition] | None = None,
-        listener: RebalanceListener | None = None,
-    ) -> Self:
-        """Return a consumer with options under Java's names, as {"fetch.min.bytes": 1}.
-
-        Args:
-            properties: The options.
-            topics: Topics to subscribe to.
-            partitions: Manually assigned partitions to read.
-            listener: Listener for changes of the assignment.
-
-        Raises:
-            InvalidConfigurationError: An option is unknown or its value is invalid.
-        """
-        with delaying_forks():
-            from kafka_async.config import ConsumerConfig, hide_secrets
-
-        properties = hide_secrets(properties)
-        return cls(
-            config=ConsumerConfig.from_properties(properties),
-            topics=topics,
-            partitions=partitions,
-            listener=listener,
-        )
-
     def start(self) -> None:
         """Connect and start to read.
 
@@ -1582,23 +1519,6 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
             )
         )
 
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, object], *, topics: Iterable[str]) -> Self:
-        """Return a share consumer with options under Java's names, as {"group.id": "workers"}.
-
-        Args:
-            properties: The options.
-            topics: Topics to subscribe to.
-
-        Raises:
-            InvalidConfigurationError: An option is unknown or its value is invalid.
-        """
-        with delaying_forks():
-            from kafka_async.config import ShareConsumerConfig, hide_secrets
-
-        properties = hide_secrets(properties)
-        return cls(config=ShareConsumerConfig.from_properties(properties), topics=topics)
-
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; no request is sent.
 
@@ -1787,22 +1707,6 @@ class Admin(BlockingClient):
                 unwrap(servers), config=config, hooks=hooks, clock=clock, dialer=dialer, **options
             )
         )
-
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """Return an admin client with options under Java's names.
-
-        Args:
-            properties: Values by name, such as {"bootstrap.servers": "localhost:9092"}.
-
-        Raises:
-            InvalidConfigurationError: An option is unknown or its value is not allowed.
-        """
-        with delaying_forks():
-            from kafka_async.config import ClientConfig, hide_secrets
-
-        properties = hide_secrets(properties)
-        return cls(config=ClientConfig.from_properties(properties))
 
     def start(self) -> None:
         """Connect.

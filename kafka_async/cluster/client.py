@@ -113,19 +113,6 @@ class Client:
         self._stopped = False
         self._closing: asyncio.Task[None] | None = None
 
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """Return a client with options under Java's names.
-
-        Args:
-            properties: Values by name, such as {"bootstrap.servers": "localhost:9092"}.
-
-        Raises:
-            InvalidConfigurationError: An option is unknown or its value is not allowed.
-        """
-        properties = hide_secrets(properties)
-        return cls(config=ClientConfig.from_properties(properties))
-
     # -- start and stop ---------------------------------------------------------------------------
 
     async def start(self) -> None:

@@ -160,30 +160,6 @@ class Consumer(Generic[K, V]):
         if partitions is not None:
             self._subscription.assign_manually(topic_partitions(partitions))
 
-    @classmethod
-    def from_properties(
-        cls,
-        properties: Mapping[str, object],
-        *,
-        topics: Iterable[str] | None = None,
-        partitions: Iterable[TopicPartition] | None = None,
-        listener: RebalanceListener | None = None,
-    ) -> Self:
-        """Return a consumer with options under Java's names, as {"fetch.min.bytes": 1}.
-
-        Args:
-            properties: The options.
-            topics: Topics to subscribe to.
-            partitions: Manually assigned partitions to read.
-            listener: Listener for changes of the assignment.
-
-        Raises:
-            InvalidConfigurationError: An option is unknown or its value is invalid.
-        """
-        properties = hide_secrets(properties)
-        config = ConsumerConfig.from_properties(properties)
-        return cls(config=config, topics=topics, partitions=partitions, listener=listener)
-
     # -- starting and closing ---------------------------------------------------------------------
 
     async def start(self) -> None:

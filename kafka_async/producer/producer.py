@@ -36,7 +36,7 @@ from kafka_async.supervisor import Supervisor, wait_shielded
 from kafka_async.thread_reads import readable_in_any_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
@@ -112,19 +112,6 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         self._stopping = False
         self._stopped = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
-
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """Return a producer with options under Java's names.
-
-        Args:
-            properties: Options, as {"linger.ms": 5}.
-
-        Raises:
-            InvalidConfigurationError: An option is unknown or its value is invalid.
-        """
-        properties = hide_secrets(properties)
-        return cls(config=ProducerConfig.from_properties(properties))
 
     # -- start and stop ---------------------------------------------------------------------------
 

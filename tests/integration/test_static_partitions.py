@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async import Consumer, Producer, TopicPartition
+from kafka_async.config import ConsumerConfig
 from kafka_async.errors import IllegalStateError
 from tests.integration.helpers import create_topic
 
@@ -84,13 +85,13 @@ async def test_reset_by_duration_reads_the_records_since_then(
         for minutes in (120, 90, 30, 20):
             at = round((now - 60 * minutes) * 1000)
             await producer.send(partition.topic, b"%d" % minutes, timestamp=at)
-    async with Consumer.from_properties(
+    config = ConsumerConfig.from_properties(
         {
             "bootstrap.servers": kafka_cluster.bootstrap_servers,
             "auto.offset.reset": "by_duration:PT1H",
-        },
-        partitions=[partition],
-    ) as consumer:
+        }
+    )
+    async with Consumer(config=config, partitions=[partition]) as consumer:
         values: list[bytes | None] = []
         async with asyncio.timeout(30):
             while len(values) < 2:

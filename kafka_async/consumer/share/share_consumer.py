@@ -154,20 +154,6 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         self._records_consumed = 0
         self._yield_at = 0.0
 
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, object], *, topics: Iterable[str]) -> Self:
-        """Return a share consumer with options under Java's names, as {"group.id": "workers"}.
-
-        Args:
-            properties: The options.
-            topics: Topics to subscribe to.
-
-        Raises:
-            InvalidConfigurationError: An option is unknown or its value is invalid.
-        """
-        properties = hide_secrets(properties)
-        return cls(config=ShareConsumerConfig.from_properties(properties), topics=topics)
-
     # -- starting and closing ---------------------------------------------------------------------
 
     def _begin(self, services: ClientServices) -> GroupMembership:
