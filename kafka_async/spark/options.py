@@ -43,10 +43,6 @@ SOURCE_OPTIONS: Final = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
-    "valueFormat",
-    "valueSchema",
-    "corruptRecordColumn",
-    "timeZone",
 )
 SINK_OPTIONS: Final = (
     "topic",

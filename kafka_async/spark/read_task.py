@@ -74,7 +74,6 @@ def read_range(
             the range is of, and failOnDataLoss is on.
     """
     tp = TopicPartition(part.topic, part.partition)
-    decoder = None if options.value_format is None else options.value_format.decoder()
     with lend_consumer(options.config(), [tp]) as consumer:
         consumer.seek(tp, part.start)
         before, without_data = part.start, 0.0
@@ -111,8 +110,7 @@ def read_range(
                 )
             for batch in batches:
                 rows = batch.to_arrow(end=part.end, headers=options.include_headers)
-                for piece in slices(rows):
-                    yield piece if decoder is None else decoder.decode(piece)
+                yield from slices(rows)
             before = after
 
 

@@ -60,21 +60,14 @@ class KafkaDataSource(DataSource):
         """Return the name for `format`."""
         return "kafka_async"
 
-    def schema(self) -> str | StructType:
-        """Return the columns of a read.
-
-        `headers` exists only with the option includeHeaders. With valueFormat there are the columns
-        of valueSchema instead of `value`.
-        """
+    def schema(self) -> str:
+        """Return the columns of a read; `headers` exists only with the option includeHeaders."""
         from kafka_async.spark.options import flag, hide_option_secrets, own_options
-        from kafka_async.spark.source_options import value_format_of
 
         note_use()
         own = own_options(hide_option_secrets(self.options))
         with_headers = flag(own, "includeHeaders", default=False)
-        columns = f"{COLUMNS}, {HEADERS}" if with_headers else COLUMNS
-        values = value_format_of(own)
-        return columns if values is None else values.columns(columns)
+        return f"{COLUMNS}, {HEADERS}" if with_headers else COLUMNS
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return a reader of the records between two sets of offsets."""

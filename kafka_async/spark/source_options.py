@@ -31,7 +31,6 @@ from kafka_async.spark.properties import Properties
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafka_async.spark.value_format import ValueFormat
     from kafka_async.types import TopicPartition
 
 logger = logging.getLogger("kafka_async.spark")
@@ -74,8 +73,6 @@ A task may end with a fetch behind the last record of the partition, and the nex
 process waits for that one. With the client's 500 ms, 3,000,000 records of 100 B in 6 partitions
 take four times as long.
 """
-VALUE_OPTIONS: Final = ("valueSchema", "corruptRecordColumn", "timeZone")
-"""Options that belong to valueFormat."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,6 @@ class SourceOptions:
         attempts: Look-ups of offsets before a result that makes no sense is believed.
         retry_interval: Time between them, in seconds.
         poll_timeout: Time without data after which a task fails, in seconds.
-        value_format: How values become columns; None for the column value.
     """
 
     properties: Properties[ConsumerConfig]
@@ -122,7 +118,6 @@ class SourceOptions:
     attempts: int = 3
     retry_interval: float = 1.0
     poll_timeout: float = 120.0
-    value_format: ValueFormat | None = None
 
     def config(self) -> ConsumerConfig:
         """Return the configuration of a consumer, with secrets read in this process."""
@@ -185,21 +180,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool = False) -> So
         attempts=3 if attempts is None else attempts,
         retry_interval=1.0 if interval is None else interval / 1000,
         poll_timeout=120.0 if timeout is None else timeout / 1000,
-        value_format=value_format_of(own),
     )
-
-
-def value_format_of(own: Mapping[str, str]) -> ValueFormat | None:
-    """Return how to decode values, if the options say so; InvalidConfigurationError names one."""
-    if "valueFormat" in own:
-        # Only here: it needs pyarrow.
-        from kafka_async.spark.value_format import value_format
-
-        return value_format(own)
-    for name in VALUE_OPTIONS:
-        if name in own:
-            raise InvalidConfigurationError(f"{name} needs the option valueFormat: set it to json")
-    return None
 
 
 _INTERVAL: Final = "fetchOffset.retryIntervalMs"

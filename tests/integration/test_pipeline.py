@@ -275,6 +275,51 @@ def test_validation_names_the_step(
         world.pipeline(step=step).validate(spark)
 
 
+JSON = """
+[pipeline]
+name = "orders-{topic}"
+checkpoint = "{directory}/checkpoint"
+trigger = "available-now"
+
+[kafka]
+kafka.bootstrap.servers = "{servers}"
+
+[[source]]
+name = "orders"
+topics = ["{topic}"]
+options = {{ startingOffsets = "earliest" }}
+json = "{schema}"
+
+[[step]]
+sql = "SELECT id, _corrupt_record AS wrong, offset FROM orders"
+
+[[sink]]
+kind = "parquet"
+path = "{directory}/rows"
+"""
+
+
+@pytest.mark.slow
+def test_source_has_the_columns_of_its_json_values(
+    world: World, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = create_topic_blocking(world.cluster, "orders")
+    asyncio.run(world.cluster.produce(topic, [b'{"id": 7, "more": 1}', b"no", None]))
+
+    def pipeline(schema: str) -> Pipeline:
+        file = tmp_path / "orders.toml"
+        servers = world.cluster.bootstrap_servers
+        text = JSON.format(topic=topic, directory=tmp_path, servers=servers, schema=schema)
+        file.write_text(text, "utf-8")
+        return Pipeline.from_toml(file)
+
+    pipeline("id BIGINT, _corrupt_record STRING").run(spark)
+    rows = spark.read.parquet(str(tmp_path / "rows")).orderBy("offset").collect()
+    assert [tuple(row) for row in rows] == [(7, None, 0), (None, "no", 1), (None, None, 2)]
+    with pytest.raises(InvalidConfigurationError, match=r"^\[\[source\]\] orders: .*BIGINTS"):
+        pipeline("id BIGINTS").validate(spark)
+
+
 @pytest.mark.slow
 def test_validation_names_the_sink_whose_columns_are_wrong(
     world: World, spark: SparkSession

@@ -11,18 +11,41 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from pyspark.sql import types
+
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.source import KafkaDataSource
-from kafka_async.spark.value_schema import parse_value_schema
 from kafka_async.spark.writer import record_columns
 
 OPTIONS = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}
-HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+HEADERS = types.ArrayType(
+    types.StructType(
+        [
+            types.StructField("key", types.StringType()),
+            types.StructField("value", types.BinaryType()),
+        ]
+    )
+)
+TYPES: dict[str, types.DataType] = {
+    "BIGINT": types.LongType(),
+    "BINARY": types.BinaryType(),
+    "HEADERS": HEADERS,
+    "INT": types.IntegerType(),
+    "MAP": types.MapType(types.StringType(), types.BinaryType()),
+    "STRING": types.StringType(),
+    "TIMESTAMP": types.TimestampType(),
+}
 
 
-def check(ddl: str, options: dict[str, str]) -> None:
+def schema_of(columns: str) -> types.StructType:
+    """Return the schema of columns such as "key STRING, value BINARY"."""
+    pairs = (column.split() for column in columns.split(", "))
+    return types.StructType([types.StructField(name, TYPES[kind]) for name, kind in pairs])
+
+
+def check(columns: str, options: dict[str, str]) -> None:
     """Create the writers of a batch and of a stream, and raise what both raise."""
-    source, schema = KafkaDataSource(dict(options)), parse_value_schema(ddl)
+    source, schema = KafkaDataSource(dict(options)), schema_of(columns)
     try:
         source.writer(schema, overwrite=False)
     except InvalidConfigurationError as error:
@@ -34,19 +57,19 @@ def check(ddl: str, options: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("kind", ["STRING", "BINARY"])
 def test_all_columns_of_a_record_are_written(kind: str) -> None:
-    check(f"key {kind}, value {kind}, topic STRING, partition INT, {HEADERS}", OPTIONS)
+    check(f"key {kind}, value {kind}, topic STRING, partition INT, headers HEADERS", OPTIONS)
     check(f"value {kind}, topic STRING", {"kafka.bootstrap.servers": "localhost:9092"})
 
 
 @pytest.mark.parametrize(
-    ("ddl", "message"),
+    ("columns", "message"),
     [
         ("value INT", "column value is of type int: cast it to binary or string"),
         ("value STRING, key BIGINT", "column key is of type bigint: cast it to binary or string"),
         ("value STRING, topic BINARY", "column topic is of type binary: cast it to string"),
         ("value STRING, partition BIGINT", "column partition is of type bigint: cast it to int"),
         (
-            "value STRING, headers MAP<STRING, BINARY>",
+            "value STRING, headers MAP",
             "column headers is of type map<string,binary>",
         ),
         (
@@ -55,9 +78,9 @@ def test_all_columns_of_a_record_are_written(kind: str) -> None:
         ),
     ],
 )
-def test_error_names_the_column(ddl: str, message: str) -> None:
+def test_error_names_the_column(columns: str, message: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=re.escape(message)):
-        check(ddl, OPTIONS)
+        check(columns, OPTIONS)
 
 
 def test_columns_that_records_do_not_have_are_not_written(
@@ -78,7 +101,7 @@ def test_topic_is_an_option_or_a_column() -> None:
 
 
 def test_a_batch_overwrites_no_topic_and_the_mode_complete_appends() -> None:
-    source, schema = KafkaDataSource(dict(OPTIONS)), parse_value_schema("value STRING")
+    source, schema = KafkaDataSource(dict(OPTIONS)), schema_of("value STRING")
     with pytest.raises(InvalidConfigurationError, match=r'overwritten: use mode\("append"\)'):
         source.writer(schema, overwrite=True)
     source.streamWriter(schema, overwrite=True)  # Spark's flag of the output mode "complete"

@@ -57,12 +57,15 @@ class Source:
         name: Name of the view. Default: the only topic, with `_` for other characters.
         options: Options of `format("kafka_async")`, such as `startingOffsets`.
         watermark: Maximum delay of its rows. Default: none.
+        json: Columns of JSON values in place of the column value, as in `CREATE TABLE`, by Spark's
+            `from_json`. Default: none.
     """
 
     topics: Sequence[str] = ()
     name: str = ""
     options: Options = field(default_factory=dict[str, str])
     watermark: Watermark | None = None
+    json: str = ""
 
 
 @dataclass(frozen=True)

@@ -311,6 +311,8 @@ class Pipeline:
             with _at(f"[[source]] {source.name}"):
                 reader = spark.readStream.format("kafka_async")
                 rows = reader.options(**self.definition.source_options(source)).load()
+                if source.json:
+                    rows = _with_columns_of_json(rows, source.json)
                 self._add_view(views, source.name, rows, source.watermark)
         for step in self.definition.steps:
             with _at(_place(step)):
@@ -390,6 +392,15 @@ def _status(before: QueryStatus, query: StreamingQuery) -> QueryStatus:
     if not query.isActive:
         return replace(status, state="stopped")
     return replace(status, state="starting" if status.batch is None else "running")
+
+
+def _with_columns_of_json(rows: DataFrame, schema: str) -> DataFrame:
+    """Return the rows with the fields of their JSON values in place of the column value."""
+    from pyspark.sql.functions import col, from_json
+
+    fields = from_json(col("value").cast("string"), schema).alias("value")
+    others = [name for name in rows.columns if name != "value"]
+    return rows.select(*others, fields).select(*others, "value.*")
 
 
 def _place(step: Step) -> str:
