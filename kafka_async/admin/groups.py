@@ -154,6 +154,7 @@ async def describe(
 
     async def query(node_id: int, names: list[str]) -> Results[str, GroupDescription]:
         classic = names
+        unsupported: UnsupportedVersionError | None = None
         results: dict[str, GroupDescription | KafkaError] = {}
         try:
             response = await call.services.request(
@@ -161,8 +162,8 @@ async def describe(
                 to=FoundBroker(node_id),
                 timeout=call.left,
             )
-        except UnsupportedVersionError:
-            pass  # a broker without KIP-848 has only classic groups
+        except UnsupportedVersionError as error:
+            unsupported = error  # a broker without KIP-848 has only classic groups
         else:
             other = (GroupIdNotFoundError.code, UnsupportedVersionError.code)
             classic = [row.group_id for row in response.groups if row.error_code in other]
@@ -174,7 +175,9 @@ async def describe(
                 request, to=FoundBroker(node_id), timeout=call.left
             )
             for row in described.groups:
-                results[row.group_id] = _classic_group(row, node_id)
+                found = results[row.group_id] = _classic_group(row, node_id)
+                if isinstance(found, GroupIdNotFoundError):
+                    found.__cause__ = unsupported  # or the group has the other protocol
         return results
 
     wanted = texts(group_ids, "group_ids")

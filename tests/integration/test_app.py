@@ -174,6 +174,12 @@ class Program:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    async def stop(self) -> None:
+        """Let the program end in order, without an open transaction."""
+        self.signal(signal.SIGTERM)
+        async with asyncio.timeout(LIMIT):
+            await self._process.communicate()
+
     async def end(self) -> None:
         if self._process.returncode is None:
             self._process.kill()
@@ -285,6 +291,7 @@ async def test_killed_and_frozen_writers_leave_complete_sequence(
         async with asyncio.timeout(LIMIT):
             while len(await kafka_cluster.read(topic)) <= before:
                 pass
+        await asyncio.gather(*(program.stop() for program in programs[1:]))
     finally:
         for program in programs:
             await program.end()

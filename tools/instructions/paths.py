@@ -460,7 +460,7 @@ PATHS: tuple[Path, ...] = (
     ),
     writing("send, one at a time", round_trips, FEW),
     writing("send, 50 tasks at a time", concurrent_sends, linger_ms=5),
-    # Counts of equal code range from 1,060 to 1,097. _PyObject_Malloc took 66 instructions per
+    # Counts of equal code range from 1,060 to 1,098. _PyObject_Malloc took 66 instructions per
     # record in one checkout and 85 in another, which depends on the layout of the heap.
     reading("poll", poll),
     reading("async for", iterate),
