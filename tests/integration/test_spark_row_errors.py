@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-COLUMNS = "topic STRING, value STRING, partition INT"
 GOOD = ("{topic}", "v", 0)
 BAD: dict[str, tuple[tuple[str | None, str, int], str]] = {
     "null topic": ((None, "v", 0), r"topic is null"),
@@ -33,6 +32,18 @@ BAD: dict[str, tuple[tuple[str | None, str, int], str]] = {
     "wrong partition": (("{topic}", "v", 7), r"the topic has the partitions 0 to 0"),
     "negative partition": (("{topic}", "v", -1), r"partition must be 0 to 2147483647, not -1"),
 }
+
+
+def schema() -> Any:
+    """Return the schema of the rows; pyspark is imported by the tests only."""
+    from pyspark.sql.types import IntegerType, StringType, StructType
+
+    return (
+        StructType()
+        .add("topic", StringType())
+        .add("value", StringType())
+        .add("partition", IntegerType())
+    )
 
 
 class Context:
@@ -51,11 +62,10 @@ class Context:
 def tasks_rows(rows: list[Any], *, streaming: bool) -> Iterator[Any]:
     """Return rows as the installed version of Spark gives them to a writer."""
     from kafka_async.spark.stream_writer import arrow_batches, gives_arrow_batches
-    from kafka_async.spark.value_schema import parse_value_schema
 
     if streaming and not gives_arrow_batches():
         return iter(rows)
-    return arrow_batches(rows, parse_value_schema(COLUMNS))
+    return arrow_batches(rows, schema())
 
 
 WRITERS = pytest.mark.parametrize(
@@ -68,15 +78,14 @@ def write_bad_row(
 ) -> None:
     """Write four rows, of which the third is bad, in a task."""
     from kafka_async.spark.source import KafkaDataSource
-    from kafka_async.spark.value_schema import parse_value_schema
 
     topic = create_topic_blocking(cluster)
     options = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
     if exactly_once:
         ledger = {"sinkId": cluster.topic("sink"), "ledgerTopic": cluster.topic("ledger")}
         options |= {"exactlyOnce": "true", **ledger}
-    source, schema = KafkaDataSource(options), parse_value_schema(COLUMNS)
-    writer: Any = (source.streamWriter if streaming else source.writer)(schema, False)
+    source = KafkaDataSource(options)
+    writer: Any = (source.streamWriter if streaming else source.writer)(schema(), False)
     writer = pickle.loads(pickle.dumps(writer))  # A task has a copy.
     rows = [
         tuple(cell.format(topic=topic) if isinstance(cell, str) else cell for cell in each)
