@@ -375,11 +375,10 @@ class Consumer(Generic[K, V]):
                 stream.
         """
         runtime = self._reading_runtime
-        runtime.check_may_wait_for_rebalance("unsubscribe")
+        runtime.gate.check_may_wait_for_rebalance("unsubscribe")
         self._subscription.unsubscribe()
         runtime.mark_all_processed()
-        if runtime.membership is not None:
-            await runtime.membership.leave()
+        await runtime.group.leave()
         runtime.on_assignment_changed()
 
     def assign(self, partitions: Partitions) -> None:
@@ -815,7 +814,9 @@ class Consumer(Generic[K, V]):
         """
         wanted = by_partition(offsets, "offsets", offset_and_metadata)
         found = {partition: row.offset for partition, row in wanted.items()}
-        return await self._reading_runtime.rewind(found, self._limit(timeout)) if found else {}
+        return (
+            await self._reading_runtime.group.rewind(found, self._limit(timeout)) if found else {}
+        )
 
     async def beginning_offsets(
         self, partitions: Partitions, *, timeout: float | None = None
@@ -890,14 +891,10 @@ class Consumer(Generic[K, V]):
             KafkaTimeoutError: Not committed in time.
             ClientClosedError: The consumer is not started, or is stopped.
         """
-        runtime = self._active_runtime
-        if runtime.offset_committer is None:
-            raise IllegalStateError("committing needs a group_id")
+        group = self._active_runtime.group
         offsets = self._to_commit(what)
         self._subscription.begin_commit(offsets)
-        await runtime.offset_committer.commit(
-            offsets, self._limit(timeout), named=isinstance(what, Mapping)
-        )
+        await group.commit(offsets, self._limit(timeout), named=isinstance(what, Mapping))
 
     def _to_commit(
         self, what: str | TopicPartition | Offsets | None
@@ -954,12 +951,8 @@ class Consumer(Generic[K, V]):
             UnknownTopicOrPartitionError: A topic does not exist.
             KafkaTimeoutError: No response in time.
         """
-        offset_committer = self._active_runtime.offset_committer
-        if offset_committer is None:
-            raise IllegalStateError("committed offsets need a group_id")
-        return await offset_committer.fetch_committed(
-            self._chosen(partitions), self._limit(timeout)
-        )
+        group = self._active_runtime.group
+        return await group.fetch_committed(self._chosen(partitions), self._limit(timeout))
 
     def group_metadata(self) -> GroupMetadata:
         """Return this consumer's identity in its group (KIP-447).
@@ -986,8 +979,6 @@ class Consumer(Generic[K, V]):
             KafkaTimeoutError: No response in time.
         """
         runtime = self._active_runtime
-        if runtime.offset_committer is None:
-            raise IllegalStateError("committed offsets need a group_id")
         states = {
             state.partition: state
             for state in self._subscription.select(topic_partitions(partitions))
@@ -998,7 +989,7 @@ class Consumer(Generic[K, V]):
         while states:
             versions = {partition: state.version for partition, state in states.items()}
             left = max(0.0, deadline - loop.time())
-            found = await runtime.offset_committer.fetch_committed(versions, left)
+            found = await runtime.group.fetch_committed(versions, left)
             newer = await runtime.position_finder.partitions_newer_than_group(found)
             for partition, offset in found.items():
                 state = states[partition]
@@ -1065,12 +1056,7 @@ class Consumer(Generic[K, V]):
         Raises:
             IllegalStateError: The consumer has no group_id.
         """
-        runtime = self._active_runtime
-        if runtime.membership is None or runtime.rebalance_handler is None:
-            raise IllegalStateError("a consumer without group_id has no group")
-        return runtime.rebalance_handler.explain(
-            runtime.membership.member_id, runtime.membership.rebalance_reason
-        )
+        return self._active_runtime.group.explain()
 
     @readable_in_any_thread
     def health(self) -> Health:

@@ -217,6 +217,21 @@ class DeliveryGate:
         """True in a concurrent handler, and in the tasks that it has created."""
         return self._handlers is not None and self._handlers.run_caller
 
+    def check_may_wait_for_rebalance(self, call: str) -> None:
+        """Raise if a rebalance would wait for the caller, who cannot wait for a rebalance."""
+        if self.runs_listener:
+            raise IllegalStateError(
+                f"{call}() in a rebalance listener, or in a task that it has created, would wait "
+                "for the listener itself: call it after the listener has returned, or in a task "
+                f"that the listener does not await: asyncio.get_running_loop().create_task("
+                f"consumer.{call}(...), context=contextvars.Context())"
+            )
+        if self.runs_handler:
+            raise IllegalStateError(
+                f"{call}() waits for the running handlers, so a handler cannot wait for it: call "
+                "it in a task that was created outside of them"
+            )
+
     async def drain(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> None:

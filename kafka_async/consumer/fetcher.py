@@ -121,11 +121,12 @@ class Fetcher:
         config: ConsumerConfig,
         subscription: Subscription,
         queue: DeliveryQueue,
+        on_position_needed: Callable[[], None],
     ) -> None:
         self.fetches = self.bytes = 0
         self.throttle_total = self.throttle_max = 0
         self.throttle_wait = 0.0
-        self.on_position_needed: Callable[[], None] = _nothing
+        self._on_position_needed = on_position_needed
         self._services = services
         self._supervisor = supervisor
         self._config = config
@@ -168,7 +169,7 @@ class Fetcher:
         """Validate positions against new leaders, and fetch from them."""
         for state in self._subscription:
             state.maybe_validate_position(metadata.leader_epoch(state.partition))
-        self.on_position_needed()
+        self._on_position_needed()
         self.wakeup()
 
     def partitions_to_fetch(self, node_id: int) -> Sequence[PartitionState]:
@@ -396,7 +397,7 @@ class Fetcher:
         if timestamp is None:
             return False
         state.request_reset(timestamp, out_of_range=out_of_range)
-        self.on_position_needed()
+        self._on_position_needed()
         return True
 
     def _reset_timestamp(self) -> int | None:
@@ -429,7 +430,7 @@ class Fetcher:
         # uvloop's timers may run up to a millisecond before their time.
         state.end_back_off(at)
         if self._supervisor.running:
-            self.on_position_needed()
+            self._on_position_needed()
             self.wakeup()
 
     # -- returned records and errors --------------------------------------------------------------
@@ -644,7 +645,3 @@ def _no_offset(state: PartitionState, reason: str) -> NoOffsetForPartitionError:
         topic=state.partition.topic,
         partition=state.partition.partition,
     )
-
-
-def _nothing() -> None:
-    pass

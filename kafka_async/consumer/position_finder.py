@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kafka_async.cluster.services import ClientServices
     from kafka_async.config import ConsumerConfig
     from kafka_async.consumer.fetcher import Fetcher
+    from kafka_async.consumer.group_session import GroupSession, NoGroup
     from kafka_async.consumer.list_offsets import EpochEndOffset, OffsetLookup
-    from kafka_async.consumer.offset_committer import OffsetCommitter
     from kafka_async.supervisor import Supervisor
     from kafka_async.types import OffsetAndMetadata
 
@@ -50,7 +50,7 @@ class PositionFinder:
         subscription: Subscription,
         fetcher: Fetcher,
         offset_lookup: OffsetLookup,
-        offset_committer: OffsetCommitter | None,
+        group: GroupSession | NoGroup,
     ) -> None:
         self.reset_count = 0
         """Number of positions that were out of range and reset."""
@@ -60,7 +60,7 @@ class PositionFinder:
         self._subscription = subscription
         self._fetcher = fetcher
         self._offset_lookup = offset_lookup
-        self._offset_committer = offset_committer
+        self._group = group
         self._timeout = seconds(config.request_timeout_ms)
         self._reset_policy = config.auto_offset_reset
         self._earliest_if_newer = (
@@ -157,11 +157,8 @@ class PositionFinder:
         self.wakeup()
 
     async def _look_up_committed(self, versions: Mapping[PartitionState, int]) -> None:
-        assert self._offset_committer is not None
         partitions = [state.partition for state in versions]
-        offsets = await self._offset_committer.fetch_committed(
-            partitions, self._timeout, known_only=True
-        )
+        offsets = await self._group.fetch_committed(partitions, self._timeout, known_only=True)
         newer = await self.partitions_newer_than_group(offsets)
         for state, version in versions.items():
             if state.version != version or state.partition not in offsets:
@@ -171,9 +168,7 @@ class PositionFinder:
 
     def _has_committed_offset(self, partition: TopicPartition) -> bool:
         """Return whether the group may have an offset for the partition to start at."""
-        if self._offset_committer is None:
-            return False
-        return not self._subscription.is_outside_group(partition)
+        return self._group.commits and not self._subscription.is_outside_group(partition)
 
     def _may_be_newer(self, partition: TopicPartition) -> bool:
         return self._earliest_if_newer and self._subscription.is_new_partition(partition)
@@ -188,7 +183,7 @@ class PositionFinder:
         topic.
         """
         absent = {p for p, offset in offsets.items() if offset is None}
-        if not self._earliest_if_newer or not absent or self._offset_committer is None:
+        if not self._earliest_if_newer or not absent or not self._group.commits:
             return frozenset()
         newer = {p for p in absent if self._subscription.is_new_partition(p)}
         unclear = {p for p in absent - newer if p in self._subscription.owned}
@@ -201,9 +196,7 @@ class PositionFinder:
             if TopicPartition(topic, number) not in absent
         ]
         if others:
-            found = await self._offset_committer.fetch_committed(
-                others, self._timeout, known_only=True
-            )
+            found = await self._group.fetch_committed(others, self._timeout, known_only=True)
             started |= {p.topic for p, offset in found.items() if offset is not None}
         return frozenset(newer | {p for p in unclear if p.topic in started})
 

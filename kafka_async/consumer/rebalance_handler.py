@@ -195,6 +195,8 @@ class ConsumerRebalanceHandler:
         subscription: Subscription,
         delivery_gate: DeliveryGate,
         listeners: RebalanceListenerInvoker,
+        rewinds: Rewinds,
+        stored_rewinds: StoredRewinds | None,
         commit: CommitBeforeRevoke,
         on_change: Callable[[], None],
     ) -> None:
@@ -227,19 +229,15 @@ class ConsumerRebalanceHandler:
         self._led_topics: Mapping[str, int | None] = {}
         self._led_racks: Racks = {}
         self._checking_deleted = False
-        self._rewinds: Rewinds | None = None
-        self._stored_rewinds: StoredRewinds | None = None
-
-    def set_rewinds(self, rewinds: Rewinds, stored: StoredRewinds | None) -> None:
-        """Set what sends and applies rewinds; `stored` are those of the consumer protocol."""
-        self._rewinds, self._stored_rewinds = rewinds, stored
+        self._rewinds = rewinds
+        self._stored_rewinds = stored_rewinds
 
     # -- RebalanceHandler -------------------------------------------------------------------------
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
         """Return this consumer's subscription, encoded for each of its assignors."""
         topics = self._subscription.topics
-        rewinds = b"" if self._rewinds is None else self._rewinds.outgoing()
+        rewinds = self._rewinds.outgoing()
         return [
             (
                 name,
@@ -348,8 +346,7 @@ class ConsumerRebalanceHandler:
         def note() -> None:
             self._note_assignment(name, received, owned)
 
-        if self._rewinds is not None:
-            await self._rewinds.on_message(received.rewinds, received.partitions, self._rewind)
+        await self._rewinds.on_message(received.rewinds, received.partitions, self._rewind)
         return await self._apply(received.partitions, generation, note)
 
     async def _rewind(

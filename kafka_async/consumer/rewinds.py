@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
     from kafka_async.consumer.list_offsets import OffsetLookup
-    from kafka_async.consumer.offset_committer import OffsetCommitter
 
     Offsets = dict[TopicPartition, int]
     Seek = Callable[[Offsets, Callable[[Offsets], Awaitable[Offsets]]], Awaitable[Offsets]]
@@ -41,20 +40,20 @@ class Rewinds:
 
     Args:
         lookup: Finds the ends of the logs.
-        committer: Commits for the group.
+        commit: Commits for the group, without waiting for a rebalance.
         rejoin: Rebalances the group, for a reason.
-        timeout: Seconds for which an owner looks up and commits offsets.
+        timeout: Seconds for which an owner looks up offsets.
     """
 
     def __init__(
         self,
         lookup: OffsetLookup,
-        committer: OffsetCommitter,
+        commit: Callable[[dict[TopicPartition, OffsetAndMetadata]], Awaitable[None]],
         rejoin: Callable[[str], None],
         timeout: float,
     ) -> None:
         self._lookup = lookup
-        self._committer = committer
+        self._commit = commit
         self._rejoin = rejoin
         self._timeout = timeout
         self._requests: dict[str, tuple[Offsets, asyncio.Future[Offsets]]] = {}
@@ -158,11 +157,7 @@ class Rewinds:
         first = await self._lookup.find_offsets(dict.fromkeys(wanted, EARLIEST), self._timeout)
         end = await self._lookup.find_offsets(dict.fromkeys(wanted, LATEST), self._timeout)
         actual = {p: min(max(wanted[p], first[p].offset), end[p].offset) for p in wanted}
-        await self._committer.commit(
-            {p: OffsetAndMetadata(offset) for p, offset in actual.items()},
-            self._timeout,
-            wait_for_rebalance=False,
-        )
+        await self._commit({p: OffsetAndMetadata(offset) for p, offset in actual.items()})
         return actual
 
     def _forget_sent(self, message: RewindMessage) -> None:

@@ -23,7 +23,6 @@ from kafka_async.errors import (
     RetriableError,
 )
 from kafka_async.group.consumer_group_heartbeat import REWINDING_MEMBER_PREFIX
-from kafka_async.group.member_states import MemberState
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from kafka_async.consumer.rewind_store import Reply, RewindStore
     from kafka_async.consumer.rewinds import Rewinds, Seek
     from kafka_async.consumer.subscription import Subscription
-    from kafka_async.group.membership import GroupMembership
     from kafka_async.protocol.messages.consumer_group_describe import Assignment
 
     Offsets = dict[TopicPartition, int]
@@ -49,7 +47,8 @@ class StoredRewinds:
         store: The rewinds of the group.
         rewinds: Commits the offsets of a rewind.
         subscription: The partitions of this member.
-        membership: The membership in the group.
+        rejoin: Rebalances the group, for a reason.
+        is_stable: Returns True while the member has its assignment and no rebalance is in progress.
         interval: Seconds between reads of the store; 0: only partitions of this member can be
             rewound, and only by it.
         wall: Returns the seconds since the epoch.
@@ -60,14 +59,16 @@ class StoredRewinds:
         store: RewindStore,
         rewinds: Rewinds,
         subscription: Subscription,
-        membership: GroupMembership,
+        rejoin: Callable[[str], None],
+        is_stable: Callable[[], bool],
         interval: float,
         wall: Callable[[], float],
     ) -> None:
         self._store = store
         self._rewinds = rewinds
         self._subscription = subscription
-        self._membership = membership
+        self._rejoin = rejoin
+        self._is_stable = is_stable
         self._interval = interval
         self._wall = wall
         self._due = False
@@ -100,7 +101,7 @@ class StoredRewinds:
                     except RetriableError as error:
                         last_error = error
                     except GroupIdNotFoundError as error:
-                        if self._membership.state is MemberState.STABLE:
+                        if self._is_stable():
                             raise
                         last_error = error  # this member has not joined yet
                     if len(found) < len(offsets):
@@ -146,7 +147,7 @@ class StoredRewinds:
         """Rewind partitions of this member in the membership task."""
         future: asyncio.Future[Offsets] = asyncio.get_running_loop().create_future()
         self._own[request] = wanted, future
-        self._membership.rejoin("the consumer rewinds its partitions")
+        self._rejoin("the consumer rewinds its partitions")
         try:
             return await future
         finally:
@@ -177,7 +178,7 @@ class StoredRewinds:
         while True:
             await asyncio.sleep(self._interval)
             owned = self._subscription.owned
-            if not owned or self._membership.state is not MemberState.STABLE:
+            if not owned or not self._is_stable():
                 continue
             try:
                 rows = await self._store.read(owned)
@@ -187,7 +188,7 @@ class StoredRewinds:
             now = self._wall()
             if any(row.is_pending(now) for row in rows.values()):
                 self._due = True
-                self._membership.rejoin("a member rewinds partitions")
+                self._rejoin("a member rewinds partitions")
 
     async def apply(self, owned: frozenset[TopicPartition], seek: Seek) -> None:
         """Apply requests for the partitions of this member; called by the membership task.

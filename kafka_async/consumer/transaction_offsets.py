@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 from kafka_async.cluster.metadata import NO_ID
 from kafka_async.consumer.deleted_topics import deleted_topics
-from kafka_async.errors import CommitFailedError, IllegalStateError
+from kafka_async.errors import CommitFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from uuid import UUID
 
     from kafka_async.cluster.services import ClientServices
-    from kafka_async.consumer.offset_committer import OffsetCommitter
+    from kafka_async.consumer.group_session import GroupSession, NoGroup
     from kafka_async.consumer.subscription import PartitionState, Subscription
-    from kafka_async.group.membership import GroupMembership
     from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 
@@ -27,13 +26,11 @@ class TransactionOffsets:
         self,
         services: ClientServices,
         subscription: Subscription,
-        membership: GroupMembership | None,
-        offset_committer: OffsetCommitter | None,
+        group: GroupSession | NoGroup,
     ) -> None:
         self._services = services
         self._subscription = subscription
-        self._membership = membership
-        self._offset_committer = offset_committer
+        self._group = group
         self._given: dict[TopicPartition, PartitionState] = {}  # by the last `uncommitted`
 
     def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -54,9 +51,7 @@ class TransactionOffsets:
 
     def group_metadata(self) -> GroupMetadata:
         """Return the consumer's identity in its group; raises IllegalStateError without a group."""
-        if self._membership is None:
-            raise IllegalStateError("a consumer without group_id has no group")
-        return self._membership.metadata
+        return self._group.metadata
 
     async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
         """Wait for a generation after `former`'s; None if partitions were lost, or not in time.
@@ -64,11 +59,9 @@ class TransactionOffsets:
         In a cooperative rebalance a member keeps its partitions while it joins, so a transaction
         that is open meanwhile commits with the next generation.
         """
-        if self._membership is None:
-            return None
         try:
             async with asyncio.timeout(timeout):
-                joined = await self._membership.next_generation(former)
+                joined = await self._group.next_generation(former)
         except TimeoutError:
             return None
         return None if self._subscription.lost_uncommitted else joined
@@ -78,10 +71,9 @@ class TransactionOffsets:
 
         Left out are those of former topics, and of partitions that were lost since.
         """
-        if self._offset_committer is not None:
-            states, given = self._subscription.states, self._given
-            same = [p for p in offsets if p in given and states.get(p) is given[p]]
-            self._offset_committer.on_committed({p: offsets[p] for p in same})
+        states, given = self._subscription.states, self._given
+        same = [p for p in offsets if p in given and states.get(p) is given[p]]
+        self._group.on_committed({p: offsets[p] for p in same})
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, UUID]:
         """Return the ids of topics that this consumer reads, where known."""
