@@ -165,7 +165,7 @@ class Fetcher:
         metadata, now = self._services.metadata.snapshot, self._loop.time()
         for state in self._subscription:
             node_id = self._select_node(state, metadata, now)
-            # Fetchers are never started ahead: each has a connection of its own.
+            # Fetchers are never started ahead: each opens another connection.
             if node_id is not None and node_id not in self._broker_fetchers:
                 self._start_broker_fetcher(node_id)
         for broker_fetcher in self._broker_fetchers.values():

@@ -822,8 +822,7 @@ class TransactionManager:
         return self._open_for >= self._config.transaction_timeout_ms / 1000
 
     def _with_timeout(self, error: Exception) -> Exception:
-        """Return the error, with a note in its message if the transaction has probably timed out.
-        """
+        """Return the error, with a note if the transaction has probably timed out."""
         if not isinstance(error, _AFTER_TIMEOUT) or not self._is_past_timeout:
             return error
         explained = type(error)(
