@@ -5,8 +5,8 @@
            ▼                 ▼                   ▼
         fetcher ──▶ delivery queue ◀───── delivery gate ◀── record delivery: poll, async for
 
-All parts share the subscription. `on_partitions_changed` is called by the consumer's methods and by
-the rebalance handler when they have added, removed or sought partitions.
+All parts share the subscription. The consumer's methods and the rebalance handler call
+`on_partitions_changed` after they have added, removed or sought partitions.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class ConsumerRuntime:
     """Connects the parts of a started consumer.
 
     Attributes:
-        drained: True once no handler may commit any more, because the consumer stops; listeners
-            may, until the consumer has left its group.
+        drained: True once no handler may commit any more, because the consumer stops. Listeners may
+            commit until the consumer has left its group.
     """
 
     def __init__(
@@ -95,17 +95,22 @@ class ConsumerRuntime:
         interceptors: ConsumerInterceptors | None,
         group_protocol: GroupProtocol,
     ) -> None:
+        # Shared by all parts.
         self.subscription = subscription
         self.listeners = listeners
         self._services = services
         self._supervisor = supervisor
         self._config = config
         self._loop = asyncio.get_running_loop()
+        # Stopping: set in this order, `drained` after the handlers have ended.
         self._stopping = False
         self._closing: Closing | None = None
         self.drained = False
+        # Timeouts that stopping reschedules, so that it does not wait for a commit or a rewind
+        # longer than its own deadlines.
         self._revoke_commit: asyncio.Timeout | None = None
         self._pending_rewinds: set[asyncio.Timeout] = set()
+        # From the client's metadata: rejected credentials, and the topics that it keeps up to date.
         self._rejection: AuthenticationError | None = None
         self._tracked_topics = frozenset[str]()
         self._missing_topics = MissingTopicsMonitor(
@@ -115,8 +120,10 @@ class ConsumerRuntime:
             creates=config.allow_auto_create_topics,
             wanted=lambda: (subscription.topics, subscription.manual),
             is_denied=subscription.is_denied,
+            # A lambda, since the queue is built below.
             on_error=lambda: self.queue.wake_poll(),
         )
+        # Delivery: the queue has what was fetched, the gate orders polls and rebalances.
         self._streams: StreamRunner | None = None
         self.queue = DeliveryQueue(supervisor, subscription)
         self.gate = DeliveryGate(self.queue, seconds(config.max_poll_interval_ms))
@@ -131,6 +138,8 @@ class ConsumerRuntime:
             self._check_poll,
             interceptors,
         )
+        # Only with a group id; rewinds of the consumer protocol (KIP-848) are stored at the
+        # coordinator.
         self.membership: GroupMembership | None = None
         self.offset_committer: OffsetCommitter | None = None
         self.rewinds: Rewinds | None = None
@@ -162,6 +171,7 @@ class ConsumerRuntime:
                 self.stored_rewinds = self._new_stored_rewinds(
                     self.rewinds, self.membership, config.group_id
                 )
+            # The handler is built first, since the membership needs it.
             self.rebalance_handler.set_rewinds(self.rewinds, self.stored_rewinds)
         self.transaction_offsets = TransactionOffsets(
             services, subscription, self.membership, self.offset_committer
@@ -175,6 +185,7 @@ class ConsumerRuntime:
             self.offset_lookup,
             self.offset_committer,
         )
+        # Fetcher and position finder call each other.
         self.fetcher.on_position_needed = self.position_finder.wakeup
 
     def _new_membership(
@@ -239,6 +250,7 @@ class ConsumerRuntime:
     def start(self) -> None:
         """Start the tasks."""
 
+        # A poll or a rewind that waits must see the failure of any task, also of a shared client.
         def on_failure(_: KafkaError) -> None:
             self.queue.wake_poll()
             self.position_finder.position_found.notify_all()
@@ -252,6 +264,7 @@ class ConsumerRuntime:
             self._services.metadata.add_cluster_listener(self._on_cluster_changed),
             self._services.add_credentials_listener(self._on_credentials_replaced),
         ]
+        # Without it a consumer of a closed shared client would wait forever.
         self._supervisor.spawn(self._fail_with_client, name="client")
         self._supervisor.spawn(self.position_finder.run, name="positions")
         if self.membership is not None:
@@ -273,9 +286,11 @@ class ConsumerRuntime:
     async def stop(self, deadlines: CloseDeadlines, *, finished: bool) -> None:
         """Commit, if auto-commit is enabled, and leave the group.
 
-        `finished` says that the application has processed the returned records. Raises KafkaError
-        if the group rejected the commit, else the exception of a listener that no poll has raised.
+        Returned records count as processed if `finished`. Raises KafkaError if the group rejected
+        the commit, else the exception of a listener that no poll has raised.
         """
+        # The order matters: records that a stream has not returned go back before anything is
+        # committed, and waiting polls and rewinds end before handlers are waited for.
         self._closing = Closing(self._supervisor.name, deadlines, self.subscription)
         self._stopping = True
         if finished:
@@ -285,17 +300,20 @@ class ConsumerRuntime:
         self.gate.end()
         if self._revoke_commit is not None:
             self._revoke_commit.reschedule(deadlines.commit_by)
+        # Without its tasks the consumer can neither commit nor leave; the session times out.
         if self._supervisor.failure is not None or self._services.supervisor.failure is not None:
             return
         failure: Exception | None = None
         try:
             await self._closing.drain(self.gate)
+        # Even if cancelled: no handler may commit after the member has left.
         finally:
             self.drained = True
         if self._config.enable_auto_commit and self.offset_committer is not None:
             failure = await self._closing.commit(self.offset_committer)
         if self.membership is not None:
             await self._closing.leave_group(self.membership)
+        # Called last, since leaving invokes listeners too.
         if (raised := self.listeners.take_failure()) is not None:
             logger.warning("%s: a rebalance listener raised %r", self._supervisor.name, raised)
             if failure is None:
@@ -326,6 +344,7 @@ class ConsumerRuntime:
         """Add this consumer's condition to its client's health."""
         now = self._loop.time()
         member = self.membership
+        # The most serious error first.
         errors: list[BaseException | None] = [
             self._supervisor.failure,
             None if member is None else member.error,
@@ -405,6 +424,7 @@ class ConsumerRuntime:
 
     def on_assignment_changed(self) -> None:
         """Apply a change of the assigned partitions."""
+        # A stream may hold records of a partition that is no longer assigned.
         self.queue.take_back()
         self.on_partitions_changed()
         self._on_metadata(self._services.metadata.snapshot)
@@ -412,11 +432,13 @@ class ConsumerRuntime:
 
     def on_partitions_changed(self) -> None:
         """Apply that partitions were added, removed or sought."""
+        # Topics are tracked while they are assigned or subscribed to.
         wanted = frozenset(p.topic for p in self.subscription.states) | self.subscription.topics
         self._services.metadata.track(wanted - self._tracked_topics)
         self._services.metadata.untrack(self._tracked_topics - wanted)
         self._tracked_topics = wanted
         self._end_former_topics()
+        # A rebalance that waits for records of a removed partition can continue.
         self.gate.on_processed()
         self.position_finder.wakeup()
         self.fetcher.wakeup()
@@ -433,13 +455,14 @@ class ConsumerRuntime:
     def _end_former_topics(self) -> None:
         """End the states of topics that were deleted and created again, with one warning each.
 
-        Their positions, buffered records, uncommitted offsets and pauses are those of the former
+        Their positions, buffered records, uncommitted offsets and pauses belong to the former
         topic. The new one is read by auto_offset_reset.
         """
         former = self.subscription.of_former_topics(self._services.metadata.snapshot)
         if not former:
             return
         self.queue.take_back()
+        # Without a position nothing is lost, so there is nothing to warn of.
         begun = {state.partition.topic for state in former if state.has_begun}
         for topic in sorted(begun):
             positions = {
@@ -457,6 +480,7 @@ class ConsumerRuntime:
             )
         for state in former:
             if state.has_begun and self.offset_committer is not None:
+                # `commit` would warn of the same topic again.
                 self.offset_committer.note_warning(state.partition.topic, state.topic_id)
             replaced = self.subscription.replace(state)
             if state.has_begun:
@@ -468,6 +492,7 @@ class ConsumerRuntime:
 
         While brokers are known, their fetches and heartbeats report what concerns the consumer.
         """
+        # Otherwise the fetches and heartbeats of a broker raise the error.
         if not self._services.metadata.snapshot.brokers:
             self._rejection = error
             self.queue.wake_poll()
@@ -484,11 +509,14 @@ class ConsumerRuntime:
     def _on_metadata(self, metadata: ClusterMetadata) -> None:
         if self._stopping:
             return
+        # A broker has accepted the credentials.
         if metadata.brokers:
             self._rejection = None
         self._end_former_topics()
         subscription = self.subscription
         subscription.record_partition_counts(metadata)
+        # Without a group the consumer reads all partitions of its topics, so new ones are added
+        # here.
         if self.membership is None:
             if subscription.own_all_partitions(
                 {t: metadata.partitions(t) for t in subscription.topics}
@@ -513,6 +541,7 @@ class ConsumerRuntime:
 
     async def _follow_pattern(self, pattern: object) -> None:
         """Subscribe to the topics that match the pattern, and check for new ones regularly."""
+        # The pattern itself identifies the subscription: after another `subscribe` this task ends.
         while self.subscription.pattern is pattern and not self._stopping:
             try:
                 metadata = await self._services.metadata.refresh(all_topics=True)
@@ -536,17 +565,20 @@ class ConsumerRuntime:
         if member is None or (
             member.state is MemberState.POLL_TIMEOUT and self.gate.poll_timed_out
         ):
-            return  # the task of a stream that has caused the timeout is late still
+            return  # the task of a stream that has caused the timeout has not ended yet
         member.on_poll()
 
     def _check_poll(self) -> None:
         """Raise an error that a poll must raise."""
+        # In this order: the state of the client, errors that a poll raises once, then those of the
+        # group.
         if self._stopping:
             raise ClientClosedError(f"{self._supervisor.name} is closed")
         self.check()
         failure = self.listeners.take_failure()
         if failure is None:
             failure = self._missing_topics.take_error()
+            # Raised once; from now on the partitions of this topic are retried silently.
             if isinstance(failure, TopicAuthorizationError) and failure.topic is not None:
                 self.fetcher.on_denial_raised(failure.topic, failure)
         if failure is None:
@@ -584,6 +616,7 @@ class ConsumerRuntime:
         options = ProcessOptions(
             ordering, concurrency, max_bytes, drain_timeout, handler_timeout, on_undecodable
         )
+        # Records are ordered by the serialized key, which a deserializer replaces.
         by_key = ordering == "key" and self._config.key_deserializer is not None
         processor = RecordProcessor(
             lambda limit, keys: self._poll_until_stopped(limit, keys if by_key else None),
@@ -606,9 +639,12 @@ class ConsumerRuntime:
     async def _end_handlers(self) -> None:
         """Continue at the first record that is not done, after handlers or streams have ended."""
         self.gate.set_handlers(None)
+        # `stop` takes back and commits the records itself.
         if self._stopping:
             return
         self._rewind_unfinished()
+        # The process ends after a signal: without this commit the finished records are handled
+        # again.
         if stopped_by_signal() and self._config.enable_auto_commit:
             with move_on_after(self._exit_timeout, shield=True):
                 await self._commit_automatically()
@@ -647,13 +683,14 @@ class ConsumerRuntime:
             await self._end_handlers()
 
     def _on_stream_progress(self) -> None:
-        """Join again, after a task of a stream has caused a poll timeout, if none is late now."""
+        """Rejoin once no task of a stream exceeds max_poll_interval_ms any more."""
         member = self.membership
         if member is not None and member.state is MemberState.POLL_TIMEOUT:
             self._before_poll()
 
     def _set_full(self, state: PartitionState, full: bool) -> None:
         state.set_full(full)
+        # Partitions that were held back may have records by now, which no event announces.
         if not full:
             if state.has_delivery:
                 self.queue.add(state)
@@ -662,7 +699,7 @@ class ConsumerRuntime:
     async def _poll_until_stopped(
         self, limit: int, keys: RawKeys | None = None
     ) -> list[AnyRecord] | None:
-        """Return records once there are any; None once the consumer is stopped."""
+        """Return records once there are any, or None once the consumer is stopped."""
         try:
             return await self.delivery.poll(limit, None, keys)
         except ClientClosedError:
@@ -673,6 +710,8 @@ class ConsumerRuntime:
     def _rewind_unfinished(self) -> None:
         """Seek to the first record of each partition whose handler did not return."""
         for state in self.subscription:
+            # First what a stream holds, so that the position is the first record that was not
+            # returned.
             self.queue.take_back(state)
             state.seek_to_unfinished()
         self.on_partitions_changed()
@@ -691,12 +730,14 @@ class ConsumerRuntime:
                 f"{self._supervisor.name} has left its group ({member.state.value}), and joins it "
                 "again at its next poll: poll, then rewind"
             )
+        # Without a limit: `_end_rewinds` lets it expire when the consumer stops or fails.
         pending = asyncio.timeout(None)
         self._pending_rewinds.add(pending)
         try:
             async with pending:
                 return await self._rewind(self.rewinds, offsets, self._loop.time() + timeout)
         except TimeoutError:
+            # A timeout of the rewind itself, not of `pending`.
             if not pending.expired():
                 raise
         finally:
@@ -709,7 +750,7 @@ class ConsumerRuntime:
         )
 
     def check_may_wait_for_rebalance(self, call: str) -> None:
-        """Raise if a rebalance would wait for the caller, who cannot wait for a rebalance."""
+        """Raise if a rebalance would wait for the caller, which would wait for the rebalance."""
         if self.gate.runs_listener:
             raise IllegalStateError(
                 f"{call}() in a rebalance listener, or in a task that it has created, would wait "
@@ -726,6 +767,8 @@ class ConsumerRuntime:
     async def _rewind(
         self, rewinds: Rewinds, offsets: dict[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, int]:
+        # The short way, without a rebalance. If one has come between, the partitions may be another
+        # member's, and the request goes through the group.
         if self._may_rewind_at_once(offsets) and (
             actual := await self._rewind_at_once(offsets, deadline - self._loop.time())
         ):
@@ -736,6 +779,7 @@ class ConsumerRuntime:
                 return await self.stored_rewinds.rewind(offsets, left)
             return await rewinds.rewind(offsets, left)
         except KafkaTimeoutError as error:
+            # The cause is usually in the application: the same task has polled and calls rewind.
             if not self.gate.delays_rebalance:
                 raise
             raise KafkaTimeoutError(
@@ -756,7 +800,7 @@ class ConsumerRuntime:
             self._end_rewinds()
 
     def _end_rewinds(self) -> None:
-        """End pending rewinds: this consumer applies no replies any more."""
+        """End pending rewinds: this consumer applies no more replies."""
         for pending in self._pending_rewinds:
             if not pending.expired():
                 pending.reschedule(self._loop.time())
@@ -774,13 +818,14 @@ class ConsumerRuntime:
     async def _rewind_at_once(
         self, offsets: dict[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, int] | None:
-        """Rewind own partitions; None if a rebalance may have committed former positions since."""
+        """Rewind owned partitions; return None if a rebalance may have undone that by a commit."""
         member, handler, rewinds = self.membership, self.rebalance_handler, self.rewinds
         assert member is not None
         assert handler is not None
         assert rewinds is not None
         rebalances = member.rebalances
         actual = await rewinds.rewind_at_once(offsets, timeout, handler.rewind_at_once)
+        # A rebalance during the commit may have committed positions from before it.
         undisturbed = member.state is MemberState.STABLE and member.rebalances == rebalances
         return actual if undisturbed else None
 
@@ -795,9 +840,11 @@ class ConsumerRuntime:
         leaves = member is not None and member.state is MemberState.LEAVING
         if not self._config.enable_auto_commit or (closing is not None and leaves):
             return
+        # Records that are still being processed are delivered again, to the next owner.
         due = self.subscription.to_commit(include_unprocessed=False)
         commit_by = None if closing is None else closing.commit_by
         try:
+            # Kept as an attribute, so that `stop` can shorten it.
             async with asyncio.timeout_at(commit_by) as self._revoke_commit:
                 await self._auto_commit({p: due[p] for p in partitions if p in due})
         except (KafkaError, TimeoutError) as error:
@@ -816,6 +863,7 @@ class ConsumerRuntime:
             await asyncio.sleep(interval)
             if self._stopping:
                 return  # `stop` commits; after LeaveGroup the coordinator would refuse this commit
+            # While the gate is held, the rebalance commits.
             if not self.gate.held:
                 await self._commit_automatically()
 
