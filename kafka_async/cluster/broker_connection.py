@@ -6,9 +6,10 @@ must not wait: each kind of traffic has a separate `BrokerConnection`.
 
 A connection that was lost or could not be opened stays down until it is used again, and then until
 its backoff has passed: reconnect_backoff_ms, doubled with each failure in a row. The timeout for
-opening it grows likewise (KIP-601). All callers that wait for the connection wait for the same
-attempt, which runs as a separate task, so that cancelling one caller affects no other. A rejection
-of credentials that were replaced meanwhile is not raised: the connection is opened again.
+opening it grows in the same way (KIP-601). All callers that wait for the connection wait for the
+same attempt, which runs as a separate task, so that cancelling one caller affects no other. If
+credentials were replaced during an attempt, their rejection is not raised: the connection is opened
+again.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 ResponseT = TypeVar("ResponseT", bound="Response")
 
 CONNECT_HEDGE_AFTER: Final = 1.0
-"""Seconds of connecting to a broker after which another broker is tried as well."""
+"""Seconds of connecting to a broker after which another broker is tried too."""
 CLOSE_TIMEOUT: Final = 2.0
 """Maximum seconds for an orderly close of a connection."""
 
@@ -122,11 +123,12 @@ class ConnectionObserver(Protocol):
 class BrokerConnection:
     """Connects to one broker, and reconnects when used again; its owner closes it for good.
 
-    The client shares two with all its users, and `Brokers.connection` makes those with one owner.
+    The client shares two with all its users; `Brokers.connection` creates those with one owner.
 
     Attributes:
         node_id: Id of the broker; negative for a bootstrap server.
-        number: Number of the last connection that was opened, of all in the process; 0 before.
+        number: Number of the last connection that was opened, counted in the whole process; 0
+        before.
         throttle_wait: Seconds for which requests of `send` waited for throttle times, summed up.
     """
 
@@ -145,12 +147,16 @@ class BrokerConnection:
         max_frame_size: int | None = None,
         fetch_max_wait: float = 0.0,
     ) -> None:
+        # State that others read.
         self.node_id = node_id
         self.kind = kind
         self.number = 0
         self.throttle_wait = 0.0
+        # Throttle times per address and kind (KIP-219), and those of this connection alone, for
+        # heartbeats.
         self._window = ThrottleWindow()  # replaced by that of the address, once it is known
         self._own_window = ThrottleWindow()
+        # What the owner passes in.
         self._owner = owner
         self._max_frame_size = max_frame_size
         self._fetch_max_wait = fetch_max_wait
@@ -159,9 +165,11 @@ class BrokerConnection:
         self._address = address
         self._observer = observer
         self._loop = asyncio.get_running_loop()
+        # One attempt at a time, with a future per caller that waits for it.
         self._connection: Connection | None = None
         self._attempt: SupervisedTask | None = None
         self._waiters: list[asyncio.Future[Connection]] = []
+        # `_ended`: closed for good. `_failure`: why the last attempt failed, and when to try again.
         self._ended: KafkaError | None = None
         self._failure: KafkaError | None = None
         self._retry_at = 0.0
@@ -210,13 +218,15 @@ class BrokerConnection:
     def unanswered_since(self, now: float) -> float | None:
         """Return the send time of the oldest request if its response is overdue.
 
-        None while nothing is in flight, or while the broker may hold that request back.
+        Returns None while nothing is in flight, or while the broker may hold that request back.
         """
         request = None if self._connection is None else self._connection.oldest_request
+        # These may take any time, as do JoinGroup and SyncGroup.
         if request is None or self.kind is ConnectionKind.SLOW:
             return None
         if request.api_key in GROUP_WAIT_APIS:
             return None
+        # A fetch may wait for records for as long as the client has allowed.
         max_wait = self._fetch_max_wait if request.api_key in FETCH_APIS else 0.0
         return request.sent_at if now - request.sent_at >= UNANSWERED_AFTER + max_wait else None
 
@@ -231,7 +241,7 @@ class BrokerConnection:
         return self._failure
 
     def connect_problem(self) -> str:
-        """Return what a timeout at the current stage of connecting means, and what to do."""
+        """Return what a timeout at the current stage of connecting means, and the remedy."""
         connection = self._connection
         return "" if connection is None else connection.diagnosis(TimeoutError()).text
 
@@ -267,10 +277,12 @@ class BrokerConnection:
                 supports.
         """
         connection = self._connection
+        # The common case is one comparison: connected and not throttled.
         if connection is None or not connection.open or self._window.ends_at:
             deadline = self._loop.time() + timeout
             connection = await self._connect_unmuted(deadline, request.API_KEY)
             timeout = deadline - self._loop.time()
+        # A broker that does not read: without waiting, the transport's buffer would grow.
         while connection.writing_paused:
             deadline = self._loop.time() + timeout
             await self._drain(connection, deadline)
@@ -278,6 +290,7 @@ class BrokerConnection:
                 connection = await self._connect_unmuted(deadline, request.API_KEY)
             timeout = deadline - self._loop.time()
         response = connection.submit(request, version, timeout)
+        # A caller of Produce with acks=0 must feel the broker's back-pressure too.
         if not has_response(request):
             deadline = self._loop.time() + timeout
             message = await response  # not yet written if the connection authenticates again
@@ -347,12 +360,14 @@ class BrokerConnection:
     async def close(self, reason: KafkaError | None = None) -> None:
         """Close the connection for good, within CLOSE_TIMEOUT; requests in flight fail."""
         connection = self._connection
+        # Fails the requests first; waiting for the transport comes after.
         self.end(reason or ClientClosedError(f"the {self._name()} was closed"))
         if connection is None:
             return
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 await connection.wait_ended()
+        # An orderly close of TLS needs the broker.
         except TimeoutError:
             connection.abort()
         except asyncio.CancelledError:
@@ -361,6 +376,7 @@ class BrokerConnection:
 
     def end(self, reason: KafkaError) -> None:
         """Close for good without waiting; requests in flight fail with `reason`."""
+        # The first reason stays.
         if self._ended is not None:
             return
         self._ended = reason
@@ -376,10 +392,12 @@ class BrokerConnection:
         self._failure = None
         self._retry_at = 0.0
         self._backoff.reset()
+        # Attempts that are waiting start now.
         self._backoff_ended.set()
 
     def disconnect(self, reason: KafkaError) -> None:
         """Close the current connection; the next use opens another."""
+        # The attempt would report its failure for a connection that is not wanted any more.
         if self._attempt is not None:
             self._attempt.cancel()
             self._attempt = None
@@ -397,12 +415,16 @@ class BrokerConnection:
         return connection
 
     async def _connect_unmuted(self, deadline: float, api_key: int) -> Connection:
-        """Connect, and wait until the broker does not throttle requests of this API.
+        """Connect, and wait until the broker no longer throttles requests of this API.
 
         Requests that waited for the end of one throttle time are then sent together, as in Java.
         """
         waited = 0.0
+        # Heartbeats wait only for throttle times of their own connection: others must not cost the
+        # membership.
         window = self._own_window if api_key in HEARTBEAT_APIS else None
+        # Repeated, since the connection may be lost, or the throttle time extended, during the
+        # wait.
         while True:
             connection = await self._connect_before(deadline)
             now = self._loop.time()
@@ -411,6 +433,7 @@ class BrokerConnection:
                 if waited:
                     self.note_throttle_wait(api_key, waited)
                 return connection
+            # Waiting until the deadline would only delay the error.
             if now + delay >= deadline:
                 raise self.throttle_error()
             waited += delay
@@ -441,6 +464,7 @@ class BrokerConnection:
                 return await self._wait_for_attempt(deadline)
             except SaslAuthenticationError as error:
                 # The credentials may have been replaced since the attempt has failed.
+                # Another attempt, with the new credentials.
                 if not self._context.is_outdated(error):
                     raise
 
@@ -450,6 +474,7 @@ class BrokerConnection:
             return connection
         if self._ended is not None:
             raise self._ended
+        # Nothing can be sent before the deadline, so no connection is opened.
         if self._window.ends_at >= deadline:
             raise self.throttle_error()
         if self._attempt is None:
@@ -461,6 +486,7 @@ class BrokerConnection:
                 return await waiter
         except TimeoutError:
             raise self._connect_timeout() from None
+        # Cancelled or timed out: the attempt goes on for others.
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
@@ -475,17 +501,19 @@ class BrokerConnection:
         return KafkaTimeoutError(f"no {self._name()} within the deadline{before}")
 
     async def _connect(self) -> None:
-        # Again if another connection has postponed this one meanwhile, or extended the window. The
-        # handshake has requests, too, which must not leave within a throttle window.
+        # Again if another connection has postponed this one in the meantime, or extended the
+        # window. The handshake has requests too, which must not leave within a throttle window.
         self._find_window()
         while (delay := max(self._retry_at, self._window.ends_at) - self._loop.time()) > 0:
             self._backoff_ended.clear()
+            # `end_backoff` ends the wait early.
             with move_on_after(delay):
                 await self._backoff_ended.wait()
         while True:
             try:
                 connection = await self._dial()
             except KafkaError as error:
+                # These credentials were replaced during the attempt.
                 if self._context.is_outdated(error):
                     continue
                 self._on_connect_failed(error)
@@ -505,6 +533,7 @@ class BrokerConnection:
     async def _dial(self) -> Connection:
         self._observer.connecting(self)
         self._find_window()
+        # A new connection is not muted at the broker.
         self._own_window = ThrottleWindow()
         connection = self._connection = self._create_connection(self._address())
         overdue = self._loop.call_later(MIN_OVERDUE, self._on_connecting_overdue, connection)
@@ -517,12 +546,14 @@ class BrokerConnection:
 
     def _on_connecting_overdue(self, connection: Connection) -> None:
         """Report an attempt to connect that takes long, repeatedly until it has ended."""
+        # Only while this attempt is the current one, and only for kinds that can be hedged.
         if self.kind in HEDGED_KINDS and connection is self._connection and not connection.open:
             self._on_overdue()
             self._loop.call_later(REPEAT_AFTER, self._on_connecting_overdue, connection)
 
     def _find_window(self) -> None:
         """Use the throttle window of the broker's address, if that is known."""
+        # Without an address the attempt will fail with that error.
         with contextlib.suppress(KafkaError):
             address = self._address()
             self._window = self._context.throttle_windows.window(
@@ -551,6 +582,7 @@ class BrokerConnection:
     def _on_connect_failed(self, error: KafkaError) -> None:
         self._attempt = None
         self._connection = None
+        # Once per outage; further failures are the same news.
         if self._failure is None:
             logger.info("no %s connection: %s", self.kind.value, error)
         self._failure = error
@@ -566,6 +598,7 @@ class BrokerConnection:
 
     def _on_closed(self, error: KafkaError | None) -> None:
         self._connection = None
+        # An orderly close, of an idle connection, needs no back-off.
         if error is not None and self._ended is None:
             self._retry_at = self._loop.time() + self._backoff.next()
             self._observer.lost(error)
@@ -606,13 +639,13 @@ async def close_connections(
     finally:
         late = [task for task in tasks if not task.done()]
         for task in late:
-            task.cancel()  # which aborts the connection
+            task.cancel()  # aborts the connection
     if late:
         await asyncio.wait(late)
 
 
 def is_permanent(error: KafkaError) -> bool:
-    """Return whether retries fail until the configuration or the cluster changes."""
+    """Return True if retries fail until the configuration or the cluster changes."""
     if isinstance(error, ConnectionSetupError):
         return error.permanent
     return not error.retriable

@@ -1,9 +1,9 @@
 """The brokers of one client and the connections to each.
 
 Until metadata has arrived, and after a rebootstrap, the candidates are the bootstrap servers, under
-negative node ids; then they are the brokers that metadata names. A broker has one general
-connection and one for slow requests, each made when first needed, which all users of the client
-share, and connections that producers, consumers and group members own.
+negative node ids; then they are the brokers in the metadata. A broker has one general connection
+and one for slow requests, each created when first needed and shared by all users of the client.
+Producers, consumers and group members have further connections.
 """
 
 from __future__ import annotations
@@ -65,16 +65,17 @@ class KnownBroker:
         return sum(connection.in_flight for connection in self.all())
 
     def unresponsive_for(self, now: float) -> float | None:
-        """Return the seconds without a response while one is due; None if none is overdue."""
+        """Return the seconds without a response while one is due, or None if none is overdue."""
         connections = self.all()
         sent = [at for each in connections if (at := each.unanswered_since(now)) is not None]
         if not sent:
             return None
+        # A response on any connection shows that the broker is alive.
         since = max(min(sent), self.activity.responded_at or 0.0)
         return now - since if now - since >= UNANSWERED_AFTER else None
 
     def available(self, now: float) -> bool:
-        """Return whether a connection is open or may be opened now (KIP-899)."""
+        """Return True if a connection is open or may be opened now (KIP-899)."""
         return self.connected or self.general.connecting or self.general.retry_at <= now
 
     def all(self) -> list[BrokerConnection]:
@@ -90,9 +91,9 @@ class Brokers:
     """Manages all connections of one client. It is their `ConnectionObserver`.
 
     Args:
-        nodes: Returns the brokers that metadata names; none if only bootstrap servers are known.
+        nodes: Returns the brokers in the metadata; empty if only bootstrap servers are known.
         on_disconnected: Called when the last connection was lost or could not be opened.
-        on_overdue: Called when a broker takes longer than usual and others can be asked instead.
+        on_overdue: Called when a broker takes longer than usual and there are others to turn to.
         on_wrong_broker: Called with the reason when another broker or cluster responds (KIP-1242).
 
     Attributes:
@@ -108,18 +109,24 @@ class Brokers:
         on_overdue: Callable[[], None],
         on_wrong_broker: Callable[[str], None],
     ) -> None:
+        # Features of the cluster: the newest that any broker reported, and those of the last
+        # connection.
         self._features = self._newest_versions = BrokerVersions()
+        # Failures, by node id and overall; a success clears those of its broker.
         self.failures: dict[int, KafkaError] = {}
         self.last_error: KafkaError | None = None
         self._failed_at: dict[int, float] = {}
         self._refusals: Counter[int] = Counter()
         self._failing = False
+        # Responses of brokers that were dropped since.
         self._responded_before: float | None = None
+        # What the client passes in.
         self._context = context
         self._nodes = nodes
         self._on_disconnected = on_disconnected
         self._on_overdue = on_overdue
         self._on_wrong_broker = on_wrong_broker
+        # Brokers that were used, and bootstrap servers under the ids -1, -2 and so on.
         self._brokers: dict[int, KnownBroker] = {}
         self._servers: dict[int, Address] = {}
         for index, server in enumerate(context.config.bootstrap_servers, start=1):
@@ -149,8 +156,8 @@ class Brokers:
     ) -> BrokerConnection:
         """Return a new connection to a broker, which is opened on first use; the caller closes it.
 
-        The connection's `repr` names the class of `owner`. `max_frame_size` limits a response, in
-        bytes, below the limit of its kind; the broker may hold a fetch back for `fetch_max_wait`
+        The connection's `repr` contains the class of `owner`. `max_frame_size` limits a response,
+        in bytes, below the limit of its kind; the broker may hold a fetch back for `fetch_max_wait`
         seconds.
         """
         broker, name = self._broker(node_id), type(owner).__name__
@@ -161,28 +168,32 @@ class Brokers:
     def least_loaded(
         self, now: float, *, exclude: BrokerConnection | None = None
     ) -> BrokerConnection | None:
-        """Return the general connection for a request to any broker; None if backoff forbids all.
+        """Return the general connection for a request to any broker; None during all backoffs.
 
         An open connection with the fewest requests in flight is preferred, then the one whose last
         failure is the longest ago. Brokers that are slower than usual come last, before those with
-        an overdue response, as do connections that wait for the end of a throttle time.
+        failure is the longest ago. Brokers that are slower than usual come last, then those with an
+        overdue response. Connections that are throttled come after others.
         """
         candidates = [self._broker(node_id) for node_id in self._candidates()]
+        # Clients that start together must not all use the first broker.
         random.shuffle(candidates)
         for rank in range(3):
             connections = [one.general for one in candidates if one.activity.rank == rank]
             connections = [each for each in connections if each is not exclude]
             connected = [each for each in connections if each.connected]
+            # An open connection of a worse rank comes after a closed one of a better rank.
             if connected:
                 connected = [each for each in connected if each.muted_until <= now] or connected
                 return min(connected, key=lambda each: each.in_flight)
             usable = [each for each in connections if each.connecting or each.retry_at <= now]
+            # An attempt in progress comes after a broker that is idle.
             if usable:
                 return min(usable, key=lambda each: (each.connecting, each.retry_at))
         return None
 
     def available(self, now: float) -> bool:
-        """Return whether any candidate broker is available.
+        """Return True if any candidate broker is available.
 
         KIP-899 calls a broker unavailable while it is disconnected and its back-off forbids another
         attempt. That is seldom true of all brokers at once if they accept connections and do not
@@ -191,6 +202,7 @@ class Brokers:
         """
         responded_at = self.responded_at or 0.0
         for node_id in self._candidates():
+            # A failure that is older than the last response counts as over.
             broker, failed_at = self._broker(node_id), self._failed_at.get(node_id, -1.0)
             if broker.connected or (broker.available(now) and failed_at < responded_at):
                 return True
@@ -233,7 +245,7 @@ class Brokers:
         return self._failing or any(broker.activity.overdue for broker in brokers)
 
     def outage_error(self) -> KafkaError | None:
-        """Return the error for which no broker can be reached; None while one responds."""
+        """Return the error for which no broker can be reached, or None while one responds."""
         if not self.degraded:
             return None
         failures = [self.failures.get(node_id) for node_id in self._candidates()]
@@ -241,7 +253,7 @@ class Brokers:
         return None if self._context.is_outdated(error) else error
 
     def unresponsive_error(self, now: float) -> KafkaError | None:
-        """Return the error of the broker whose response is overdue the longest; None if none is."""
+        """Return the error of the broker whose response is overdue the longest, or None."""
         found = [
             (age, node_id)
             for node_id, broker in self._brokers.items()
@@ -256,7 +268,7 @@ class Brokers:
         return KafkaTimeoutError(f"{place} has not responded for {age:.0f} s")
 
     def all_unreachable(self) -> bool:
-        """Return whether no candidate broker can be connected to and responds."""
+        """Return True if no candidate broker can be connected to and responds."""
         for node_id in self._candidates():
             broker = self._broker(node_id)
             if not broker.activity.overdue and (broker.connected or node_id not in self.failures):
@@ -266,7 +278,7 @@ class Brokers:
     # -- changes ----------------------------------------------------------------------------------
 
     def retain(self, known: Iterable[int]) -> None:
-        """Drop bootstrap servers and brokers that are not in the metadata any more.
+        """Drop bootstrap servers, and brokers that are no longer in the metadata.
 
         A broker with requests in flight, or with a connection that has an owner, is kept.
         """
@@ -278,6 +290,7 @@ class Brokers:
             if node_id < 0 or not busy:
                 for connection in shared:
                     connection.end(KafkaConnectionError(f"broker {node_id} has left the cluster"))
+                # `responded_at` must not go back when its broker is dropped.
                 self._responded_before = self.responded_at
                 self._brokers.pop(node_id, None)
 
@@ -297,7 +310,7 @@ class Brokers:
         await self._context.streams.wait_ended(min(timeout, CLOSE_TIMEOUT))
 
     def on_credentials_replaced(self) -> None:
-        """Forget the rejections of the former credentials, and the backoff that follows them."""
+        """Forget the rejections of the former credentials, and the backoff after them."""
         for node_id, error in list(self.failures.items()):
             if isinstance(error, SaslAuthenticationError):
                 del self.failures[node_id]
@@ -310,7 +323,7 @@ class Brokers:
     def connecting(self, connection: BrokerConnection) -> None:
         """Postpone the other connections to a broker that has rejected the credentials.
 
-        Otherwise each connection would count against the user name at the broker.
+        Otherwise each connection would count as a failed login of the user at the broker.
         """
         if isinstance(self.failures.get(connection.node_id), AuthenticationError):
             for other in self._broker(connection.node_id).all():
@@ -324,6 +337,7 @@ class Brokers:
         self._refusals.pop(connection.node_id, None)
         self._failing = False
         self._newest_versions = versions
+        # KIP-584: a broker that was restarted may still report an older epoch.
         if versions.features_epoch >= self._features.features_epoch:
             self._features = versions
 
@@ -350,11 +364,12 @@ class Brokers:
         """Record that a connection was lost or could not be opened."""
         self.last_error = error
         self._failing = True
+        # Other brokers may still give metadata.
         if not any(broker.connected for broker in self._brokers.values()):
             self._on_disconnected()
 
     def overdue(self, connection: BrokerConnection) -> None:
-        """Prefer other brokers, and ask them for the leaders: the broker may be frozen."""
+        """Prefer other brokers, and request the leaders from them: this broker may be frozen."""
         if len(self._candidates()) > 1:
             self._broker(connection.node_id).activity.suspect()
             self._on_overdue()
@@ -375,27 +390,28 @@ class Brokers:
         ]
 
     def all_failed(self) -> bool:
-        """Return whether every bootstrap server was tried and could not be connected to."""
+        """Return True if every bootstrap server was tried and could not be connected to."""
         return self.failures.keys() >= self._servers.keys()
 
     def refusals(self) -> int:
-        """Return the refused attempts in a row of the bootstrap server that has the fewest."""
+        """Return the number of refused attempts in a row of the server that has the fewest."""
         return min(self._refusals[node_id] for node_id in self._servers)
 
     def rejection(self) -> AuthenticationError | None:
-        """Return the error of a bootstrap server that ends the attempts to authenticate.
+        """Return the error of a bootstrap server after which no further login is tried.
 
-        A rejected certificate is one server's, so it ends them only if all other servers have
-        failed too. A rejected password is the cluster's: more attempts would count against it.
+        A rejected certificate concerns one server, so others are tried first. A rejected password
+        concerns the cluster: more attempts would count against the user.
         """
         failures = [self.failures.get(node_id) for node_id in self._servers]
         rejections = [each for each in failures if isinstance(each, AuthenticationError)]
+        # A server that was not tried yet may accept the certificate.
         if None in failures:
             rejections = [e for e in rejections if not isinstance(e, SslAuthenticationError)]
         return rejections[0] if rejections else None
 
     def all_failures_permanent(self) -> bool:
-        """Return whether no bootstrap server can be used until something is changed."""
+        """Return True if no bootstrap server can be used until something is changed."""
         failures = [self.failures.get(node_id) for node_id in self._servers]
         return all(failure is not None and is_permanent(failure) for failure in failures)
 
@@ -433,6 +449,7 @@ class Brokers:
         max_frame_size: int | None = None,
         fetch_max_wait: float = 0.0,
     ) -> BrokerConnection:
+        # A stopped client must not open connections.
         if self._context.lifetime.ended is not None:
             raise self._context.lifetime.ended
         return BrokerConnection(
@@ -453,6 +470,7 @@ class Brokers:
         node = self._nodes().get(node_id)
         if node is None:
             raise self._unknown_broker(node_id)
+        # A broker's metadata could otherwise send credentials to any host.
         allowed = self._context.config.allowed_broker_hosts
         if allowed is not None and not _matches(node.host, allowed):
             raise InvalidConfigurationError(
@@ -464,7 +482,7 @@ class Brokers:
     def _unknown_broker(self, node_id: int) -> KafkaConnectionError:
         """Return the error for a broker that metadata lacks.
 
-        While no broker can be reached, that is a consequence, and the error names a refused
+        While no broker can be reached, that is a consequence, and the error mentions a refused
         connection first.
         """
         text = f"broker {node_id} is not in the cluster's metadata"

@@ -5,12 +5,11 @@ response is matched in the transport's callback, which completes the caller's fu
 callback. One timer per connection is set to the earliest deadline and checks for overdue requests
 when it fires.
 
-An overdue request fails alone. A connection is closed when a request has had no response for
-request_timeout_ms, or for its own timeout if that is longer, because a broker responds in order,
-and when only requests without a response were written and the broker has not read them for
-request_timeout_ms.
-When a connection ends, all requests in flight fail at once, with the connection's name and the
-reason.
+An overdue request fails alone. A connection is closed in two cases. First, when a request has had
+no response for request_timeout_ms, or for its own timeout if that is longer: a broker responds in
+order, so no later request can succeed. Second, when only requests without a response were written
+and the broker has not read them for request_timeout_ms. When a connection ends, all requests in
+flight fail at once, with the connection's name and the reason.
 
 With SASL a connection authenticates after the handshake, and again before its session ends; see
 `connection_authentication.py`.
@@ -85,20 +84,20 @@ PRODUCE_API: Final = 0
 FETCH_APIS: Final = frozenset({1, 78})
 """APIs whose requests wait for records: Fetch and ShareFetch."""
 UNANSWERED_AFTER: Final = 5.0
-"""Seconds without a response after which a request shows that its broker is frozen or cut off.
+"""Seconds without a response after which a broker counts as frozen or cut off.
 
 A broker responds within milliseconds to every request that it does not hold back.
 """
 BLOCKED_LOOP_DELAY: Final = 0.5
 """Seconds by which a timer is late if the event loop was blocked.
 
-Responses may have arrived meanwhile, which the loop reads after it has run the timers.
+Responses may have arrived in that time, which the loop reads after it has run the timers.
 """
 BLOCKED_LOOP_GRACE: Final = 0.1
 """Seconds in which such responses are read before overdue requests fail."""
 
 MIN_IDLE_BEFORE_USE: Final = 1.0
-"""Seconds for which a connection may stay idle before its first request, at least.
+"""Minimum seconds for which a connection may stay idle before its first request.
 
 The tasks for which it was opened run some event loop iterations later; closed before, they would
 open the next one, and so on.
@@ -106,7 +105,7 @@ open the next one, and so on.
 
 
 def has_response(request: Request[Any]) -> bool:
-    """Return whether brokers respond to a request: not to Produce with acks=0."""
+    """Return True if brokers respond to a request: not to Produce with acks=0."""
     return request.API_KEY != PRODUCE_API or cast("ProduceRequest", request).acks != 0
 
 
@@ -135,10 +134,10 @@ class BrokerActivity:
     """Responses and timeouts of one broker, over all connections to it.
 
     Attributes:
-        responded_at: Time of the last response, in seconds of the loop's clock; None before.
-        overdue: A request timed out after request_timeout_ms or after UNANSWERED_AFTER, whichever
+        overdue: A request timed out after request_timeout_ms or UNANSWERED_AFTER, whichever is
+            shorter, and the broker has not responded since.
             is shorter, and the broker has not responded since.
-        suspected: A request is overdue by the history of its connection, and the broker has not
+        suspected: A request takes longer than usual on its connection, and the broker has not
             responded since: other brokers are preferred for requests that any can handle.
         hang_ups: Connections in a row that the broker closed before its first response, or at the
             first request after the handshake; counted until a connection ends in another way.
@@ -169,6 +168,7 @@ class BrokerActivity:
 
     def record_end(self, *, hang_up: bool) -> None:
         """Record the end of a connection by an error."""
+        # Any other end breaks the series.
         self.hang_ups = self.hang_ups + 1 if hang_up else 0
 
 
@@ -204,10 +204,12 @@ class Connection:
         overdue_timer: OverdueTimer | None = None,
         on_overdue: Callable[[], None],
     ) -> None:
+        # State that others read.
         self.address = address
         self.stage = ConnectionStage.IDLE
         self.open = False
         self.versions = BrokerVersions()
+        # What the owner passes in.
         self._context = context
         self._hooks = context.hooks
         self._kind = kind
@@ -219,21 +221,27 @@ class Connection:
         self._overdue_timer = overdue_timer
         self._on_overdue = on_overdue
         self._loop = asyncio.get_running_loop()
+        # The small limit applies until the broker has proved to be one, and is authenticated.
         self._reader = FrameReader(MAX_HANDSHAKE_FRAME_SIZE, context.budget, self._pause_reading)
         self._requests: InFlightRequests[Waiter] = InFlightRequests(
             context.config.client_id, self._reader, self._handle_frame
         )
+        # `_close_reason` is set once, when the connection ends, and is what all waiters raise.
         self._stream: Stream | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
         self._close_reason: KafkaError | None = None
+        # Correlation id of the first request after the handshake: a broker that closes the
+        # connection then usually rejects it as a whole, see `diagnosis`.
         self._first_request: int | None = None
         self._tls_version: str | None = None
+        # Timeouts: of idleness, of requests, and of a broker that does not respond.
         self._used_at = self._loop.time()
         self._request_timeout = seconds(context.config.request_timeout_ms)
         self._overdue_after = min(self._request_timeout, UNANSWERED_AFTER)
         max_idle = seconds(context.config.connections_max_idle_ms)
         self._max_idle = max_idle if max_idle >= 0 else inf
+        # Requests are held while it authenticates again (KIP-368).
         self._authentication = ConnectionAuthentication(
             context, address, kind, self._send_step, self._wait_unthrottled
         )
@@ -263,6 +271,7 @@ class Connection:
                 await self._dial()
                 self.stage = ConnectionStage.HANDSHAKE
                 self.versions = await self._run_handshake(timeout, limit)
+                # The steps of the handshake do not note throttle times themselves.
                 if throttle_time_ms := self.versions.throttle_time_ms:
                     version = self.versions.version(API_VERSIONS)
                     self._on_throttle(API_VERSIONS, version, throttle_time_ms)
@@ -270,22 +279,26 @@ class Connection:
                     self.stage = ConnectionStage.AUTHENTICATION
                     await self._authentication.authenticate(self.versions, timeout, limit)
         except (OSError, KafkaError) as error:
+            # `_close_reason` comes first: closing by the client is the cause of what failed here.
             failure = self._close_reason or self._connection_error(error)
             self._authentication.fail(failure)
             self._end(failure)
-            self.abort()  # The orderly end of TLS would outlive a client that stops now.
+            self.abort()  # the orderly end of TLS would outlive a client that stops now
             if failure is error:
                 raise
             raise failure from error
+        # Cancelled: the caller wants no connection any more.
         except BaseException:
             self._end(None)
             self.abort()
             raise
+        # From here on responses may be as large as this kind of connection allows.
         self._reader.max_frame_size = self._max_frame_size
         self.stage = ConnectionStage.OPEN
         self._first_request = self._requests.next_id
         self.open = self._close_reason is None
         self._used_at = self._loop.time()
+        # The handshake may have set an earlier timer already.
         next_at = min(self._idle_until(), self._authentication.due_at)
         if next_at < self._timer_at:
             self._set_timer(next_at)
@@ -314,6 +327,7 @@ class Connection:
         config = self._context.config
         facts = ConnectionFacts(
             config.security_protocol,
+            # A broker that has responded before is known to speak the protocol.
             known=self._activity.responded_at is not None,
             hang_ups=self._activity.hang_ups,
             tls_version=self._tls_version,
@@ -324,7 +338,7 @@ class Connection:
         return diagnose(error, self.stage, facts)
 
     def _first_request_pending(self) -> bool:
-        """Return whether the broker has not responded since the handshake, although it should."""
+        """Return True if the first response after the handshake is still due."""
         request = self.oldest_request
         return request is not None and request.correlation_id == self._first_request
 
@@ -365,7 +379,7 @@ class Connection:
         self._end(reason)
 
     async def wait_ended(self) -> None:
-        """Wait until the transport is closed."""
+        """Wait until the transport is closed; return at once if there is none."""
         if self._stream is not None and not self._stream.ended.done():
             await asyncio.shield(self._stream.ended)
 
@@ -383,6 +397,7 @@ class Connection:
         """Process received bytes."""
         try:
             self._requests.received(nbytes)
+        # What follows on the stream cannot be read any more.
         except ProtocolError as error:
             self._fail(error)
 
@@ -394,15 +409,18 @@ class Connection:
 
     def _handle_frame(self, request: InFlightRequest[Waiter], frame: Frame) -> None:
         now = self._loop.time()
+        # Any response counts: the broker is alive.
         self._activity.record_response(now)
         if self._overdue_timer is not None:
             self._overdue_timer.on_response(now - self._readable_at(request))
+        # Quotas of consumption count the bytes of fetches.
         if request.api_key in FETCH_APIS:
             node_id = self.address.node_id
             self._context.quota_usage.record(node_id, FETCH, len(frame), now)
         request.waiter.set_frame(frame, request.version)
         if self._hooks.active:
             self._emit_response_received(request, len(frame))
+        # The last response before a connection with other credentials replaces this one.
         if self._authentication.retiring and not self._requests.queue:
             self._retire()
 
@@ -418,6 +436,7 @@ class Connection:
             context.software_version, context.expected_cluster, self.address.node_id
         )
         step = next(procedure)
+        # A generator without I/O builds the requests; this loop sends them.
         while True:
             await self._wait_unthrottled(limit)
             frame = await self._send_step(step, timeout)
@@ -447,6 +466,7 @@ class Connection:
         if version is None:
             version = self.versions.version(request.API_KEY)
         now = self._loop.time()
+        # The broker refuses requests after the session has ended, so they wait for the new session.
         if now >= self._authentication.hold_from:
             self._hold(request, version, now, now + timeout, waiter)
         else:
@@ -472,11 +492,14 @@ class Connection:
             self._context.quota_usage.record(node_id, PRODUCE, size, now)
         if self._hooks.active:
             self._emit_request_sent(request.API_KEY, version, correlation_id, sum(map(len, parts)))
+        # Nothing to match: the caller gets its result now. Only a full buffer shows whether the
+        # broker still reads.
         if not responds:
             waiter.set_empty_response(request.RESPONSE())
             if stream.writing_paused and now + self._request_timeout < self._timer_at:
                 self._set_timer(now + self._request_timeout)
             return
+        # A caller with a short timeout gives up earlier than the connection does.
         connection_deadline = max(deadline, now + self._request_timeout)
         requests.add(
             InFlightRequest(
@@ -492,6 +515,7 @@ class Connection:
         check_at = deadline
         if self._overdue_timer is not None:
             check_at = min(check_at, now + self._overdue_timer.delay)
+        # The timer is set only for an earlier time; a late one checks everything that is due.
         if check_at < self._timer_at:
             self._set_timer(check_at)
 
@@ -528,6 +552,7 @@ class Connection:
 
     def _begin_reauthentication(self) -> None:
         """Authenticate again behind the requests in flight, or close behind them."""
+        # Another user needs another connection: brokers do not let a connection change its user.
         if not self._authentication.begin_again():
             if not self._requests.queue:
                 self._retire()
@@ -541,6 +566,7 @@ class Connection:
 
     async def _reauthenticate(self) -> None:
         now = self._loop.time()
+        # Brokers handle requests in order: those in flight may take their full time first.
         ahead = max((each.connection_deadline for each in self._requests.queue), default=now)
         timeout = max(ahead - now, 0.0) + self._request_timeout
         try:
@@ -555,7 +581,7 @@ class Connection:
     async def _wait_unthrottled(self, limit: asyncio.Timeout) -> None:
         """Wait for the end of the throttle time, which is added to the time limit.
 
-        A response may extend the throttle time meanwhile.
+        A response may extend the throttle time during the wait.
         """
         while (delay := self._throttled_until() - self._loop.time()) > 0:
             limit_at = limit.when()
@@ -570,7 +596,7 @@ class Connection:
             text = error.message
         else:
             text = self.diagnosis(error).text
-        # Not an AuthenticationError: a new connection may succeed, and reports it if not.
+        # Not an AuthenticationError: a new connection may succeed, or raises one itself.
         failure = KafkaConnectionError(f"{self}: authenticating again has failed: {text}")
         failure.__cause__ = error
         self._authentication.fail(failure)
@@ -590,6 +616,7 @@ class Connection:
         deadline: float,
         waiter: Waiter,
     ) -> None:
+        # Checked now, so that the caller gets an error of encoding at once.
         self._requests.check(request, version)
         held = HeldRequest(request, version, waiter, now, deadline)
         self._authentication.hold(held)
@@ -599,10 +626,12 @@ class Connection:
     def _release_held(self) -> None:
         """Send the requests that were held, in order."""
         now = self._loop.time()
+        # Ends when no request is held, or when the connection ends.
         while self._close_reason is None:
             held = self._authentication.take_held(now)
             if held is None:
                 break
+            # One that cannot be written does not hold up the others.
             try:
                 self._write(held.request, held.version, now, held.deadline, held.waiter)
             except KafkaError as error:
@@ -622,9 +651,13 @@ class Connection:
         now = self._loop.time()
         late = now - self._timer_at
         self._timer_at, self._timer = inf, None
+        # The loop was blocked by the application, not the broker: read the responses that have
+        # arrived.
         if late > BLOCKED_LOOP_DELAY:
             self._set_timer(now + BLOCKED_LOOP_GRACE)
             return
+        # In this order: idle, authentication, a broker that has stopped reading, overdue requests,
+        # held requests. `next_at` collects the next time of each.
         next_at = inf if self.in_flight else self._idle_until()
         if next_at <= now:
             logger.debug("%s: closed, idle for %g s", self, self._max_idle)
@@ -643,9 +676,11 @@ class Connection:
                 next_at = min(next_at, request.deadline)
                 continue
             error = self._timeout_error(request.api_key, now - request.sent_at)
-            # A caller's short timeout says nothing about the broker.
+            # A caller's short timeout is no sign of a frozen broker.
             if request.sent_at + self._overdue_after <= now:
                 self._activity.record_timeout()
+            # The request stays in the queue, since its response may still arrive and must be
+            # matched.
             request.waiter.fail(error)
             next_at = min(next_at, request.connection_deadline)
             if request.connection_deadline <= now:
@@ -669,18 +704,20 @@ class Connection:
         return timer.due_at(self._readable_at(oldest))
 
     def _readable_at(self, request: InFlightRequest[Waiter]) -> float:
-        """Return the time from which the broker reads a request: not during a throttle time."""
+        """Return the time from which the broker reads a request, which is after a throttle time."""
         return max(request.sent_at, self._throttled_until())
 
     def _idle_until(self) -> float:
         """Return the time at which the connection is closed unless it is used until then."""
+        # Before the first request; see MIN_IDLE_BEFORE_USE.
         if self._requests.next_id == self._first_request:
             return self._used_at + max(self._max_idle, MIN_IDLE_BEFORE_USE)
         return self._used_at + self._max_idle
 
     def _unread_until(self) -> float:
-        """Return the time until which the broker has to read requests that have no response."""
+        """Return the time by which the broker must read requests that have no response."""
         stream = self._stream
+        # With requests in flight their deadlines show a frozen broker.
         if stream is None or stream.paused_at is None or self._requests.queue:
             return inf
         return stream.paused_at + self._request_timeout
@@ -693,6 +730,7 @@ class Connection:
 
     def _fail(self, error: Exception) -> None:
         failure = self._connection_error(error)
+        # Failed attempts are logged by the owner.
         if self._close_reason is None and self.stage is ConnectionStage.OPEN:
             logger.info("lost: %s", failure)
         self._end(failure)
@@ -702,9 +740,10 @@ class Connection:
         """Return the error for requests in flight.
 
         Timeouts, protocol errors, RebootstrapRequiredError and exceptions that are no KafkaError
-        become the cause of a connection error, or of an AuthenticationError if that is what they
-        show; other errors are returned unchanged.
+        become the cause of a connection error, or of an AuthenticationError if they indicate one.
+        Other errors are returned unchanged.
         """
+        # KIP-1242: the client bootstraps again; applications never see the broker's error.
         if isinstance(error, RebootstrapRequiredError):
             failure = WrongBrokerError(
                 f"{self.address}: another broker or cluster responds at this address"
@@ -712,6 +751,7 @@ class Connection:
             failure.__cause__ = error
             return failure
         setup = self.stage is not ConnectionStage.OPEN
+        # Closed without an explanation, as brokers do with TLS, SASL or protocol mismatches.
         hang_up = is_hang_up(error) and (setup or self._first_request_pending())
         self._activity.record_end(hang_up=hang_up)
         found = self.diagnosis(error)
@@ -736,7 +776,8 @@ class Connection:
         return KafkaConnectionError(f"{self}: not connected" if reason is None else reason.message)
 
     def _end(self, reason: KafkaError | None, orderly: KafkaError | None = None) -> None:
-        """Close for the error `reason`, or in order, with `orderly` for requests still held."""
+        """Close for the error `reason`, or in order; held requests then fail with `orderly`."""
+        # The first reason counts: later ones are consequences.
         if self._close_reason is not None:
             return
         was_open, self.open = self.stage is ConnectionStage.OPEN, False
@@ -753,6 +794,7 @@ class Connection:
             held.waiter.fail(_copy(self._close_reason))
         if self._stream is not None:
             self._stream.close()
+        # A failed attempt is reported by `start`.
         if not was_open:
             return
         if self._hooks.active:

@@ -1,10 +1,10 @@
 """Immutable snapshots of a cluster's metadata, and how a response changes them. Pure.
 
 A snapshot is replaced, never changed, so its users see a consistent cluster. Merging a response
-keeps two promises. A partition's leader epoch never decreases while the topic id stays the same
-(KIP-320: a broker that lags would direct the client to a former leader); a different topic id means
-a new topic of the same name, which starts afresh (KIP-516), and a broker that lags cannot bring the
-former topic back. And a response about some topics leaves the others unchanged.
+keeps two promises. First, a partition's leader epoch never decreases while the topic id stays the
+same (KIP-320): a broker that lags would direct the client to a former leader. A different topic id
+means a new topic of the same name, which starts afresh (KIP-516), and a broker that lags cannot
+bring the former topic back. Second, a response about some topics leaves the others unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NO_EPOCH = -1
 
 
 MAX_FORMER_IDS: Final = 8
-"""Ids of a name's deleted topics that are remembered: brokers may lag by several topics."""
+"""Remembered ids of deleted topics per name: brokers may lag by several topics."""
 LEADER_NOT_AVAILABLE: Final = 5
 """Error code of a topic or partition whose metadata is incomplete: it is requested again."""
 TOPIC_OPERATION: Final = "DESCRIBE (or CREATE, if it does not exist)"
@@ -53,9 +53,9 @@ class LeaderAndEpoch(NamedTuple):
 
 
 class LeaderHint(NamedTuple):
-    """A partition's leader as another response names it (KIP-951), with its address if known.
+    """A partition's leader in another response (KIP-951), with its address if known.
 
-    `topic_id` is the zero UUID if the request named the topic.
+    `topic_id` is the zero UUID if the request contained the topic's name.
     """
 
     partition: TopicPartition
@@ -92,8 +92,8 @@ class ClusterMetadata:
 
     Attributes:
         brokers: Brokers by id, with the addresses that the cluster advertises.
-        cluster_id: Id of the cluster; None if unknown.
-        controller_id: Id of the controller; None if unknown.
+        cluster_id: Id of the cluster, or None.
+        controller_id: Id of the controller, or None.
         topics: Requested topics that exist, by name.
         errors: Error codes of requested topics that cannot be used, by name.
         version: Number of the snapshot; 0 is the empty one that a client starts with.
@@ -105,6 +105,7 @@ class ClusterMetadata:
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict[str, TopicMetadata])
     errors: Mapping[str, int] = field(default_factory=dict[str, int])
     version: int = 0
+    # Names by id, for responses and assignments that have ids alone.
     _names: Mapping[UUID, str] = field(default_factory=dict[UUID, str], repr=False, compare=False)
     # Ids of deleted topics by name, the oldest first. Without a current topic of that name, the
     # last id may be the topic's again: the broker that did not know it may lag.
@@ -115,11 +116,11 @@ class ClusterMetadata:
     _changed: tuple[int, Collection[str]] = field(default=(-1, ()), repr=False, compare=False)
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """Return a topic; None if it was not requested or cannot be used."""
+        """Return a topic, or None if it was not requested or cannot be used."""
         return self.topics.get(name)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id; None if unknown."""
+        """Return the name of the topic with this id, or None."""
         return self._names.get(topic_id)
 
     def topic_id(self, name: str) -> UUID:
@@ -128,17 +129,17 @@ class ClusterMetadata:
         return NO_ID if found is None else found.topic_id
 
     def error(self, topic: str) -> KafkaError | None:
-        """Return why a topic cannot be used; None if it can, or was not requested."""
+        """Return the error of a topic that cannot be used, or None."""
         code = self.errors.get(topic)
         return None if code is None else error_for(code, topic=topic, needs=TOPIC_OPERATION)
 
     def partitions(self, topic: str) -> int | None:
-        """Return the number of partitions of a topic; None if unknown."""
+        """Return the number of partitions of a topic, or None."""
         found = self.topics.get(topic)
         return None if found is None else len(found.partitions)
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
-        """Return the partition's leader; None if it has none, or its address is unknown."""
+        """Return the partition's leader, or None if it has none or its address is unknown."""
         row = self._partition(partition)
         if row is None or row.leader_id not in self.brokers:
             return None
@@ -164,12 +165,14 @@ class ClusterMetadata:
         return NO_EPOCH if row is None else row.leader_epoch
 
     def changed(self, before: ClusterMetadata, topics: Collection[str]) -> list[str]:
-        """Return those of some topics that may differ from an earlier snapshot.
+        """Return the topics, of the given ones, that may differ from an earlier snapshot.
 
         A topic differs if its metadata, its error or the address of a broker has changed.
         """
+        # A changed address concerns every topic.
         if self.brokers is not before.brokers:
             return list(topics)
+        # Successive snapshots record what they changed, so that not all topics are compared.
         version, candidates = self._changed
         if version == self.version == before.version + 1:
             candidates = [name for name in candidates if name in topics]
@@ -180,11 +183,12 @@ class ClusterMetadata:
         return [
             name
             for name in candidates
+            # An unchanged topic is the same object.
             if topic(name) is not topic_before(name) or code(name) != code_before(name)
         ]
 
     def lacks_leaders(self, topic: str) -> bool:
-        """Return True if `leader` is None for a partition, or the topic's error may end."""
+        """Return True if a partition has no known leader, or the topic's error may end."""
         found = self.topics.get(topic)
         if found is not None:
             return any(row.leader_id not in self.brokers for row in found.partitions.values())
@@ -209,7 +213,7 @@ class ClusterMetadata:
         }
 
     def unknown_partition(self, partition: TopicPartition) -> UnknownTopicOrPartitionError | None:
-        """Return the error of a partition that does not exist; None if it may exist.
+        """Return the error of a partition that does not exist, or None if it may exist.
 
         Its topic must have been requested before.
         """
@@ -241,18 +245,23 @@ class ClusterMetadata:
         topics, errors, names = ({}, {}, {}) if all_topics else self._copied()
         changed = {*self.topics, *self.errors} if all_topics else set[str]()
         former = dict(self._former_ids)
+        # Each row ends in one of three ways: dropped (a broker that lags), an error, or the new
+        # topic.
         for row in response.topics:
             name = row.name if row.name is not None else self._names.get(row.topic_id)
             if name is None:
                 continue  # requested by an id that no topic has
             before = self.topics.get(name)
             if self._is_former(name, row.topic_id):
+                # Otherwise a complete response would delete it.
                 if all_topics and before is not None:
                     topics[name], names[before.topic_id] = before, name
                 continue  # the broker lags
             changed.add(name)
             code: int = row.error_code
             topic = None if code else _merged_topic(name, before, row)
+            # The broker does not have all partitions yet: requested again, as if there were no
+            # leader.
             if topic is not None and topic is not before and lacks_partitions(topic):
                 topic, code = None, LEADER_NOT_AVAILABLE
             if before is not None and topic is not before:
@@ -269,6 +278,7 @@ class ClusterMetadata:
         if all_topics:
             for name in self.topics.keys() - topics.keys() - errors.keys():
                 _note_former_id(former, name, self.topics[name], None)
+            # Names that no topic has any more need no protection from late responses.
             former = {n: ids for n, ids in former.items() if n in changed or n in topics}
         brokers = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         return ClusterMetadata(
@@ -285,6 +295,7 @@ class ClusterMetadata:
 
     def _is_former(self, name: str, topic_id: UUID) -> bool:
         """Return True if the topic of this name and id was replaced by another one."""
+        # Without a current topic the last id may be its id again, see `_former_ids`.
         ids = self._former_ids.get(name, ())
         return topic_id in (ids if name in self.topics else ids[:-1])
 
@@ -311,11 +322,12 @@ class ClusterMetadata:
         )
 
     def with_leaders(self, hints: Iterable[LeaderHint]) -> ClusterMetadata:
-        """Return the snapshot with newer leaders (KIP-951); this one if none is newer."""
+        """Return the snapshot with newer leaders (KIP-951), or this one if none is newer."""
         topics, nodes, changed = dict(self.topics), list[Node](), set[str]()
         for (name, number), leader_id, epoch, endpoint, topic_id in hints:
             topic = topics.get(name)
             row = None if topic is None else topic.partitions.get(number)
+            # An equal epoch is the same leader.
             if topic is None or row is None or leader_id < 0 or epoch <= row.leader_epoch:
                 continue
             if topic_id not in (NO_ID, topic.topic_id):
@@ -336,6 +348,7 @@ class ClusterMetadata:
 
     def _with(self, nodes: Iterable[Node]) -> ClusterMetadata:
         brokers = {**self.brokers, **{node.id: node for node in nodes}}
+        # The same object, so that `changed` need not compare all topics.
         if brokers == self.brokers:
             brokers = self.brokers
         return replace(self, brokers=brokers, version=self.version + 1)
@@ -343,9 +356,9 @@ class ClusterMetadata:
     def rebootstrapped(self, *, keep_ids: bool = True) -> ClusterMetadata:
         """Return the snapshot without brokers and leaders, for a rebootstrap (KIP-1102).
 
-        Topics keep their partition counts, so that producers can continue to append; leader epochs
-        are dropped, because the next response may come from another cluster. If it does, so are
-        topic ids, by `keep_ids=False`.
+        Topics keep their partition counts, so that producers can continue to append. Leader epochs
+        are dropped, because the next response may come from another cluster. With `keep_ids=False`,
+        if it does, topic ids are dropped too.
         """
         topics = {
             name: topic._replace(
@@ -375,6 +388,7 @@ def _merged_topic(
 ) -> TopicMetadata:
     """Return the topic after a response; `before`, the same object, if nothing has changed."""
     known: Mapping[int, PartitionMetadata] = {}
+    # Epochs of a former topic of this name mean nothing for the new one.
     if before is not None and (
         before.topic_id == row.topic_id or NO_ID in (before.topic_id, row.topic_id)
     ):
@@ -385,6 +399,7 @@ def _merged_topic(
         )
         for partition in sorted(row.partitions, key=_index)
     }
+    # The same object shows that nothing has changed.
     if (
         before is not None
         and partitions == before.partitions
@@ -406,6 +421,7 @@ def _note_former_id(
     if before is not None and before.topic_id.int:
         if topic is None or topic.topic_id != before.topic_id:
             former[name] = (*ids, before.topic_id)[-MAX_FORMER_IDS:]
+    # The topic is back under its old id: the broker that reported its deletion lagged.
     elif topic is not None and ids and ids[-1] == topic.topic_id:
         former[name] = ids[:-1]
 
@@ -413,6 +429,7 @@ def _note_former_id(
 def _merged_partition(
     before: PartitionMetadata | None, row: MetadataResponsePartition
 ) -> PartitionMetadata:
+    # An older epoch: the broker lags. Unchanged rows stay the same object.
     if before is not None and (
         NO_EPOCH < row.leader_epoch < before.leader_epoch or _is_unchanged(before, row)
     ):
@@ -429,7 +446,7 @@ def _merged_partition(
 
 
 def _is_unchanged(before: PartitionMetadata, row: MetadataResponsePartition) -> bool:
-    """Return whether a row equals the known partition; decoded arrays are tuples already."""
+    """Return True if a row equals the known partition; decoded arrays are tuples already."""
     return (
         before.leader_id == row.leader_id
         and before.leader_epoch == row.leader_epoch

@@ -1,13 +1,12 @@
 """Keeps the metadata snapshot of one client up to date.
 
 Callers never request metadata from a broker themselves. They add to the next `PendingUpdate`, and
-one task per client, the metadata loop, sends the requests: each for up to 125 topics, with
-separate requests for topics that may be created. An update covers the topics that callers wait for;
-it covers all tracked topics only when they are due, so that a client with thousands of topics that
-needs one more requests only that one. A failed update is retried, with another broker if possible,
-until it succeeds or the client stops; callers stop waiting at their own deadlines. Updates without
-a waiting caller (after an error, for age, or for a topic without a leader) run at most once per
-backoff.
+one task per client, the metadata loop, sends the requests: each for up to 125 topics, with separate
+requests for topics that may be created. An update covers the topics that callers wait for. All
+tracked topics are covered only when they are due: a client with thousands of topics that needs one
+more requests only that one. A failed update is retried, with another broker if possible, until it
+succeeds or the client stops; callers stop waiting at their own deadlines. Updates without a waiting
+caller (after an error, for age, or for a topic without a leader) run at most once per backoff.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ MetadataListener = Callable[[ClusterMetadata], None]
 RejectionListener = Callable[[AuthenticationError], None]
 
 MIN_REJECTIONS: Final = 2
-"""Rejections of the credentials in a row that are reported; brokers learn of a new password one
-after the other."""
+"""Rejections of the credentials in a row that are reported; brokers apply a new password at
+different times."""
 MAX_OFFLOADED_MERGES: Final = 2
 """Merges of a response in a thread that concurrent changes invalidate, before one in the loop."""
 MIN_REFUSALS_PER_SERVER: Final = 3
@@ -113,13 +112,15 @@ class PendingUpdate:
 class MetadataUpdater:
     """Owns the metadata snapshot of one client and keeps it up to date.
 
-    Only the metadata loop `run`, and leaders or brokers that other responses name (KIP-951),
-    replace the snapshot.
+    Only the metadata loop `run`, and leaders or brokers in other responses (KIP-951), replace the
+    snapshot.
     """
 
     def __init__(self, context: ConnectionContext) -> None:
+        # What users read and follow.
         self.snapshot = ClusterMetadata()
         self.on_rebootstrap: Callable[[], None] = _nothing
+        # Parts of the client, and its options.
         self._context = context
         self._loop = asyncio.get_running_loop()
         config = context.config
@@ -131,19 +132,26 @@ class MetadataUpdater:
             enabled=config.metadata_recovery_strategy == "rebootstrap",
             after=seconds(config.metadata_recovery_rebootstrap_trigger_ms),
         )
+        # Topics: counts of `track` calls, ends of the interest in topics that were requested once,
+        # and tracked topics without a leader.
         self._tracked: dict[str, int] = {}
         self._recent: dict[str, float] = {}
         self._leaderless: set[str] = set()  # tracked topics only
+        # Called after changes, see the methods that add them.
         self._listeners: list[MetadataListener] = []
         self._cluster_listeners: list[Callable[[], None]] = []
         self._rejection_listeners: list[RejectionListener] = []
+        # Ends the wait for a broker's backoff when the credentials are replaced.
         self._replacement: asyncio.Future[None] | None = None
         self._rejections = 0
+        # The next update: its topics and callers, whether all tracked topics are due, and the times
+        # before which and at which it starts without a caller.
         self._pending = PendingUpdate()
         self._update_requested = False
         self._wakeup: asyncio.Future[None] | None = None
         self._not_before = 0.0
         self._expires_at = 0.0
+        # For errors and warnings.
         self._failure: KafkaError | None = None
         self._outage = OutageLog()
         self._warned = ""
@@ -170,6 +178,7 @@ class MetadataUpdater:
         tracked = self._tracked
         for topic in topics:
             count = tracked.pop(topic, 0)
+            # Users track the same topic independently.
             if count > 1:
                 tracked[topic] = count - 1
             else:
@@ -209,7 +218,7 @@ class MetadataUpdater:
         return remove
 
     def add_rejection_listener(self, listener: RejectionListener) -> Callable[[], None]:
-        """Call `listener(error)` at every rejection of the credentials in a row but the first.
+        """Call `listener(error)` at each rejection of the credentials in a row, except the first.
 
         Return a function that removes it.
         """
@@ -222,7 +231,7 @@ class MetadataUpdater:
         return remove
 
     def on_credentials_replaced(self) -> None:
-        """Forget the rejections of the former credentials, and the backoff that follows them."""
+        """Forget the rejections of the former credentials, and the backoff after them."""
         self._rejections = 0
         if self._replacement is not None and not self._replacement.done():
             self._replacement.set_result(None)
@@ -239,15 +248,18 @@ class MetadataUpdater:
     ) -> ClusterMetadata:
         """Wait for an update that starts now or later; return its snapshot.
 
-        The other arguments are those of `PendingUpdate`. Raises KafkaTimeoutError, whose message
-        names the cause, after `timeout` seconds (default: default_api_timeout_ms).
+        See `PendingUpdate` for the other arguments. Raises KafkaTimeoutError, whose message
+        includes the cause, after `timeout` seconds (default: default_api_timeout_ms).
         """
         if timeout is None:
             timeout = seconds(self._context.config.default_api_timeout_ms)
         deadline = self._loop.time() + timeout
         topics, auto_create, topic_ids = set(topics), set(auto_create), set(topic_ids)
+        # Ends with a snapshot or an error. A rejection of credentials that were replaced since is
+        # retried.
         while True:
             waiter: asyncio.Future[ClusterMetadata] = self._loop.create_future()
+            # Sets are copied: the loop changes those of an update.
             self._pending.merge(
                 PendingUpdate(
                     tracked, set(topics), set(auto_create), set(topic_ids), all_topics, [waiter]
@@ -257,6 +269,7 @@ class MetadataUpdater:
             try:
                 return await self._context.lifetime.wait(waiter, deadline)
             except TimeoutError as error:
+                # An error of the update or of the stopped client, not the deadline above.
                 if isinstance(error, KafkaError):
                     raise
                 cause = "" if self._failure is None else f": {self._failure}"
@@ -275,7 +288,7 @@ class MetadataUpdater:
         allow_auto_create: bool = False,
         retry_unknown: bool = True,
     ) -> ClusterMetadata:
-        """Return a snapshot that has all topics, updating it as often as necessary.
+        """Return a snapshot that has all topics; update the snapshot as often as necessary.
 
         With `allow_auto_create` the cluster may create missing topics; with `retry_unknown` this
         waits for them. `timeout` is in seconds and limits every wait.
@@ -289,6 +302,8 @@ class MetadataUpdater:
         wanted = set(topics)
         deadline = self._loop.time() + timeout
         backoff = self._context.retry_backoff()
+        # Each pass updates what is missing. Errors that are not retriable are raised at once; the
+        # last retriable one at the deadline.
         while True:
             missing = [topic for topic in wanted if topic not in self.snapshot.topics]
             if not missing:
@@ -313,17 +328,18 @@ class MetadataUpdater:
                     raise error
             if not errors:
                 continue
+            # A cluster needs time to create a topic and elect leaders.
             delay = backoff.next()
             if self._loop.time() + delay >= deadline:
                 raise errors[0]
             await self._context.lifetime.sleep(delay)
 
     def update_leaders(self, hints: Iterable[LeaderHint]) -> None:
-        """Store the leaders that other responses name (KIP-951), if their epochs are newer."""
+        """Store the leaders in other responses (KIP-951) if their epochs are newer."""
         self._replace_snapshot(self.snapshot.with_leaders(hints))
 
     def update_broker(self, node: Node) -> None:
-        """Store the address of a broker that another response names."""
+        """Store a broker's address from another response."""
         self._replace_snapshot(self.snapshot.with_broker(node))
 
     # -- the metadata loop ------------------------------------------------------------------------
@@ -336,19 +352,24 @@ class MetadataUpdater:
                 update = self._due_update()
                 while not await self._try_update(brokers, update):
                     pass
+        # The end of the client is no failure of the loop.
         except KafkaError as error:
             if error is not self._context.lifetime.ended:
                 raise
 
     def _due_update(self) -> PendingUpdate:
-        """Return the update that is due now without a waiting caller."""
+        """Return the update that is due now, apart from waiting callers."""
         now = self._loop.time()
         allowed = self._not_before <= now
         if self._expires_at <= now or (self._update_requested and allowed):
             return PendingUpdate(tracked=True)
+        # Topics without a leader are requested alone, so that a large client does not repeat
+        # everything.
         return PendingUpdate(topics=set(self._leaderless) if allowed else set())
 
     async def _wait_until_due(self) -> None:
+        # Returns for a caller, a new topic, an expired snapshot, or after the backoff if an update
+        # was requested or topics lack leaders.
         while not (self._pending.waiters or self._pending.topics):
             soon = self._update_requested or self._leaderless
             due = min(self._expires_at, self._not_before) if soon else self._expires_at
@@ -363,13 +384,15 @@ class MetadataUpdater:
                 self._wakeup = None
 
     async def _try_update(self, brokers: Brokers, update: PendingUpdate) -> bool:
-        """Make one attempt, for new callers too; return whether it succeeded."""
+        """Make one attempt, for new callers too; return True if it succeeded."""
+        # Callers that came during an earlier attempt are served by this one.
         update.merge(self._pending)
         self._pending = PendingUpdate()
         if update.tracked or self._tracked.keys() <= update.topics:
             self._update_requested = False
         now = self._loop.time()
         self._rebootstrap.record_attempt(now)
+        # KIP-1102: nothing that is known may be right any more, so everything is requested.
         if self._rebootstrap_if_due(brokers, now):
             update.tracked = True
         connection = brokers.least_loaded(now)
@@ -390,11 +413,12 @@ class MetadataUpdater:
         else:
             self._on_success(brokers, update)
             return True
+        # A broker that responds with errors has no connection backoff to limit the attempts.
         await self._context.lifetime.sleep(self._backoff.next())
         return False
 
     async def _wait_until_available(self, brokers: Brokers) -> None:
-        """Wait until the backoff of a broker has ended, or the credentials were replaced."""
+        """Wait until the backoff of a broker has ended or the credentials were replaced."""
         self._replacement = self._loop.create_future()
         try:
             await self._context.lifetime.wait(self._replacement, brokers.available_at())
@@ -413,7 +437,9 @@ class MetadataUpdater:
             for request in _requests(update, self._refreshed_topics() if update.tracked else set()):
                 connection, response = await self._first_response(brokers, connection, request)
                 all_topics = request.topics is None
+                # A topic without a row would otherwise be missing without an error.
                 self._add_missing_topics(request, response)
+                # In a request by ids, only the response has the names.
                 if update.topic_ids and not all_topics:
                     update.topics.update(
                         row.name for row in response.topics if row.name is not None
@@ -421,6 +447,7 @@ class MetadataUpdater:
                 await self._merge_response(response, all_topics=all_topics)
             end = self._loop.time() + self._max_age
             recent = (update.topics | update.auto_create).difference(self._tracked)
+            # Topics that were requested once stay up to date for metadata_max_age_ms.
             self._recent.update(dict.fromkeys(recent, end))
             if update.tracked and not update.all_topics:
                 await asyncio.sleep(0)  # the next call iterates over all topics
@@ -430,7 +457,7 @@ class MetadataUpdater:
                 self._notify_listeners()  # once per update: a listener looks at all its topics
 
     def _add_missing_topics(self, request: MetadataRequest, response: MetadataResponse) -> None:
-        """Add a retriable error for each unknown topic that a response lacks."""
+        """Add a retriable error for each requested topic that a response and the snapshot lack."""
         from kafka_async.protocol.messages.metadata import MetadataResponseTopic
 
         known = {row.name for row in response.topics} | self.snapshot.topics.keys()
@@ -448,7 +475,7 @@ class MetadataUpdater:
         """Send a request, after HEDGE_AFTER to another broker too; return the first response.
 
         A frozen broker, which accepts requests and does not respond, delays metadata by at most
-        HEDGE_AFTER if another broker can be used.
+        HEDGE_AFTER if another broker is available.
         """
         timeout = seconds(self._context.config.request_timeout_ms)
         attempts: dict[asyncio.Task[MetadataResponse], BrokerConnection] = {}
@@ -460,6 +487,7 @@ class MetadataUpdater:
             attempts[asyncio.create_task(sending, name="metadata request")] = connection
 
         send_to(connection)
+        # Ends with the first response, or when all attempts have failed, with the first error.
         failure: BaseException | None = None
         try:
             done, _ = await asyncio.wait(attempts, timeout=HEDGE_AFTER)
@@ -474,6 +502,7 @@ class MetadataUpdater:
                     if error is None:
                         return connection, task.result()
                     failure = failure or error
+        # A response that is not needed any more must not be reported as never retrieved.
         finally:
             for task in attempts:
                 task.cancel()
@@ -484,18 +513,23 @@ class MetadataUpdater:
     async def _merge_response(self, response: MetadataResponse, *, all_topics: bool) -> None:
         if response.error_code:
             error = error_for(response.error_code)
+            # A SASL listener responds with this error to a client that does not authenticate.
             protocol = self._context.config.security_protocol
             if isinstance(error, IllegalSaslStateError) and not protocol.startswith("SASL_"):
                 raise AuthenticationError(sasl_required(protocol)) from error
             raise error
         if not response.brokers:
+            # Without brokers the client could not send another request.
             raise BrokerNotAvailableError("the metadata response of a broker names no brokers")
         self._check_cluster(response.cluster_id)
         self._rebootstrap.reset()
         self._context.cluster_id = response.cluster_id or self._context.cluster_id
         partitions = sum([len(topic.partitions) for topic in response.topics])
+        # Merging takes about 1 us per partition.
         if partitions <= MAX_PARTITIONS_MERGED_IN_LOOP:
             merged, leaderless = _merged(self.snapshot, response, all_topics=all_topics)
+        # In a thread, which must not change the snapshot. If another response has changed it in the
+        # meantime, the result is out of date.
         else:
             for _ in range(MAX_OFFLOADED_MERGES):
                 before = self.snapshot
@@ -511,9 +545,9 @@ class MetadataUpdater:
         self._leaderless.update(name for name in leaderless if name in self._tracked)
 
     def _check_cluster(self, cluster_id: str | None) -> None:
-        """Follow another cluster, such as after a DNS failover, once no former broker is known.
+        """Follow another cluster, as after a DNS failover, once no former broker is known.
 
-        Raises RebootstrapRequiredError while former brokers are known: all connections have to be
+        Raises RebootstrapRequiredError while former brokers are known: all connections must be
         closed first.
         """
         former = self.snapshot.cluster_id
@@ -528,6 +562,7 @@ class MetadataUpdater:
             cluster_id,
             former,
         )
+        # Before the listeners, which read it.
         self.snapshot = self.snapshot.rebootstrapped(keep_ids=False)
         self.on_rebootstrap()
         for listener in list(self._cluster_listeners):
@@ -549,12 +584,14 @@ class MetadataUpdater:
         outage = self._outage.record_reachable(now)
         if outage is not None:
             logger.warning("the cluster can be reached again, after %.0f s", outage)
+        # Only then are all tracked topics new.
         if update.tracked or update.all_topics:
             self._expires_at = now + self._max_age
+        # Bootstrap servers are not needed once real addresses are known.
         brokers.retain(self.snapshot.brokers)
         if not self._leaderless:
             self._backoff.reset()
-        # Else a series of small updates would postpone the next update of all tracked topics.
+        # Otherwise a series of small updates would postpone the next update of all tracked topics.
         if update.tracked or self._not_before <= now:
             pause = self._backoff.next() if self._leaderless else self._backoff.initial
             self._not_before = now + pause
@@ -563,16 +600,19 @@ class MetadataUpdater:
                 waiter.set_result(self.snapshot)
 
     def _on_failure(self, brokers: Brokers, update: PendingUpdate, error: KafkaError) -> None:
+        # The next attempt uses the new credentials.
         if self._context.is_outdated(error):
             return
         self._failure = error
         logger.debug("no metadata: %s", error)
+        # Before the first response, errors may end the start of the client; later ones are retried.
         never_connected = self.snapshot.version == 0
         failure: KafkaError | None = _rejection(error)
         if isinstance(error, UnsupportedVersionError):
             failure = error  # the broker is too old for what the client needs
         if never_connected and (failure is None or isinstance(failure, SslAuthenticationError)):
             failure = brokers.rejection()
+            # Each of these will not be resolved within the time of a start.
             if self._no_token() or brokers.all_failures_permanent() or self._all_refused(brokers):
                 failure = failure or bootstrap_error(brokers)
             elif failure is None and brokers.all_failed():
@@ -585,6 +625,7 @@ class MetadataUpdater:
                 _fail_waiters(waiting, failure)
         if isinstance(failure, AuthenticationError):
             self._on_rejection(failure)
+        # While the client has never been connected, `start` reports the failures.
         outage = not never_connected and not isinstance(error, ClientClosedError)
         if outage and brokers.all_unreachable():
             self._warn_of_outage(error)
@@ -605,7 +646,7 @@ class MetadataUpdater:
             )
 
     def _no_token(self) -> bool:
-        """Return whether the origin of tokens has failed for long enough to fail `start`."""
+        """Return True if the token provider has failed for long enough to fail `start`."""
         tokens = self._context.tokens
         failure = None if tokens is None else tokens.failure
         if isinstance(failure, TokenEndpointUnreachableError):
@@ -614,14 +655,15 @@ class MetadataUpdater:
         return isinstance(failure, TokenTimeoutError)
 
     def _all_refused(self, brokers: Brokers) -> bool:
-        """Return whether every bootstrap server has refused for long enough to fail `start`."""
+        """Return True if every bootstrap server has refused for long enough to fail `start`."""
+        # A server may just be starting: both a time and a number of attempts must have passed.
         waited = self._loop.time() - self._created_at
         return waited >= self._refused_timeout and brokers.refusals() >= MIN_REFUSALS_PER_SERVER
 
     def _warn_of_bootstrap_failure(self, failure: str, *, refused: bool) -> None:
         """Log a failure that delays the start of the client, once.
 
-        Not at once, since some failures are found to be permanent after a few connections.
+        Not immediately, since some failures are found to be permanent after a few connections.
         """
         waited = self._loop.time() - self._created_at
         if failure == self._warned or waited < WARN_OF_BOOTSTRAP_AFTER:
@@ -635,6 +677,7 @@ class MetadataUpdater:
         )
 
     def _rebootstrap_if_due(self, brokers: Brokers, now: float) -> bool:
+        # Only bootstrap servers are known: it is one already.
         if not self.snapshot.brokers:
             return False
         reason = self._rebootstrap.reason(now, available=brokers.available(now))
@@ -642,6 +685,7 @@ class MetadataUpdater:
             return False
         logger.info("bootstrapping again: %s", reason)
         self._rebootstrap.reset()
+        # Unset, so that any cluster may respond.
         self._context.cluster_id = None
         brokers.disconnect(KafkaConnectionError(f"the client bootstraps again: {reason}"))
         self._replace_snapshot(self.snapshot.rebootstrapped())
@@ -675,7 +719,7 @@ class MetadataUpdater:
 
 
 def bootstrap_error(brokers: Brokers) -> BootstrapError:
-    """Return the error that names the failure of each bootstrap server, one per line."""
+    """Return an error with the failure of each bootstrap server, one per line."""
     lines = brokers.server_failures()
     if len(lines) == 1:
         return BootstrapError(f"cannot bootstrap from {lines[0]}")
@@ -698,14 +742,14 @@ def _fail_waiters(update: PendingUpdate, error: KafkaError) -> None:
 def _merged(
     before: ClusterMetadata, response: MetadataResponse, *, all_topics: bool
 ) -> tuple[ClusterMetadata, list[str]]:
-    """Return the snapshot after a response, and the topics of the response that lack a leader."""
+    """Return the snapshot after a response, and the topics of the response without a leader."""
     after = before.merged(response, all_topics=all_topics)
     names = [row.name for row in response.topics if row.name]
     return after, [name for name in names if after.lacks_leaders(name)]
 
 
 def _requests(update: PendingUpdate, tracked: set[str]) -> Iterator[MetadataRequest]:
-    """Yield the requests of an update; topics to create and topic ids need separate ones."""
+    """Yield the requests of an update, separate ones for topics to create and for topic ids."""
     from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
     empty = True
@@ -718,10 +762,12 @@ def _requests(update: PendingUpdate, tracked: set[str]) -> Iterator[MetadataRequ
         empty = False
     if update.all_topics:
         yield MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        # All topics include the others.
         return
     for rows in _topic_rows((tracked | update.topics) - update.auto_create):
         yield MetadataRequest(topics=rows, allow_auto_topic_creation=False)
         empty = False
+    # An empty list requests the brokers alone.
     if empty:
         yield MetadataRequest(topics=[], allow_auto_topic_creation=False)
 
@@ -729,6 +775,7 @@ def _requests(update: PendingUpdate, tracked: set[str]) -> Iterator[MetadataRequ
 def _topic_rows(topics: set[str]) -> Iterator[list[MetadataRequestTopic]]:
     from kafka_async.protocol.messages.metadata import MetadataRequestTopic
 
+    # Sorted, so that equal updates send equal requests.
     remaining = iter(sorted(topics))
     while names := list(islice(remaining, MAX_TOPICS_PER_REQUEST)):
         yield [MetadataRequestTopic(name=name) for name in names]

@@ -1,4 +1,4 @@
-"""Finds the broker for a request: the destinations that callers name, and how each is resolved."""
+"""Finds the broker for a request: the destinations that callers give, and how each is resolved."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Broker(NamedTuple):
 
 
 class FoundBroker(NamedTuple):
-    """The broker with this id, which the cluster has named as a leader or a coordinator.
+    """The broker with this id, which a response has named as leader or coordinator.
 
-    If it has left the cluster since, the request fails with a RefreshRetriableError: look up again
-    where it must go.
+    If it has left the cluster since, the request fails with a RefreshRetriableError, after which
+    the caller looks up the leader or coordinator again.
     """
 
     node_id: int
@@ -124,7 +124,7 @@ REROUTE_ERRORS: Final[dict[type[Destination], tuple[type[KafkaError], ...]]] = {
 }
 """Top-level errors of a response after which the destination is looked up again.
 
-COORDINATOR_LOAD_IN_PROGRESS comes from the right broker, which is then found again.
+COORDINATOR_LOAD_IN_PROGRESS comes from the right broker, which the lookup then finds again.
 """
 
 
@@ -145,9 +145,9 @@ class RequestRouter:
         self._loop = asyncio.get_running_loop()
 
     async def connection(self, to: Destination, api_key: int, deadline: float) -> BrokerConnection:
-        """Return the shared connection for a request: the general one, or that of `SLOW_APIS`.
+        """Return the shared connection for a request: general, or slow for `SLOW_APIS`.
 
-        It raises the errors of `Client.request`.
+        Raises the errors of `Client.request`.
         """
         connection = await self._general(to, deadline)
         return self._brokers.slow(connection.node_id) if api_key in SLOW_APIS else connection
@@ -161,7 +161,7 @@ class RequestRouter:
         return True
 
     def forget(self, to: Destination) -> None:
-        """Look the destination's broker up again on its next use: it is wrong or not reachable."""
+        """Look up the destination's broker again on its next use: it is wrong or not reachable."""
         match to:
             case CoordinatorOfGroup(key):
                 self._coordinators.forget(CoordinatorKind.GROUP, key)
@@ -182,6 +182,7 @@ class RequestRouter:
             case FoundBroker():
                 try:
                     node_id = await self._broker(to.node_id, deadline)
+                # Another lookup may name a broker that exists.
                 except BrokerNotAvailableError as error:
                     raise RefreshRetriableError(str(error.message)) from error
             case Leader(partition):
@@ -194,6 +195,7 @@ class RequestRouter:
 
     async def _any(self, deadline: float) -> BrokerConnection:
         now = self._loop.time()
+        # Ends with a connection, or when no backoff ends before the deadline.
         connection = self._brokers.least_loaded(now)
         if connection is not None:
             return connection
@@ -205,6 +207,7 @@ class RequestRouter:
         return await self._any(deadline)
 
     async def _broker(self, node_id: int, deadline: float) -> int:
+        # It may have joined the cluster since the last update.
         if node_id not in self._updater.snapshot.brokers:
             snapshot = await self._updater.refresh(deadline - self._loop.time(), tracked=False)
             if node_id not in snapshot.brokers:
@@ -235,10 +238,12 @@ class RequestRouter:
             delay = backoff.next()
             if self._loop.time() + delay >= deadline:
                 unknown = self._updater.snapshot.unknown_partition(partition)
+                # A partition that does not exist has no leader either.
                 raise unknown or LeaderNotAvailableError(
                     topic=partition.topic, partition=partition.partition
                 )
             left = deadline - self._loop.time()
             await self._updater.refresh(left, tracked=False, topics=topics)
+            # A new leader is used at once.
             if self._updater.snapshot.leader(partition) is None:
                 await self._context.lifetime.sleep(delay)

@@ -1,9 +1,9 @@
 """The TLS context of one client: built from its options in a thread, rebuilt when files change.
 
 The context is built when the client starts, so that a wrong file is reported there. Before each
-connection the modification times of its files are compared; if one has changed, or the application
-asks for it, a new context is built, which the next connections use. Open connections keep theirs.
-If the new files cannot be used, the context before stays in use and a warning is logged.
+connection the modification times of its files are compared. If one has changed, or the application
+requests it, a new context is built for later connections; open connections keep the old one. If the
+new files cannot be used, the old context stays in use and a warning is logged.
 
 A private key that is given as text is passed to OpenSSL in memory where the system has anonymous
 files (Linux), and otherwise in a file that only this user can read and that is removed at once.
@@ -34,7 +34,7 @@ _Stamps = tuple[tuple[int, int, int] | None, ...]
 _PEM: Final = "-----BEGIN "
 _END: Final = "-----END "
 _DER: Final = re.compile(r"M[A-Za-z0-9+/=\s]{40,}")
-"""A key or a certificate in Base64 without the lines around it, which may be in any option."""
+"""A key or certificate in Base64 without its first and last line, which may be in any option."""
 _ONE_LINE: Final = re.compile(
     r"(-----BEGIN [A-Z0-9 ]+-----)\s*([^-]+?)\s*(-----END [A-Z0-9 ]+-----)"
 )
@@ -53,19 +53,21 @@ class TlsContext:
         self._offload = offload
         self._context: ssl.SSLContext | None = config.ssl_context
         self._given = config.ssl_context is not None
+        # One build at a time: connections that open together share the result.
         self._lock = asyncio.Lock()
         self._stamps: _Stamps = ()
 
     async def current(self) -> ssl.SSLContext:
         """Return the context for a new connection, rebuilt if its files have changed.
 
-        Raises InvalidConfigurationError, which names the option and the cause, if the first context
-        cannot be built.
+        Raises InvalidConfigurationError, with the option and the cause, if the first context cannot
+        be built.
         """
         if self._given:
             return cast("ssl.SSLContext", self._context)
         async with self._lock:
             if self._context is None:
+                # In a thread: reading files and parsing certificates takes milliseconds.
                 self._stamps, self._context = await self._offload(_build, self._config)
             elif _paths(self._config):
                 stamps = await self._offload(_stamps, self._config)
@@ -84,12 +86,14 @@ class TlsContext:
             return await self._replace()
 
     async def _replace(self) -> bool:
+        # Before the files are read: a change in between is found by the next comparison.
         stamps = await self._offload(_stamps, self._config)
         try:
             self._stamps, self._context = await self._offload(_build, self._config)
         except InvalidConfigurationError as error:
-            # The times are kept if the files cannot be used too: one warning for each change. Not
-            # before, since a caller that is cancelled must leave the change to the next one.
+            # The times are kept even if the files cannot be used, so that each change leads to one
+            # warning. Not earlier, since a caller that is cancelled must leave the change to the
+            # next one.
             self._stamps = stamps
             logger.warning("the certificates before stay in use, since %s", error)
             return False
@@ -99,16 +103,18 @@ class TlsContext:
 
 def server_name(host: str) -> str:
     """Return the name to check a certificate for, and to send (SNI)."""
+    # Without the brackets and the zone of an IPv6 address, and the final dot of a full name:
+    # certificates contain none of these.
     return host.removeprefix("[").removesuffix("]").partition("%")[0].removesuffix(".")
 
 
 def is_pem(text: str) -> bool:
-    """Return whether an option holds PEM text, and not the path of a file."""
+    """Return True if an option contains PEM text, and not the path of a file."""
     return _PEM in text
 
 
 def _text_problem(text: str) -> str | None:
-    """Return why a text is neither PEM nor a path; None if it may be one of both."""
+    """Return what is wrong with a text that is neither PEM nor a path, or None."""
     if not text.strip():
         return "is empty: give a file's path, or PEM text"
     if not is_pem(text):
@@ -126,7 +132,7 @@ def _text_problem(text: str) -> str | None:
 
 
 def _paths(config: ClientConfig) -> tuple[str | Secret, ...]:
-    """Return the files that options name."""
+    """Return the files among the options."""
     given = (config.ssl_cafile, config.ssl_certfile, config.ssl_keyfile)
     return tuple(each for each in given if each is not None and not is_pem(_plain(each)))
 
@@ -136,7 +142,7 @@ def _plain(value: str | Secret) -> str:
 
 
 def _stamps(config: ClientConfig) -> _Stamps:
-    """Return what changes with the content of the files; None for a file that does not exist."""
+    """Return values that change with the files' contents; None for a file that does not exist."""
     return tuple(map(_stamp, _paths(config)))
 
 
@@ -150,12 +156,14 @@ def _stamp(path: str | Secret) -> tuple[int, int, int] | None:
 
 def _build(config: ClientConfig) -> tuple[_Stamps, ssl.SSLContext]:
     """Return a new context, and the state of the files before they were read."""
-    import ssl  # Imported here since it is slow, and only TLS needs it.
+    import ssl  # imported here since it is slow, and only TLS needs it
 
+    # Read first: a file that changes during the build is found at the next comparison.
     stamps = _stamps(config)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # which checks certificate and host name
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks certificate and host name
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = config.ssl_check_hostname
+    # Against CRIME, and against renegotiation by the peer.
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     versions = config.ssl_enabled_protocols
     if "TLSv1.2" not in versions:
@@ -169,7 +177,7 @@ def _build(config: ClientConfig) -> tuple[_Stamps, ssl.SSLContext]:
 
 
 def load_authorities(context: ssl.SSLContext, authorities: str | None) -> None:
-    """Trust the certificates of the option ssl_cafile; without it, those of the system.
+    """Trust the certificates of the option ssl_cafile, or those of the system.
 
     Raises InvalidConfigurationError if there are none.
     """
@@ -178,7 +186,7 @@ def load_authorities(context: ssl.SSLContext, authorities: str | None) -> None:
     if authorities is None:
         context.load_default_certs()
         return
-    # As in Java, each certificate of the file is trusted, also one that is not self-signed.
+    # As in Java, each certificate of the file is trusted, even if it is not self-signed.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         if is_pem(authorities):
@@ -209,12 +217,13 @@ def _load_certificate(context: ssl.SSLContext, config: ClientConfig) -> None:
         except Exception as error:  # noqa: BLE001 (a function of the application was called)
             failure = _certificate_error(error, config, password)
     if failure is not None:
-        # Without the context: an exception of OpenSSL or of the function may show the key's file.
+        # Raised outside the `except`: as a context, an exception of OpenSSL or of the function may
+        # show the key's file.
         raise failure
 
 
 class _PasswordSource:
-    """Gives OpenSSL the key's password. Without this, OpenSSL asks for it at the terminal."""
+    """Provides the key's password to OpenSSL, which would otherwise prompt for it."""
 
     def __init__(self, source: Secret | Callable[[], str | Secret] | None) -> None:
         self._source = source
@@ -222,7 +231,7 @@ class _PasswordSource:
         self.problem = ""
 
     def read(self) -> str:
-        """Return the password; raise ValueError without showing why, which `problem` says."""
+        """Return the password; raise ValueError without the cause, which is in `problem`."""
         self.asked = True
         if self._source is None:
             self.problem = "the private key is encrypted: give ssl_password"
@@ -252,7 +261,7 @@ def _secret_or_kind(password: object) -> Secret | str:
 def _certificate_error(
     error: Exception, config: ClientConfig, password: _PasswordSource
 ) -> InvalidConfigurationError:
-    """Return the error that names the option that is wrong."""
+    """Return an error with the option that is wrong."""
     reason = getattr(error, "reason", None) or ""
     if password.problem:
         return InvalidConfigurationError(password.problem)
@@ -273,6 +282,7 @@ def _certificate_error(
 
 def _malformed(config: ClientConfig, reason: str) -> str:
     """Return the message for a certificate and a key that OpenSSL cannot read."""
+    # From the most specific cause to the general one.
     for name in ("ssl_certfile", "ssl_keyfile"):
         problem = _text_problem(_plain(getattr(config, name) or _PEM + _END))
         if problem is not None:
@@ -299,7 +309,7 @@ def _malformed(config: ClientConfig, reason: str) -> str:
 
 
 def _contains(value: str | Secret | None, words: bytes) -> bool:
-    """Return whether a file or PEM text contains these words; a file that is gone does not."""
+    """Return True if a file or PEM text contains these words; a missing file does not."""
     if value is None or is_pem(_plain(value)):
         return words.decode() in _plain(value or "")
     try:
@@ -310,7 +320,7 @@ def _contains(value: str | Secret | None, words: bytes) -> bool:
 
 
 def _place(value: str | Secret | None) -> str:
-    """Return the path of an option for a message; nothing for text, which may be a key."""
+    """Return the path of an option for a message; "" for PEM text, which may be a key."""
     if value is None or is_pem(_plain(value)):
         return ""
     is_path = os.path.isfile(_plain(value)) and not _DER.fullmatch(_plain(value))
@@ -323,7 +333,7 @@ _WORDS: Final = {
     "NO_START_LINE": "no PEM text",
     "NO_CERTIFICATE_OR_CRL_FOUND": "no certificate found",
 }
-"""By OpenSSL's name of an error: words that say more."""
+"""More useful wording for errors, by OpenSSL's name."""
 
 
 def _reason(error: Exception) -> str:
@@ -338,10 +348,11 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def _file(value: str | Secret | None, option: str) -> Generator[str | Secret | None, None, None]:
-    """Yield the path of a file with the content that an option names or holds."""
+    """Yield the path of a file with the content of an option."""
     if value is None:
         yield None
     elif not is_pem(_plain(value)):
+        # OpenSSL's own error for an unreadable file has no path and no cause.
         problem = _unreadable(value)
         if problem is not None:
             if (of_text := _text_problem(_plain(value))) is not None:
@@ -368,17 +379,19 @@ def _unreadable(path: str | Secret) -> str | None:
 @contextmanager
 def _private_file(content: Secret) -> Generator[str, None, None]:
     """Yield the path of a file with `content`, which exists only inside the `with`."""
+    # Linux: an anonymous file, which no other process can open by name.
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("kafka-async", os.MFD_CLOEXEC)
         try:
             path = f"/proc/self/fd/{descriptor}"
+            # Without /proc, as in some containers, OpenSSL could not open it.
             if os.path.exists(path):
                 _write(descriptor, content)
                 yield path
                 return
         finally:
             os.close(descriptor)
-    from tempfile import TemporaryDirectory  # Imported here since few systems need it.
+    from tempfile import TemporaryDirectory  # imported here since few systems need it
 
     with TemporaryDirectory(prefix="kafka-async-") as directory:  # of mode 0700
         path = f"{directory}/key.pem"
@@ -403,7 +416,7 @@ def _ascii(text: str) -> str:
 def _with_lines(text: str) -> str:
     """Return PEM text with the line breaks that OpenSSL needs.
 
-    A properties file with continued lines gives a text in one line, which Java accepts.
+    A properties file with continued lines results in a single line, which Java accepts.
     """
     if "\n" in text.strip():
         return text

@@ -2,9 +2,9 @@
 
 A provider is called when a connection needs a token and there is none that is valid, and in the
 background before the token expires, at the times of Java's client (sasl.login.refresh.*). All
-connections share one call. While a new token cannot be had, the old one is used until it expires.
+connections share one call. If no new token can be obtained, the old one is used until it expires.
 
-A token whose expiry is not known is not cached: each authentication calls the provider.
+A token without a known expiry is not cached: each authentication calls the provider.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MIN_PERIOD: Final = 60.0
 BUFFER: Final = 300.0
 """Seconds before a token's expiry at which it is refreshed (sasl.login.refresh.buffer.seconds)."""
 MIN_REFRESH_INTERVAL: Final = 1.0
-"""Seconds between two refreshes, so that tokens of a very short life do not keep a loop busy."""
+"""Seconds between two refreshes, so that tokens with a short lifetime do not keep the loop busy."""
 REFRESH_RETRY_DELAY: Final = 10.0
 """Seconds before the next call after a failed refresh in the background, as in Java, and after a
 provider has not returned in time."""
@@ -57,7 +57,7 @@ RETRY_BACKOFF_MAX: Final = 10.0
 _GRACE: Final = 1.0
 """Seconds that a cancelled provider has to end before its callers stop waiting for it."""
 _MAX_SECONDS: Final = 1e11
-"""Expiry times above are milliseconds by mistake; in seconds this is the year 5138."""
+"""Greater expiry times are milliseconds by mistake; in seconds this is the year 5138."""
 
 
 def refresh_at(now: float, expires_at: float, fraction: float) -> float:
@@ -76,15 +76,15 @@ def refresh_at(now: float, expires_at: float, fraction: float) -> float:
 
 
 class TokenSource:
-    """Gives connections the current token of a provider; implements `Tokens` of the mechanisms.
+    """Provides the current token to connections; implements `Tokens` of the mechanisms.
 
     Args:
         provider: Coroutine function that returns a `Token`.
-        purpose: Names the provider in messages: "sasl_token_provider".
+        purpose: Name of the provider in messages, such as "sasl_token_provider".
         supervisor: Runs the calls.
-        clock: Tells the time by which tokens expire.
+        clock: Clock by which tokens expire.
         timeout: Maximum time of a call, in seconds.
-        rng: Draws the refresh times, for tests.
+        rng: Draws the refresh times; replaced in tests.
     """
 
     def __init__(
@@ -97,18 +97,22 @@ class TokenSource:
         timeout: float,
         rng: random.Random | None = None,
     ) -> None:
+        # Passed in.
         self.purpose = purpose
         self._provider = provider
         self._supervisor = supervisor
         self._clock = clock
         self._timeout = timeout
         self._rng = rng or random.Random()
+        # The present token, and when the background task replaces it.
         self._token: Token | None = None
         self._fetched_at = 0.0
         self._refresh_at = 0.0
+        # The call that all connections share, and when they stop waiting for it.
         self._call: asyncio.Future[Token] | None = None
         self._call_until = 0.0
         self._refresher: SupervisedTask | None = None
+        # After a failure: what is raised until the provider is called again.
         self._backoff = Backoff(RETRY_BACKOFF, RETRY_BACKOFF_MAX, rng=self._rng)
         self._failure: KafkaError | None = None
         self._retry_at = 0.0
@@ -119,25 +123,29 @@ class TokenSource:
         Raises:
             SaslAuthenticationError: The provider raised, or returned something else than a valid
                 token.
-            KafkaConnectionError: The provider raised an OSError or, as TokenTimeoutError, did not
-                return in time, or the issuer failed or, as TokenEndpointUnreachableError, could not
-                be connected to; a later call may succeed.
+            KafkaConnectionError: The provider raised an OSError, the issuer failed, or, as
+                TokenTimeoutError, the provider did not return in time, or, as
+                TokenEndpointUnreachableError, the issuer could not be connected to. A later call
+                may succeed.
             ClientClosedError: The client was closed.
         """
         token = self._token
         if token is not None and self._seconds_left(token) > 0:
             return token
+        # Many connections may need a token at the same time; each failure is a call that all share.
         if self._failure is not None and self._supervisor.loop.time() < self._retry_at:
             raise copy(self._failure) from self._failure.__cause__
         return await self._fetch()
 
     @property
     def failure(self) -> KafkaError | None:
-        """The error of the last call of the provider; None if it succeeded or there was none."""
+        """Error of the last call of the provider, or None if it succeeded or none was made."""
         return self._failure
 
     def reject(self, token: Token) -> None:
-        """Forget a token that the broker has rejected, unless it is younger than MIN_PERIOD."""
+        """Forget a token that the broker has rejected, unless it is newer than MIN_PERIOD."""
+        # A new token would probably be rejected too, and calling for each connection would overload
+        # the issuer.
         if token is self._token and self._clock.wall() - self._fetched_at >= MIN_PERIOD:
             self._token = None
 
@@ -164,6 +172,7 @@ class TokenSource:
         error = call.exception()
         if error is None:
             return call.result()
+        # A copy for each caller: a raised error gets a traceback.
         raise copy(error) from error.__cause__
 
     async def _run_call(self, call: asyncio.Future[Token]) -> None:
@@ -181,7 +190,7 @@ class TokenSource:
             self._call = None
             if not call.done():
                 call.set_exception(failure)
-                call.exception()  # Not every failure has a caller that waits for it.
+                call.exception()  # retrieved, since not every failure has a waiting caller
 
     async def _call_provider(self) -> Token:
         """Return a valid token; raise KafkaError for everything else."""
@@ -198,6 +207,7 @@ class TokenSource:
         except KafkaError:
             raise
         except OSError as error:
+            # A TimeoutError is an OSError: it may come from the limit above.
             if limit.expired():
                 raise TokenTimeoutError(
                     f"{self.purpose} did not return within {self._timeout:g} s "
@@ -212,7 +222,7 @@ class TokenSource:
             # SystemExit would leave the event loop at once, with all tasks of the application.
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task and task.cancelling():
-                raise  # The client is closed; otherwise the provider has raised it.
+                raise  # the client is closed; otherwise the provider has raised it
             raise SaslAuthenticationError(
                 f"{self.purpose} raised {type(error).__name__}, so there is no token: see the "
                 "cause of this error. Let it raise an OSError for failures that a retry may solve"
@@ -227,6 +237,7 @@ class TokenSource:
 
     def _check(self, token: Token) -> None:
         """Raise SaslAuthenticationError unless a token is well-formed and valid now."""
+        # Types are checked since the provider is code of the application.
         if not isinstance(cast("object", token.value.reveal()), str):
             raise SaslAuthenticationError(
                 f"{self.purpose} returned a token whose value is {_kind(token.value.reveal())}: "
@@ -264,15 +275,16 @@ class TokenSource:
         self._fetched_at = now = self._clock.wall()
         fraction = WINDOW_FACTOR + WINDOW_JITTER * self._rng.random()
         self._refresh_at = refresh_at(now, token.expires_at, fraction)
-        if not self._supervisor.running:  # The client was closed when the provider returned.
+        if not self._supervisor.running:  # the client was closed when the provider returned
             return
         if self._refresher is not None:
-            self._refresher.cancel()  # It may sleep until the refresh time of an earlier token.
+            self._refresher.cancel()  # it may sleep until the refresh time of an earlier token
         self._refresher = self._supervisor.spawn(self._refresh, name="token refresh")
 
     def _on_failure(self, error: KafkaError) -> None:
         self._failure = error
         delay = self._backoff.next()
+        # Calling it again soon would probably block again.
         if isinstance(error, TokenTimeoutError):
             delay = max(delay, REFRESH_RETRY_DELAY)
         self._retry_at = self._supervisor.loop.time() + delay
@@ -285,21 +297,21 @@ class TokenSource:
         logger.warning("no new token: %s; %s", error.message, effect)
 
     async def _refresh(self) -> None:
-        """Replace the token whenever it is due, until there is none that expires."""
+        """Replace the token whenever it is due, until no token expires."""
         while self._token is not None:
             earliest = max(self._refresh_at, self._fetched_at + MIN_REFRESH_INTERVAL)
             delay = earliest - self._clock.wall()
             if delay > 0:
                 await asyncio.sleep(delay)
-                continue  # The token may have been replaced meanwhile.
+                continue  # the token may have been replaced during the wait
             try:
                 await self._fetch()
-            except KafkaError:  # It was logged.
+            except KafkaError:  # already logged
                 await asyncio.sleep(REFRESH_RETRY_DELAY)
 
 
 def token_source(config: ClientConfig, supervisor: Supervisor, clock: Clock) -> TokenSource | None:
-    """Return the source of the client's tokens; None if its options name no origin of tokens."""
+    """Return the source of the client's tokens, or None if no option selects a provider."""
     origin = _origin(config, supervisor, clock)
     if origin is None:
         return None
@@ -333,8 +345,8 @@ def _user_agent() -> str:
     return f"kafka-async/{getattr(sys.modules['kafka_async'], '__version__', 'unknown')}"
 
 
-# A value that is no token may be a secret nevertheless, and so must not be a variable of a frame
-# that raises.
+# A value that is not a token may still be a secret, so it must not be a variable of a frame that
+# raises.
 
 
 def _awaitable_or_kind(value: object) -> Awaitable[object] | str:

@@ -2,8 +2,8 @@
 
 With read_committed the batches of aborted transactions are dropped (KIP-98). The response then has
 the batches up to the last stable offset and a list of aborted transactions: producer ids with their
-first offsets, in any order. The transactional batches of such a producer are dropped from that
-offset up to its abort marker.
+first offsets, in any order. Transactional batches of such a producer are dropped from that offset
+up to its abort marker.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class CompletedFetch:
     that is read late, or paused, would keep the data of all other partitions alive.
 
     Attributes:
-        batches: The batches, each with whether its records are returned.
+        batches: The batches, each with True if its records are returned.
         end: Offset after the last batch.
         epoch: Leader epoch of the last batch.
-        error: Error after the last batch; None if there is none.
+        error: Error after the last batch, or None.
         retained_bytes: Bytes kept alive, with BATCH_OVERHEAD per batch.
         size: Bytes fetched.
         unread_bytes: Bytes of the batches.
@@ -72,7 +72,7 @@ class CompletedFetch:
         offset: int,
         aborted: Iterable[AbortedRange] | None,
     ) -> None:
-        """Create without batches; `aborted` None returns uncommitted records too."""
+        """Create without batches; with `aborted` None, uncommitted records are returned too."""
         self.batches: deque[tuple[BatchView, bool]] = deque()
         self.end, self.epoch = offset, UNKNOWN
         self.error: KafkaError | None = None
@@ -85,21 +85,25 @@ class CompletedFetch:
         self._partition, self._offset = partition, offset
 
     def find_batches(self, count: int) -> bool:
-        """Find the next `count` batches; True at the end, where the search is over."""
+        """Find the next `count` batches; return True at the end."""
         found = 0
         try:
             for view, is_delivered in islice(self._batches, count):
                 found += 1
+                # A broker returns whole batches, so the first may begin, and even end, before the
+                # offset.
                 if view.next_offset > self._offset:
                     self.batches.append((view, is_delivered))
                     self.unread_bytes += view.raw.nbytes
                     self.retained_bytes += BATCH_OVERHEAD
                     self.end, self.epoch = view.next_offset, view.header.leader_epoch
+        # The batches before it are returned first.
         except CorruptRecordError as error:
             self.error = with_offset(error, self._partition, self.end)
             return True
         if found == count:
             return False
+        # A fetch of some bytes without one whole batch: it would be repeated forever.
         if self.size and not self.batches:
             self.error = RecordTooLargeError(
                 f"a batch is larger than the {self.size} bytes that were fetched: raise "
@@ -112,7 +116,7 @@ class CompletedFetch:
 
 
 def all_batches(batches: Iterable[BatchView]) -> Iterator[tuple[BatchView, bool]]:
-    """Yield each batch and whether it has records to return; control batches have none."""
+    """Yield each batch, with True if it has records to return; control batches have none."""
     for batch in batches:
         yield batch, not batch.is_control
 
@@ -120,14 +124,16 @@ def all_batches(batches: Iterable[BatchView]) -> Iterator[tuple[BatchView, bool]
 def committed_batches(
     batches: Iterable[BatchView], aborted: Iterable[AbortedRange]
 ) -> Iterator[tuple[BatchView, bool]]:
-    """Yield each batch and whether it has records to return; aborted ones have none either."""
+    """Yield each batch, with True if it has records to return; aborted ones have none either."""
     pending = list(aborted)
     heapq.heapify(pending)
     aborting = set[int]()
     for batch in batches:
+        # Aborted transactions that have begun by the end of this batch.
         while pending and pending[0].first_offset <= batch.last_offset:
             aborting.add(heapq.heappop(pending).producer_id)
         if batch.is_control:
+            # Its abort marker: later batches of this producer belong to another transaction.
             if batch.producer_id in aborting and batch.control().kind == "abort":
                 aborting.remove(batch.producer_id)
             yield batch, False
@@ -138,7 +144,7 @@ def committed_batches(
 def with_offset(
     error: CorruptRecordError, partition: TopicPartition, offset: int
 ) -> CorruptRecordError:
-    """Return the error with the partition and an offset, unless it names them."""
+    """Return the error with the partition and an offset, unless it has them."""
     if error.topic is not None and error.offset is not None:
         return error
     return CorruptRecordError(

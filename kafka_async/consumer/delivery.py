@@ -1,7 +1,7 @@
 """Returns records to the application: `poll`, `poll_batches` and `async for`.
 
 A record of a stream counts as processed when the next one is requested. Polls and streams hold the
-event loop for 5 ms at most.
+event loop for at most 5 ms.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class RecordDelivery:
         check: Callable[[], None],
         interceptors: ConsumerInterceptors | None,
     ) -> None:
+        # Parts of the consumer; `before_poll` and `check` run at each poll.
         self._queue = queue
         self._gate = gate
         self._fetcher = fetcher
@@ -58,9 +59,12 @@ class RecordDelivery:
         self._before_poll = before_poll
         self._check = check
         self._interceptors = interceptors
+        # Polls yield by `_yield_at`, streams by `_stream_yield_at`, which the kernel compares too.
         self._time = asyncio.get_running_loop().time
         self._yield_at = self._stream_yield_at = 0.0
         self._next_record = NextRecord(self._time, self._next)
+        # One `async for` at a time. A weak reference: an abandoned one must not block polls
+        # forever. `anext(consumer)` has no loop object, so its stream is kept.
         self._active_stream: weakref.ref[RecordIterator[Any, Any]] | None = None
         self._anext_stream: RecordIterator[Any, Any] | None = None
 
@@ -79,6 +83,8 @@ class RecordDelivery:
         if interceptors is None:
             return await self._poll(lambda: take(limit), timeout) or []
         deadline = None if timeout is None else self._time() + timeout
+        # Interceptors may drop all records: then the poll continues for the rest of its time
+        # (KIP-42).
         while True:
             records = await self._poll(lambda: take(limit), timeout) or []
             kept = interceptors.on_records(records) if records else records
@@ -90,7 +96,7 @@ class RecordDelivery:
                     return []
 
     def pass_undecodable(self, record: AnyRecord) -> None:
-        """Move the position past a record whose error a poll has raised just now."""
+        """Move the position past a record whose error a poll has just raised."""
         state = self._queue.pass_record(TopicPartition(record.topic, record.partition))
         self._fetcher.on_taken(state)
 
@@ -110,6 +116,7 @@ class RecordDelivery:
     def _end_stream(self) -> None:
         """Raise an error while an `async for` is in progress; otherwise end the last stream."""
         active = None if self._active_stream is None else self._active_stream()
+        # A stream that has returned nothing yet may be replaced.
         if active is not None and self._queue.last_streamed is not None:
             raise IllegalStateError(
                 "an `async for` over this consumer is in progress: poll, poll_batches and "
@@ -120,23 +127,26 @@ class RecordDelivery:
     async def _wait_for_records(
         self, take: Callable[[], T], timeout: float | None, *, decompress: bool = True
     ) -> T | None:
-        """Return the first result of `take` that is not empty; None at the timeout.
+        """Return the first result of `take` that is not empty, or None at the timeout.
 
         With `decompress`, large batches are decompressed in a thread before they are taken.
         """
         now = self._time()
         deadline = None if timeout is None else now + timeout
+        # Parsing must not begin shortly before the limit, since it can take MAX_PARSE_SECONDS.
         if now >= self._yield_at - MAX_PARSE_SECONDS:
             await asyncio.sleep(0)
             self._yield_at = self._time() + MAX_LOOP_SECONDS
         self._before_poll()
+        # Ends with records, an error of `_check`, or the deadline. While the gate is held, it waits
+        # for the release.
         while True:
             self._check()
             if not self._gate.held:
                 if decompress and (decompression := self._queue.decompression()) is not None:
                     await decompression
                     self._yield_at = self._time() + MAX_LOOP_SECONDS
-                    continue  # partitions may have changed meanwhile
+                    continue  # partitions may have changed during the wait
                 taken = take()
                 if taken:
                     return taken
@@ -177,12 +187,15 @@ class RecordDelivery:
                 return kept[0]
 
     async def _next_deserialized(self) -> AnyRecord:
+        # A fast stream never waits, so it yields here. A rebalance may come in between.
         if self._time() >= self._stream_yield_at:
             with self._gate:
                 self._queue.mark_processed()
                 await asyncio.sleep(0)
             self._set_stream_time()
         stream = self._next_record
+        # The kernel returns lent records without this coroutine; it is called when they are used
+        # up.
         if stream.at == len(stream.records):
             await self._refill()
         record = stream.records[stream.at]
@@ -190,6 +203,7 @@ class RecordDelivery:
             try:
                 record = self._convert(record)
             except KafkaError:
+                # The record stays the next one, so that the application can seek past it.
                 self._queue.take_back()
                 self._queue.mark_processed()
                 raise
@@ -198,11 +212,13 @@ class RecordDelivery:
 
     async def _refill(self) -> None:
         """Wait for records of one batch, and let the kernel return them."""
+        # Offsets without records at the end of the batch are passed.
         self._queue.take_back()
         try:
             with self._gate:
                 self._queue.mark_processed()
                 taken = await self._wait_for_records(self._take_chunk, None)
+        # Stopping ends an `async for` without an error.
         except ClientClosedError:
             if not self._gate.ended:
                 raise  # the shared client was closed, not this consumer
@@ -228,6 +244,7 @@ class RecordDelivery:
         """
         queue = self._queue
         taken: list[AnyRecord] = []
+        # The limits of this call.
         most = queue.decompressed_bytes + MAX_DECOMPRESSED_BYTES_PER_POLL
         deadline = self._time() + MAX_PARSE_SECONDS
 
@@ -237,6 +254,8 @@ class RecordDelivery:
                 or self._time() >= deadline
             )
 
+        # Ends with enough records, before a batch that needs a thread, at a limit, or before an
+        # error, which is raised only if it comes first.
         while len(taken) < limit and (state := queue.first()):
             buffer = state.buffer
             if taken and (buffer.next_compressed is not None or enough()):
@@ -249,6 +268,7 @@ class RecordDelivery:
                 self._fail_at_corrupt_record(state)
                 raise
             self._on_taken(state, len(records))
+            # An error of the partition, after its last record.
             if not records and state.error is not None:
                 if taken:
                     break
@@ -275,6 +295,7 @@ class RecordDelivery:
                     try:
                         out.append(convert(record))
                     except KafkaError:
+                        # The bad record and those after it are returned, or raise, next time.
                         queue.put_back(state, raw[place:])
                         raise
                     if keys is not None:
@@ -287,6 +308,7 @@ class RecordDelivery:
 
     def _take_chunk(self, limit: int = RECORDS_PER_CHUNK) -> Chunk | None:
         """Take records of the next partition's next batch, as many as are parsed at a time."""
+        # Partitions whose batches have no records to return are passed over.
         while state := self._queue.first():
             try:
                 records = state.buffer.take_chunk(limit)
@@ -303,6 +325,7 @@ class RecordDelivery:
     def _take_batches(self) -> list[PartitionBatch]:
         """Take all batches by partition."""
         taken: list[PartitionBatch] = []
+        # Each partition once, so that new data does not extend the call.
         for _ in range(len(self._queue)):
             state = self._queue.first()
             if state is None:
@@ -310,6 +333,7 @@ class RecordDelivery:
             try:
                 views, start = state.buffer.take_batches()
             except KafkaError:
+                # Raised by the next call.
                 if taken:
                     break
                 self._fail_at_corrupt_record(state)
@@ -330,6 +354,7 @@ class RecordDelivery:
 
     def _fail_at_corrupt_record(self, state: PartitionState) -> None:
         """Fail a partition whose next record cannot be read, until the application seeks."""
+        # Fetching more would not help: this record stays the next one.
         state.stop_fetching()
         self._queue.on_passed(state)
         self._queue.move_to_back()

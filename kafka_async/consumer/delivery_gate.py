@@ -1,8 +1,8 @@
 """Orders record delivery between polls and rebalances.
 
-Returned records are being processed until the application polls again or commits them. Only then
-may their partition be revoked, so an application that polls, processes and commits in turn never
-loses a partition while it processes its records. A rebalance holds the gate, waits for that moment,
+A returned record counts as processed once the application polls again or commits it. Until then its
+partition is not revoked, so an application that polls, processes and commits in turn never loses a
+partition while it processes its records. A rebalance holds the gate, waits for that moment,
 invokes the listeners and releases the gate. An application that does not poll within
 max_poll_interval_ms loses its partitions, and gets no more of their records.
 """
@@ -49,7 +49,7 @@ class ConcurrentHandlers(Protocol):
         ...
 
     def progress_at(self) -> float:
-        """Return the event loop time up to which no handler has kept the group waiting."""
+        """Return the event loop time up to which no handler has delayed the group."""
         ...
 
 
@@ -57,19 +57,23 @@ class DeliveryGate:
     """Lets either polls or rebalances proceed."""
 
     def __init__(self, queue: DeliveryQueue, max_poll_interval: float) -> None:
+        # Progress: a poll, or another record of a stream, restarts max_poll_interval_ms.
         self._queue = queue
         self._max_poll_interval = max_poll_interval
         self._last_progress: object = None
+        # The task inside a poll, the last one that polled, and the one that runs a listener.
         self._polling_task: asyncio.Task[object] | None = None
         self._last_poller: asyncio.Task[object] | None = None
         self._listener_task: asyncio.Task[object] | None = None
         self._listener_call: object = None
+        # Counted, since rebalances, rewinds and a lost membership may hold at the same time.
         self._holds = 0
         self._waiting_rebalances = 0
         self._ended = False
         self._now = asyncio.get_running_loop().time
         self._last_poll = self._now()
         self._ever_polled = False
+        # Set by polls and commits, for a rebalance that waits.
         self._processed = asyncio.Event()
         self._handlers: ConcurrentHandlers | None = None
 
@@ -92,6 +96,7 @@ class DeliveryGate:
                 "another task waits for this consumer's records: poll, poll_batches and async for "
                 "exclude each other"
             )
+        # One task at a time: it is what `may_seek` compares with.
         self._polling_task = self._last_poller = asyncio.current_task()
         self._ever_polled = True
         self._note_poll()
@@ -105,6 +110,7 @@ class DeliveryGate:
     ) -> None:
         """End a poll."""
         self._polling_task = None
+        # The interval counts from the end of a poll too: waiting for records is no processing.
         self._note_poll()
 
     def on_processed(self) -> None:
@@ -131,8 +137,8 @@ class DeliveryGate:
     def last_poll_time(self) -> float:
         """Return the event loop time of the last poll, after updating it.
 
-        It is now while a poll waits, or if a stream has advanced since the last call; earlier if
-        handlers have made no progress since.
+        While a poll waits, or if a stream has advanced since the last call, that is now. It is
+        earlier if handlers have made no progress since.
         """
         if self._polling_task is not None or self._last_progress != self._queue.last_streamed:
             self._note_poll()
@@ -152,6 +158,7 @@ class DeliveryGate:
     def hold(self) -> None:
         """Return no records until `release`."""
         self._holds += 1
+        # First, since taking records back changes what `last_streamed` returns.
         self.last_poll_time()
         self._queue.take_back()
         self._last_progress = self._queue.last_streamed  # else it would count as a poll
@@ -170,9 +177,11 @@ class DeliveryGate:
         """
         if self._handlers is not None:
             return False
+        # A poll that waits has no records; its task cannot be processing any.
         if self._polling_task is not None or not self._queue.has_unprocessed:
             return True
         poller = self._last_poller
+        # A task that has ended processes nothing, and the caller knows what it does itself.
         return poller is None or poller.done() or poller is asyncio.current_task()
 
     @property
@@ -194,6 +203,7 @@ class DeliveryGate:
     def calling_listener(self) -> Generator[None]:
         """Recognise calls of a listener's callback, which the block calls in the current task."""
         self._listener_task, self._listener_call = asyncio.current_task(), object()
+        # Inherited by tasks that the callback creates, so that these are recognised too.
         outer = _listener_call.set(self._listener_call)
         try:
             yield
@@ -202,7 +212,7 @@ class DeliveryGate:
             self._listener_task = self._listener_call = None
 
     def set_handlers(self, handlers: ConcurrentHandlers | None) -> None:
-        """Set the concurrent handlers, for which rebalances wait; None if there are none.
+        """Set the concurrent handlers, for which rebalances wait, or None.
 
         Raises IllegalStateError if there are others already.
         """
@@ -218,7 +228,7 @@ class DeliveryGate:
         return self._handlers is not None and self._handlers.run_caller
 
     def check_may_wait_for_rebalance(self, call: str) -> None:
-        """Raise if a rebalance would wait for the caller, who cannot wait for a rebalance."""
+        """Raise if a rebalance would wait for the caller, which would wait for the rebalance."""
         if self.runs_listener:
             raise IllegalStateError(
                 f"{call}() in a rebalance listener, or in a task that it has created, would wait "
@@ -250,7 +260,7 @@ class DeliveryGate:
         return self._waiting_rebalances > 0
 
     def _waits_for_poll(self) -> bool:
-        """Return True while the application has returned records, and does not poll for others."""
+        """Return True while the application has returned records, and does not poll for more."""
         return self._polling_task is None and self._handlers is None and self._queue.has_unprocessed
 
     async def wait_until_processed(self, *, ignore_poll_timeout: bool = False) -> None:
@@ -266,10 +276,12 @@ class DeliveryGate:
             self._waiting_rebalances -= 1
 
     async def _wait_until_processed(self, *, ignore_poll_timeout: bool) -> None:
+        # Checked again after each poll and commit; ends at once when the consumer stops.
         while not self._ended and self._waits_for_poll():
             left = self.last_poll_time() + self._max_poll_interval - self._now()
             if left <= 0 and not ignore_poll_timeout:
                 raise PollTimeoutError
+            # Cleared before the wait, after the check above: no event is lost in between.
             self._processed.clear()
             with move_on_after(None if ignore_poll_timeout else left):
                 await self._processed.wait()

@@ -27,20 +27,23 @@ class DeliveryQueue:
     """Orders the partitions with something to return, and tracks what is being processed.
 
     Attributes:
-        records: Records taken by polls and streams; those of `poll_batches` are not counted.
-        undecodable: Those that were skipped, or given to the application, as they cannot be
-            deserialized.
+        records: Records taken by polls and streams, not by `poll_batches`.
+
         decompressed_bytes: Bytes of decompressed batches that were read.
     """
 
     def __init__(self, supervisor: Supervisor, subscription: Subscription) -> None:
+        # For statistics; `decompressed_bytes` also limits what one poll decompresses.
         self.records = self.undecodable = self.decompressed_bytes = 0
         self._supervisor = supervisor
         self._subscription = subscription
+        # Partitions that may have something to return; `first` removes those that do not.
         self._partitions: deque[PartitionState] = deque()
         self._poll_wakeup = asyncio.Event()
         self._unprocessed: set[PartitionState] = set()  # records returned since the last poll
         self._streamed: PartitionState | None = None  # partition of the records lent to a stream
+        # Kept until records of another partition are taken, since records may be put back into its
+        # batch.
         self._last_buffer: FetchBuffer | None = None
         self._decompressor = AheadDecompressor(supervisor, lambda: round_robin(self._upcoming()))
 
@@ -60,6 +63,7 @@ class DeliveryQueue:
         """Return the first partition with records or an error; removes others from the queue."""
         while self._partitions:
             state = self._partitions[0]
+            # The state may have been replaced or removed since it was added.
             current = self._subscription.states.get(state.partition) is state
             if current and not state.held_back and state.has_delivery:
                 return state
@@ -69,10 +73,11 @@ class DeliveryQueue:
     def on_taken(self, state: PartitionState, records: int, *, counted: bool = True) -> None:
         """Move the first partition to the back, after records or batches of it were taken.
 
-        Without any, its position has only passed offsets that have no records to return.
+        If there were none, its position has only passed offsets without records to return.
         """
         buffer = state.buffer
         if self._last_buffer is not buffer:
+            # None of its records is put back any more, so the batch need not be kept.
             if self._last_buffer is not None:
                 self._last_buffer.release_batch()
             self._last_buffer = buffer
@@ -89,11 +94,13 @@ class DeliveryQueue:
 
     def on_passed(self, state: PartitionState) -> None:
         """Count offsets as processed that the position has passed without a record to return."""
+        # Otherwise returned records before these offsets are still being processed.
         if state not in self._unprocessed:
             state.mark_processed()
 
     def move_to_back(self) -> None:
         """Move the first partition to the back."""
+        # Its error has been raised; the other partitions come first now.
         self._partitions.rotate(-1)
 
     def put_back(self, state: PartitionState, records: list[AnyRecord]) -> None:
@@ -115,6 +122,7 @@ class DeliveryQueue:
 
     def _on_put_back(self, state: PartitionState, count: int) -> None:
         self.records -= count
+        # At the front: these records come before those of any other partition.
         if count and state not in self._partitions:
             self._partitions.appendleft(state)
 
@@ -125,7 +133,7 @@ class DeliveryQueue:
         self._poll_wakeup.set()
 
     async def wait(self, deadline: float | None) -> bool:
-        """Wait for `wake_poll`; False at the deadline (event loop time)."""
+        """Wait for `wake_poll`; return False at the deadline (event loop time)."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._poll_wakeup.wait()
@@ -142,7 +150,7 @@ class DeliveryQueue:
         self._streamed = state
 
     def take_back(self, state: PartitionState | None = None) -> None:
-        """Put back what a stream has not returned, of one partition or of any."""
+        """Put back what a stream has not returned, of one partition or of all."""
         streamed = self._streamed
         if streamed is not None and state in (None, streamed):
             self._streamed = None
@@ -150,7 +158,7 @@ class DeliveryQueue:
 
     @property
     def last_streamed(self) -> AnyRecord | None:
-        """The record that a stream returned last, not deserialized; None if there is none."""
+        """The record that a stream returned last, not deserialized, or None."""
         return None if self._streamed is None else self._streamed.buffer.last_streamed
 
     def mark_processed(self) -> None:
@@ -159,7 +167,7 @@ class DeliveryQueue:
             state.mark_processed()
         self._unprocessed.clear()
         if self._streamed is not None:
-            self._unprocessed.add(self._streamed)  # more of it is to be returned
+            self._unprocessed.add(self._streamed)  # the stream will return more of them
 
     @property
     def has_unprocessed(self) -> bool:
@@ -167,26 +175,29 @@ class DeliveryQueue:
         return any(
             state.has_unprocessed
             for state in self._unprocessed
+            # Revoked partitions have no records to wait for.
             if self._subscription.states.get(state.partition) is state
         )
 
     # -- decompression ----------------------------------------------------------------------------
 
     def next_compressed(self) -> BatchView | None:
-        """Return the batch that must be decompressed before records are taken; None if none."""
+        """Return the batch that must be decompressed before records are taken, or None."""
         state = self.first()
         return None if state is None else state.buffer.next_compressed
 
     def decompression(self) -> Awaitable[object] | None:
-        """Return the decompression to wait for before records are taken; None if none.
+        """Return the decompression to wait for before records are taken, or None.
 
-        Starts to decompress later batches too.
+        Also starts to decompress later batches.
         """
+        # First, so that threads work while the application waits for this batch.
         self._decompressor.start_calls(self.decompressed_bytes)
         state = self.first()
         view = None if state is None else state.buffer.next_compressed
         if state is None or view is None:
             return None
+        # A call for several batches includes this one.
         if view.decompressing and (call := self._decompressor.call_for(view)) is not None:
             return asyncio.wait({call})
         return self._supervisor.offload(_decompress, state, view)
@@ -199,7 +210,7 @@ class DeliveryQueue:
 
 
 def _decompress(state: PartitionState, view: BatchView) -> None:
-    """Decompress in a thread; drop the result if the partition was paused meanwhile."""
+    """Decompress in a thread; drop the result if the partition was paused in the meantime."""
     view.decompress()
     if state.paused:
         view.discard_decompressed()

@@ -30,7 +30,7 @@ AnyRecord: TypeAlias = Record[Any, Any]
 LARGE_BATCH_COST: Final = 1024 * 1024
 """Cost from which a batch is decompressed in a thread: about 1 ms (see `BatchView`)."""
 MAX_DECOMPRESSED_BYTES_PER_POLL: Final = MAX_DECOMPRESSED_BYTES_PER_BATCH
-"""Decompressed bytes after which one call opens no further batch."""
+"""Decompressed bytes after which a call opens no further batch."""
 
 
 class FetchBuffer:
@@ -42,7 +42,7 @@ class FetchBuffer:
     Attributes:
         decompressed_bytes: Bytes of decompressed batches; see `take_decompressed_bytes`.
         epoch: Leader epoch of the position.
-        full: Whether the fetcher has stopped fetching because of this buffer; see `mark_full`.
+        full: True if the fetcher has stopped fetching because of this buffer; see `mark_full`.
         size: Bytes kept alive.
         unread_bytes: Fetched bytes of batches that were not read to their end.
     """
@@ -63,13 +63,16 @@ class FetchBuffer:
     )
 
     def __init__(self, partition: TopicPartition) -> None:
+        # For the fetcher: leader epoch of the position, memory, and whether it waits for room.
         self.partition = partition
         self.epoch = UNKNOWN
         self.size = self.unread_bytes = self.decompressed_bytes = 0
         self.full = False
+        # Completed fetches, then the open batch with what is left of it.
         self._fetches: deque[CompletedFetch] = deque()
         self._batch: BatchView | None = None  # batch of the records taken last
         self._reader: RecordReader | LegacyRecordReader | None = None  # of the rest of that batch
+        # Returned records that were put back; the position is after all that were taken.
         self._records: list[AnyRecord] = []  # records that were put back
         self._position = UNKNOWN  # after the records that were taken, lent ones too
         self._stream: NextRecord | None = None  # has the lent records
@@ -83,11 +86,12 @@ class FetchBuffer:
         if self._stream is None:
             return self._position
         last = self.last_streamed
+        # The stream counts what it has returned.
         return self._stream.records[0].offset if last is None else last.offset + 1
 
     @property
     def last_streamed(self) -> AnyRecord | None:
-        """The record that a stream returned last of the lent ones; None without any."""
+        """The lent record that the stream returned last, or None."""
         stream = self._stream
         return None if stream is None or not stream.at else stream.records[stream.at - 1]
 
@@ -104,7 +108,8 @@ class FetchBuffer:
         self.unread_bytes += fetched.unread_bytes
 
     def clear(self, position: int, epoch: int = UNKNOWN) -> None:
-        """Drop everything, lent records too, and set the position."""
+        """Drop everything, lent records included, and set the position."""
+        # The stream must not return records from before a seek.
         self.take_back()
         self._fetches.clear()
         self._batch, self._reader, self._records = None, None, []
@@ -112,7 +117,7 @@ class FetchBuffer:
         self.size = self.unread_bytes = 0
 
     def mark_full(self, *, full: bool) -> None:
-        """Record whether the fetcher has stopped fetching because of this buffer."""
+        """Record that the fetcher has stopped, or not, because of this buffer."""
         self.full = full
 
     def take_decompressed_bytes(self) -> int:
@@ -122,7 +127,8 @@ class FetchBuffer:
 
     @property
     def next_compressed(self) -> BatchView | None:
-        """The next batch if it is large and not yet decompressed; None otherwise."""
+        """The next batch if it is large and not yet decompressed, or None."""
+        # The open batch comes first, and is decompressed already.
         if self._records or self._reader is not None:
             return None
         for fetched in self._fetches:
@@ -139,6 +145,7 @@ class FetchBuffer:
 
     def upcoming(self) -> Iterator[BatchView]:
         """Yield the batches after the open one whose records are returned."""
+        # The first batch is the open one, which is decompressed.
         is_open = self._reader is not None
         for fetched in self._fetches:
             for view, is_delivered in fetched.batches:
@@ -146,6 +153,7 @@ class FetchBuffer:
                     yield view
                 is_open = False
             if fetched.error is not None:
+                # Nothing after an error is read.
                 return
 
     def drop_decompressed(self) -> None:
@@ -154,12 +162,14 @@ class FetchBuffer:
             view.discard_decompressed()
 
     def take_records(self, limit: int, enough: Callable[[], bool]) -> list[AnyRecord]:
-        """Take at most `limit` records; none if none are left.
+        """Take at most `limit` records; an empty list if none are left.
 
         Stops before a `next_compressed` batch, and once `enough()` is true. If the next record
         cannot be read, that is raised again until `clear`.
         """
         taken = self.take_chunk(limit)
+        # Ends when there are enough, when a thread must decompress the next batch, at the end of
+        # the buffer, or before a record that cannot be read.
         while taken and len(taken) < limit and self.next_compressed is None and not enough():
             try:
                 more = self.take_chunk(limit - len(taken))
@@ -175,16 +185,20 @@ class FetchBuffer:
 
         Advances the position past them, and past offsets without records to return.
         """
+        # Records that were put back come before the rest of the batch.
         records = self._records[:limit]
         del self._records[:limit]
         while not records and (self._reader is not None or self._open_batch()):
             records = self._read(min(limit, RECORDS_PER_CHUNK))
+        # The position follows what is left: put-back records, an open batch, or the end of a batch,
+        # which may be beyond its last record (compaction).
         if self._records:
             self._position = self._records[0].offset
         elif self._reader is None:
             self._position = self._end_offset()
         elif records:
             self._position = records[-1].offset + 1
+        # The epoch of the last record validates the position against a new leader (KIP-320).
         if records and (epoch := records[-1].leader_epoch) is not None:
             self.epoch = epoch
         return records
@@ -200,6 +214,7 @@ class FetchBuffer:
         if stream is None:
             return 0
         rest = stream.records[stream.at :]
+        # Emptied first, so that the stream returns none of them.
         stream.records, stream.at = [], 0
         self.put_back(rest)
         return len(rest)
@@ -212,6 +227,7 @@ class FetchBuffer:
     def put_back(self, records: list[AnyRecord]) -> None:
         """Return records to the buffer; they must be the last ones taken of one batch."""
         if records:
+            # The last ones taken, so they go in front.
             self._records = records + self._records
             self._position = records[0].offset
 
@@ -222,15 +238,19 @@ class FetchBuffer:
         """
         start = self._position
         views: list[BatchView] = []
+        # Records of the last batch were put back: the batch is returned again, from the position
+        # on.
         if self._records and self._reader is None and self._batch is not None:
             views.append(self._batch)
             self._position = self._end_offset()
         self._reader, self._records = None, []
         for fetched in list(self._fetches):
+            # A batch that is read halfway is returned whole; the caller starts at `start`.
             views += [view for view, is_delivered in fetched.batches if is_delivered]
             if fetched.error is not None:
                 if not views:
                     raise fetched.error
+                # Without its batches: the next call raises the error.
                 self._keep_error(fetched)
                 break
             self._drop_fetch()
@@ -239,6 +259,7 @@ class FetchBuffer:
         return views, start
 
     def _pass(self, fetched: CompletedFetch) -> None:
+        # An empty fetch still moves the position, over aborted and control records.
         self._position = max(self._position, fetched.end)
         if fetched.epoch != UNKNOWN:
             self.epoch = fetched.epoch
@@ -268,6 +289,7 @@ class FetchBuffer:
             self.decompressed_bytes += view.decompressed_bytes
         self._batch = view
         if not is_delivered:
+            # A batch without records to return, control or aborted, is skipped as a whole.
             self._finish_batch()
         return True
 
@@ -294,6 +316,7 @@ class FetchBuffer:
 
     def _end_offset(self) -> int:
         return (
+            # Never back: a batch may begin before the position that was sought.
             self._position if self._batch is None else max(self._position, self._batch.next_offset)
         )
 

@@ -1,9 +1,9 @@
-"""Fetch requests and sessions (KIP-227): requests name only what has changed. Pure.
+"""Fetch requests and sessions (KIP-227): requests contain only what has changed. Pure.
 
 The client opens a session with a full request (epoch 0); the broker responds with a session id, or
-with 0 if it keeps no session. Each further request has the next epoch and names only partitions
-that are new, moved or no longer fetched. When the broker's state is unknown, the next request is a
-full one, which replaces the session.
+or with 0 if it keeps no session. Each further request has the next epoch and contains only
+partitions that are new, moved or no longer fetched. When the broker's state is unknown, the next
+request is a full one, which replaces the session.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MAX_FETCH_BYTES: Final = 99 * 1024 * 1024
 """Maximum bytes that a fetch requests: the response then fits into the largest frame."""
 
+# Values of the protocol: no session id, and the epochs of a full and of a closing request.
 NO_SESSION: Final = 0
 FULL: Final = 0
 CLOSE: Final = -1
@@ -55,7 +56,7 @@ class ForgottenPartition(NamedTuple):
 class SessionRequest(NamedTuple):
     """Content of a fetch request: partitions that are new or have changed, and those to remove.
 
-    The response must name those that are `new` to the session; others only if they have news.
+    The response must include those that are `new` to the session; others only if they have changed.
     """
 
     session_id: int
@@ -69,6 +70,7 @@ class FetchSession:
     """State of the fetch session with one broker. Owned by the broker's `BrokerFetcher`."""
 
     def __init__(self) -> None:
+        # `_sent` mirrors what the broker has in the session, so that only differences are sent.
         self._id: int = NO_SESSION
         self._epoch: int = FULL
         self._sent: dict[TopicPartition, PartitionFetch] = {}
@@ -80,6 +82,7 @@ class FetchSession:
 
     def next_request(self, wanted: Mapping[TopicPartition, PartitionFetch]) -> SessionRequest:
         """Return the request that makes the broker fetch exactly `wanted`."""
+        # The full request includes the old session id, so that the broker frees it at once.
         if self._epoch == FULL:
             self._sent = dict(wanted)
             return SessionRequest(self._id, FULL, self._sent, (), frozenset(wanted))
@@ -90,6 +93,8 @@ class FetchSession:
         to_forget = tuple(
             ForgottenPartition(partition, fetch.topic_id)
             for partition, fetch in sent.items()
+            # A topic that was created again has the same name and another id: forget the old, add
+            # the new.
             if partition not in wanted or wanted[partition].topic_id != fetch.topic_id
         )
         kept = sent.keys() - {each.partition for each in to_forget}
@@ -99,10 +104,12 @@ class FetchSession:
 
     def on_response(self, session_id: int) -> None:
         """Record a successful response with this session id."""
+        # The broker keeps no session, or not this one: each request is a full one until it does.
         if session_id == NO_SESSION or (self._epoch != FULL and session_id != self._id):
             self._id, self._epoch = session_id, FULL
         else:
             self._id = session_id
+            # Epoch 0 would open a session, so the numbers start again at 1.
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
 
     def on_session_lost(self) -> None:
@@ -111,10 +118,11 @@ class FetchSession:
 
     def on_no_response(self) -> None:
         """Replace the session: the broker may or may not have handled the last request."""
+        # The id stays: the full request replaces the session under it.
         self._epoch = FULL
 
     def closing_request(self) -> SessionRequest | None:
-        """Return the request that closes the session; None without a session."""
+        """Return the request that closes the session, or None."""
         session_id = self._id
         self.on_session_lost()
         return (
@@ -129,7 +137,7 @@ def fetch_request(
 ) -> FetchRequest:
     """Return the message; with `wait` the broker may wait for records.
 
-    To a consumer in a `rack`, a leader may name a replica to fetch from instead (KIP-392).
+    A leader may redirect a consumer in a `rack` to a closer replica (KIP-392).
     """
     to_send: defaultdict[tuple[str, UUID], list[FetchPartition]] = defaultdict(list)
     for (topic, partition), fetch in request.to_send.items():
@@ -145,6 +153,7 @@ def fetch_request(
     for (topic, partition), topic_id in request.to_forget:
         to_forget[topic, topic_id].append(partition)
     return FetchRequest(
+        # Without waiting the broker responds at once.
         max_wait_ms=config.fetch_max_wait_ms if wait else 0,
         min_bytes=config.fetch_min_bytes if wait else 0,
         max_bytes=min(config.fetch_max_bytes, MAX_FETCH_BYTES, max(max_bytes, 1)),
@@ -166,10 +175,11 @@ def fetch_request(
 def response_rows(
     response: FetchResponse, topic_ids: Mapping[TopicPartition, UUID]
 ) -> list[tuple[TopicPartition, PartitionData]]:
-    """Return the partitions of a response; new versions name topics by id."""
+    """Return the partitions of a response; new versions have topic ids in place of names."""
     names = {topic_id: partition.topic for partition, topic_id in topic_ids.items()}
     rows: list[tuple[TopicPartition, PartitionData]] = []
     for topic in response.responses:
+        # A topic that was not requested is ignored.
         name = topic.topic or names.get(topic.topic_id)
         if name is not None:
             rows += [(TopicPartition(name, row.partition_index), row) for row in topic.partitions]

@@ -63,9 +63,11 @@ logger = logging.getLogger("kafka_async.consumer")
 
 RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
+# Closing a session is a courtesy to the broker, which drops idle sessions by itself.
 _CLOSE_TIMEOUT: Final = 1.0
 LARGEST_BATCH: Final = 16 * 1024 * 1024
-"""Bytes of a batch that a response may hold above fetch_max_bytes, whatever the options are."""
+"""Maximum bytes of a batch that a response may contain beyond fetch_max_bytes."""
+# The broker has dropped the session, or has another state of it: only a new one helps.
 _SESSION_ERRORS: Final = (
     FetchSessionIdNotFoundError,
     InvalidFetchSessionEpochError,
@@ -76,9 +78,9 @@ _SESSION_ERRORS: Final = (
 def max_frame_size(config: ConsumerConfig) -> int:
     """Return the maximum size of a fetch response, in bytes.
 
-    To let a consumer make progress, a broker adds one batch at most to the bytes requested
+    A broker adds at most one batch to the bytes requested, so that a consumer makes progress
     (KIP-74). Only the topic's configuration limits that batch: the client accepts LARGEST_BATCH, or
-    max_partition_fetch_bytes if that is more. The connection's limit of 100 MiB applies as well.
+    max_partition_fetch_bytes if that is more. The connection's limit of 100 MiB applies too.
     """
     return config.fetch_max_bytes + max(config.max_partition_fetch_bytes, LARGEST_BATCH)
 
@@ -86,10 +88,10 @@ def max_frame_size(config: ConsumerConfig) -> int:
 class PendingFetch(NamedTuple):
     """A partition in a fetch request.
 
-    Its response is dropped if the partition's version or fetch offset has changed.
+    Its response is dropped if the version or fetch offset of the partition has changed.
 
     Attributes:
-        denied: Whether the partition was denied when the request was sent: its success shows that
+        denied: True if the partition was denied when the request was sent: its success shows that
             the topic can be read again.
     """
 
@@ -100,7 +102,7 @@ class PendingFetch(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """True if the response is still wanted."""
+        """True if the response still applies."""
         return self.state.version == self.version and self.state.fetch_offset == self.offset
 
 
@@ -123,15 +125,18 @@ class Fetcher:
         queue: DeliveryQueue,
         on_position_needed: Callable[[], None],
     ) -> None:
+        # For statistics.
         self.fetches = self.bytes = 0
         self.throttle_total = self.throttle_max = 0
         self.throttle_wait = 0.0
         self._on_position_needed = on_position_needed
+        # Parts of the consumer and its client.
         self._services = services
         self._supervisor = supervisor
         self._config = config
         self._subscription = subscription
         self._queue = queue
+        # Options, and the fetchers, one per broker with partitions to fetch.
         self._committed_only = is_read_committed(config)
         self._preference_lifetime = seconds(config.metadata_max_age_ms)
         self._loop = asyncio.get_running_loop()
@@ -160,6 +165,7 @@ class Fetcher:
         metadata, now = self._services.metadata.snapshot, self._loop.time()
         for state in self._subscription:
             node_id = self._select_node(state, metadata, now)
+            # Fetchers are never started ahead: each opens another connection.
             if node_id is not None and node_id not in self._broker_fetchers:
                 self._start_broker_fetcher(node_id)
         for broker_fetcher in self._broker_fetchers.values():
@@ -168,12 +174,14 @@ class Fetcher:
     def on_metadata(self, metadata: ClusterMetadata) -> None:
         """Validate positions against new leaders, and fetch from them."""
         for state in self._subscription:
+            # A changed leader epoch may mean a truncated log (KIP-320).
             state.maybe_validate_position(metadata.leader_epoch(state.partition))
         self._on_position_needed()
         self.wakeup()
 
     def partitions_to_fetch(self, node_id: int) -> Sequence[PartitionState]:
         """Return the partitions to fetch from a broker now."""
+        # Selected anew for each request, so that nothing must be updated when a partition moves.
         metadata, now = self._services.metadata.snapshot, self._loop.time()
         return [s for s in self._subscription if self._select_node(s, metadata, now) == node_id]
 
@@ -190,7 +198,7 @@ class Fetcher:
         return PendingFetch(state, state.version, state.fetch_offset, denied)
 
     def has_room(self, state: PartitionState) -> bool:
-        """Return whether to fetch more of a partition, in time for its next poll."""
+        """Return True if more of a partition should be fetched, in time for its next poll."""
         return state.buffer.unread_bytes < self._config.max_partition_fetch_bytes
 
     def memory_budget(self) -> int:
@@ -201,17 +209,21 @@ class Fetcher:
         self, state: PartitionState, metadata: ClusterMetadata, now: float
     ) -> int | None:
         """Return the broker to fetch a partition from; None if it cannot be fetched now."""
+        # From the cheap conditions that often apply to the rare ones.
         if state.fetch_state is not FetchState.FETCHING or state.held_back or state.retry_at > now:
             return None
         if not state.belongs_to(metadata.topic_id(state.partition.topic)):
-            return None  # `Subscription.replace` follows
+            return None  # another topic of this name: `Subscription.replace` follows
         leader = metadata.leader(state.partition)
+        # Assignments have no leader epochs: the first leader that is known is the one to fetch
+        # from.
         if leader is not None and state.leader_epoch == UNKNOWN:
             state.on_leader_known(leader.epoch)
         if state.preferred_replica is not None:
             replica = state.replica_to_fetch(now, metadata.brokers)
             if replica is not None:
                 return replica
+            # Called later, since `wakeup` calls this method.
             self._loop.call_soon(self._fetch_from_leaders)
         if leader is None:
             self._services.metadata.request_update()
@@ -239,12 +251,18 @@ class Fetcher:
         rows: Collection[tuple[TopicPartition, PartitionData]],
     ) -> None:
         """Put a response's data into the buffers and handle errors; lets other tasks run."""
+        # KIP-951: addresses of leaders in this response that metadata may not have yet.
         endpoints = {
             n.node_id: Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints
         }
         size = 0
+        # A request that waited for records and got none at all reveals a broker that withholds
+        # them.
         without_records = not any(row.records for _, row in rows)
         until = self._loop.time() + MAX_SCAN_SECONDS
+        # Each partition is handled alone: a stale row is skipped, an error does not affect the
+        # others. Scanning many small batches yields to the event loop, after which the partition
+        # may have changed.
         for partition, row in rows:
             pending_fetch = pending.get(partition)
             if pending_fetch is None or not pending_fetch.is_current:
@@ -261,6 +279,7 @@ class Fetcher:
                 if self._loop.time() >= until:
                     await asyncio.sleep(0)
                     until = self._loop.time() + MAX_SCAN_SECONDS
+            # Sought, revoked or paused while this task yielded.
             if not pending_fetch.is_current:
                 continue
             if row.error_code:
@@ -282,20 +301,21 @@ class Fetcher:
 
         Other partitions of the response have none that could have filled it.
         """
+        # Transactions in progress hold the last stable offset back.
         end = row.last_stable_offset if self._committed_only else row.high_watermark
         return not row.error_code and row.preferred_read_replica < 0 and end > state.fetch_offset
 
     def on_missing(self, missing: Iterable[PendingFetch]) -> None:
-        """Back off from partitions that a response lacks although it must name them."""
+        """Back off from partitions that a response lacks although it must include them."""
         for pending_fetch in missing:
             if pending_fetch.is_current:
                 self.retry_later(pending_fetch.state)
 
     def on_unreachable(self, node_id: int, pending: Mapping[TopicPartition, PendingFetch]) -> None:
-        """Fetch from the leaders what was to be fetched from a follower that has not responded.
+        """Fall back to the leader when a follower does not respond.
 
-        For some time they are not asked for the closest replica: while the follower is in sync, its
-        leaders would name it again.
+        Preferred replicas are ignored for metadata_max_age_ms; otherwise the leader, which still
+        counts the follower as in sync, would redirect the consumer to it.
         """
         followed = [p.state for p in pending.values() if p.state.preferred_replica == node_id]
         for state in followed:
@@ -314,6 +334,7 @@ class Fetcher:
             AbortedRange(each.first_offset, each.producer_id)
             for each in row.aborted_transactions or ()
         ]
+        # None: with read_uncommitted the aborted records are returned too.
         data = memoryview(row.records or b"")
         return CompletedFetch(
             state.partition, data, state.fetch_offset, aborted if self._committed_only else None
@@ -326,8 +347,9 @@ class Fetcher:
         replica = row.preferred_read_replica
         if replica in self._services.metadata.snapshot.brokers:
             state.prefer_replica(replica, self._loop.time() + self._preference_lifetime)
+            # The other broker's fetcher takes over.
             self.wakeup()
-        elif replica >= 0:  # the leader would name it again
+        elif replica >= 0:  # unknown: the leader would redirect to it again
             self._services.metadata.request_update()
             self.retry_later(state)
         if found is None:
@@ -347,10 +369,13 @@ class Fetcher:
         )
         action = fetch_error_action(error)
         leader = self._services.metadata.snapshot.leader(state.partition)
+        # Only the leader decides whether an offset is out of range.
         from_follower = leader is None or leader.leader_id != node_id
         if state.preferred_replica == node_id:
             from_follower = True
             state.prefer_leader()
+        # Four groups: retry without a reset, reset, raise at a poll, or refresh the metadata and
+        # retry.
         if action is FetchErrorAction.RESET_OFFSET and from_follower:
             self.retry_later(state)  # the follower may lag: the leader decides (KIP-392)
         elif action is FetchErrorAction.RESET_OFFSET and state.buffer.has_unreturned:
@@ -361,6 +386,7 @@ class Fetcher:
             self.fail_partition(state, error)
         else:
             current = row.current_leader
+            # KIP-951: the response has the new leader, so no metadata request is needed.
             if current.leader_id >= 0:
                 hint = LeaderHint(
                     state.partition,
@@ -406,13 +432,14 @@ class Fetcher:
         duration = reset_duration(policy)
         if duration is None:
             return RESET_TIMESTAMPS.get(policy)
-        # Lower timestamps stand for the ends of a log.
+        # Negative timestamps stand for the ends of a log.
         return floor(max(0.0, self._services.clock.wall() - duration) * 1000)
 
     def fail_partition(self, state: PartitionState, error: KafkaError) -> None:
         """Raise an error when a poll reaches the partition; a missing permission once per topic."""
         state.end_lookup()
         topic = state.partition.topic
+        # Raised before: a topic that may not be read must not hide the records of others.
         if isinstance(error, TopicAuthorizationError) and self._subscription.is_denied(topic):
             self._subscription.deny(topic, error, [state.partition])
             self.retry_later(state)
@@ -423,6 +450,7 @@ class Fetcher:
     def retry_later(self, state: PartitionState) -> None:
         """Fetch the partition again after a backoff, which grows with each failure in a row."""
         at = self._loop.time() + self._backoff.after(state.consecutive_failures)
+        # A timer, since no other event makes the fetcher check the partition again.
         state.back_off(at)
         self._loop.call_at(at, self._retry, state, at)
 
@@ -437,6 +465,7 @@ class Fetcher:
 
     def on_taken(self, state: PartitionState) -> None:
         """Fetch more of a partition whose buffer was full and has room now."""
+        # Only a partition for which the fetcher waits needs the wakeup.
         if state.buffer.full and self.has_room(state):
             state.buffer.mark_full(full=False)
             node_id = self._select_node(state, self._services.metadata.snapshot, self._loop.time())
@@ -447,22 +476,25 @@ class Fetcher:
     def on_raised(self, state: PartitionState, error: KafkaError) -> None:
         """Retry after a partition's error was raised, unless it continues after a seek only.
 
-        All partitions that failed with the request retry: its error is raised once.
+        All partitions that failed with the same request retry, since its error is raised once.
         """
         if isinstance(error, TopicAuthorizationError):
             self.on_denial_raised(state.partition.topic, error)
+        # These need the application: a seek, or another configuration.
         if fetch_error_action(error) in (FetchErrorAction.RAISE, FetchErrorAction.RESET_OFFSET):
             return
+        # `state` may have been revoked since.
         for each in [state, *self._subscription]:
             if each.error is error:
                 self._retry_failed(each)
 
     def on_denial_raised(self, topic: str, error: KafkaError) -> None:
-        """Retry the partitions of a topic, and do not raise again that it may not be read."""
+        """Retry the partitions of a topic without raising its missing permission again."""
         states = self._subscription.states_of(topic)
         failed = [it for it in states if isinstance(it.error, TopicAuthorizationError)]
         self._subscription.deny(topic, error, [it.partition for it in failed or states])
         for state in failed:
+            # `on_raised` retries those with this error.
             if state.error is not error:
                 self._retry_failed(state)
 
@@ -487,6 +519,7 @@ class BrokerFetcher:
         self.node_id = node_id
         self.wakeup = asyncio.Event()
         """Set when there may be something new to fetch."""
+        # Parts of the consumer, and the state of this broker: its session and connection.
         self._services = services
         self._config = config
         self._fetcher = fetcher
@@ -499,6 +532,8 @@ class BrokerFetcher:
             fetch_max_wait=seconds(config.fetch_max_wait_ms),
         )
         self._loop = asyncio.get_running_loop()
+        # Earliest time of a request while a partition's buffer is full; ids of the topics in the
+        # session.
         self._poll_idle_at = 0.0
         self._topic_ids: dict[TopicPartition, UUID] = {}
         self._backoff = services.retry_backoff()
@@ -511,7 +546,11 @@ class BrokerFetcher:
     async def run(self) -> None:
         """Fetch in a loop."""
         try:
+            # Each pass ends with a request, or waits: without a limit if nothing can be fetched,
+            # and for up to fetch_max_wait_ms if a full buffer makes long waits at the broker
+            # undesirable. The task ends when its broker has left the cluster.
             while True:
+                # Cleared before partitions are selected, so that no wakeup in between is lost.
                 self.wakeup.clear()
                 states = self._fetcher.partitions_to_fetch(self.node_id)
                 if not states and self._fetcher.remove_if_broker_gone(self):
@@ -521,6 +560,7 @@ class BrokerFetcher:
                 memory_budget = self._fetcher.memory_budget()
                 left = memory_budget - buffered
                 for state in states:
+                    # `on_taken` wakes this task for a partition that is marked.
                     state.buffer.mark_full(full=left <= 0 or not self._fetcher.has_room(state))
                 full = len(fetchable) < len(states)
                 if not fetchable or left <= 0:
@@ -542,10 +582,13 @@ class BrokerFetcher:
         pending = {s.partition: self._fetcher.pending_fetch(s) for s in states}
         timeout = seconds(self._config.request_timeout_ms)
         try:
+            # Connecting may take long; partitions that change until the response are dropped by
+            # `PendingFetch.is_current`.
             await self._connection.connect(timeout)
             request = self._session.next_request(
                 {s.partition: self._partition_fetch(s) for s in states}
             )
+            # Kept for the response, which has ids only.
             self._topic_ids = {s.partition: s.topic_id for s in states}
             # All topics of the session: one that names topics cannot be continued with ids.
             ids = (*self._topic_ids.values(), *(f.topic_id for f in request.to_forget))
@@ -555,13 +598,16 @@ class BrokerFetcher:
             waited = self._connection.throttle_wait
             response = await self._connection.send(
                 fetch_request(self._config, request, left, wait=wait, rack=self._rack(states)),
+                # The broker may use all of fetch_max_wait_ms before it responds.
                 timeout=timeout + seconds(self._config.fetch_max_wait_ms),
                 version=version,
             )
         except KafkaError as error:
+            # The broker may or may not have advanced the session.
             self._session.on_no_response()
             logger.debug("fetching from broker %d: %s", self.node_id, error)
             raised = _error_to_raise(error)
+            # A poll raises what waiting does not cure.
             if raised is not None:
                 self._fetcher.on_error(pending, raised)
             self._fetcher.on_unreachable(self.node_id, pending)
@@ -569,6 +615,7 @@ class BrokerFetcher:
             await asyncio.sleep(self._backoff.next())
             return
         self._fetcher.throttle_wait += self._connection.throttle_wait - waited
+        # Idle partitions were checked just now.
         self._poll_idle_at = self._loop.time() + seconds(self._config.fetch_max_wait_ms)
         if response.error_code:
             await self._on_error_response(error_for(response.error_code))
@@ -584,12 +631,13 @@ class BrokerFetcher:
         await self._fetcher.on_response(self.node_id, pending, response, rows)
 
     def _rack(self, states: Sequence[PartitionState]) -> str:
-        """Return the rack to send; none if a partition must be read from its leader."""
+        """Return the rack to send, or "" if a partition must be read from its leader."""
         rack, now = self._config.client_rack, self._loop.time()
         return "" if rack and any(state.leader_until > now for state in states) else rack
 
     async def _on_error_response(self, error: KafkaError) -> None:
         logger.debug("fetching from broker %d: %s", self.node_id, error)
+        # A lost session is no reason to refresh the metadata.
         if isinstance(error, _SESSION_ERRORS):
             self._session.on_session_lost()
         else:
@@ -619,12 +667,13 @@ class BrokerFetcher:
                 )
             except KafkaError as error:
                 logger.debug("closing a fetch session: %s", error)
+        # Shielded: this runs when the task is cancelled.
         with move_on_after(_CLOSE_TIMEOUT, shield=True):
             await self._connection.close()
 
 
 def _error_to_raise(error: KafkaError) -> KafkaError | None:
-    """Return the error to raise; None if a retry may succeed."""
+    """Return the error to raise, or None if a retry may succeed."""
     cause = error.__cause__
     if isinstance(cause, FrameSizeError) and error.retriable:
         raised = ProtocolError(

@@ -203,6 +203,8 @@ class GroupSession:
         self._now = asyncio.get_running_loop().time
         self._report_error = on_error
         self._closing: Closing | None = None
+        # Timeouts that closing reschedules, so that it does not wait for a commit or a rewind
+        # longer than its own deadlines.
         self._revoke_commit: asyncio.Timeout | None = None
         self._pending_rewinds: set[asyncio.Timeout] = set()
         timeout = seconds(config.request_timeout_ms)
@@ -334,12 +336,13 @@ class GroupSession:
     # -- polls ------------------------------------------------------------------------------------
 
     def on_poll(self) -> None:
-        """Continue after a poll timeout or an error, unless a stream's task is still late."""
+        """Continue after a poll timeout or an error."""
+        # After a poll timeout only if the task of a stream that has caused it has ended.
         if not (self._poll_timed_out and self._gate.poll_timed_out):
             self._membership.on_poll()
 
     def on_stream_progress(self) -> None:
-        """Join again after a poll timeout, if no task of a stream is late any more."""
+        """Rejoin once no task of a stream exceeds max_poll_interval_ms any more."""
         if self._poll_timed_out:
             self.on_poll()
 
@@ -391,6 +394,7 @@ class GroupSession:
             await asyncio.sleep(interval)
             if self._closing is not None:
                 return  # `close` commits; after LeaveGroup the coordinator would refuse this commit
+            # While the gate is held, the rebalance commits.
             if not self._gate.held:
                 await self.commit_automatically()
 
@@ -415,9 +419,11 @@ class GroupSession:
         leaves = self._membership.state is MemberState.LEAVING
         if not self._config.enable_auto_commit or (closing is not None and leaves):
             return
+        # Records that are still being processed are delivered again, to the next owner.
         due = self._subscription.to_commit(include_unprocessed=False)
         commit_by = None if closing is None else closing.commit_by
         try:
+            # Kept as an attribute, so that closing can shorten it.
             async with asyncio.timeout_at(commit_by) as self._revoke_commit:
                 await self._commit_at_once({p: due[p] for p in partitions if p in due})
         except (KafkaError, TimeoutError) as error:
@@ -440,12 +446,14 @@ class GroupSession:
                 f"{self._supervisor.name} has left its group ({self._membership.state.value}), and "
                 "joins it again at its next poll: poll, then rewind"
             )
+        # Without a limit: `end_rewinds` lets it expire when the consumer stops or fails.
         pending = asyncio.timeout(None)
         self._pending_rewinds.add(pending)
         try:
             async with pending:
                 return await self._rewind(offsets, self._now() + timeout)
         except TimeoutError:
+            # A timeout of the rewind itself, not of `pending`.
             if not pending.expired():
                 raise
         finally:
@@ -458,7 +466,7 @@ class GroupSession:
         )
 
     def end_rewinds(self) -> None:
-        """End pending rewinds: this consumer applies no replies any more."""
+        """End pending rewinds: this consumer applies no more replies."""
         for pending in self._pending_rewinds:
             if not pending.expired():
                 pending.reschedule(self._now())
@@ -466,6 +474,8 @@ class GroupSession:
     async def _rewind(
         self, offsets: dict[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, int]:
+        # The short way, without a rebalance. If one has come between, the partitions may be another
+        # member's, and the request goes through the group.
         if self._may_rewind_at_once(offsets) and (
             actual := await self._rewind_at_once(offsets, deadline - self._now())
         ):
@@ -476,6 +486,7 @@ class GroupSession:
                 return await self._stored_rewinds.rewind(offsets, left)
             return await self._rewinds.rewind(offsets, left)
         except KafkaTimeoutError as error:
+            # The cause is usually in the application: the same task has polled and calls rewind.
             if not self._gate.delays_rebalance:
                 raise
             raise KafkaTimeoutError(
@@ -495,10 +506,11 @@ class GroupSession:
     async def _rewind_at_once(
         self, offsets: dict[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, int] | None:
-        """Rewind own partitions; None if a rebalance may have committed former positions since."""
+        """Rewind owned partitions; return None if a rebalance may have undone that by a commit."""
         member, seek = self._membership, self._rebalance_handler.rewind_at_once
         rebalances = member.rebalances
         actual = await self._rewinds.rewind_at_once(offsets, timeout, seek)
+        # A rebalance during the commit may have committed positions from before it.
         undisturbed = member.state is MemberState.STABLE and member.rebalances == rebalances
         return actual if undisturbed else None
 

@@ -1,7 +1,7 @@
 """Commits offsets (OffsetCommit) and fetches committed offsets (OffsetFetch).
 
-One commit is in flight at a time, and a commit that is retried leaves out the partitions that a
-later one has committed meanwhile, so that it cannot overwrite a later offset. The action
+One commit is in flight at a time. A commit that is retried leaves out the partitions that a later
+one has committed in the meantime, so that it cannot overwrite a later offset. The action
 for each partition's error is a row of `COMMIT_ERRORS` in `commit_errors.py`. The requests do
 not use the membership's connection, where a JoinGroup may delay them.
 """
@@ -81,11 +81,12 @@ _REVOKING_STATES = frozenset(
     }
 )
 """States in which the membership task itself may commit; it cannot wait for itself."""
+# The generation is over for the coordinator, but the member keeps its partitions and will rejoin.
 _JOINING_STATES = frozenset({MemberState.JOINING, MemberState.SYNCING})
 _RETRIED = frozenset(
     {CommitErrorAction.RETRY, CommitErrorAction.FIND_COORDINATOR, CommitErrorAction.CHECK_TOPIC}
 )
-"""Actions that send the request for offsets again; for any other the error is raised."""
+"""Actions that retry the request for offsets. All others raise the error."""
 _OUTDATED_MEMBER = (FencedMemberEpochError, StaleMemberEpochError, UnknownMemberIdError)
 
 
@@ -102,7 +103,9 @@ class OffsetCommitter:
         interceptors: ConsumerInterceptors | None,
     ) -> None:
         assert config.group_id is not None
+        # For statistics.
         self.commit_count = 0
+        # Parts of the consumer. The membership has the generation that each commit must contain.
         self._services = services
         self._config = config
         self._group_id = config.group_id
@@ -110,8 +113,11 @@ class OffsetCommitter:
         self._subscription = subscription
         self._gate = gate
         self._interceptors = interceptors
+        # A request that waits longer than the session lasts cannot succeed: the member is out by
+        # then.
         self._request_timeout = seconds(min(config.request_timeout_ms, config.session_timeout_ms))
         self._now = asyncio.get_running_loop().time
+        # One commit is in flight at a time, and each has a number, in the order of the calls.
         self._commit_lock = asyncio.Lock()
         self._numbers = itertools.count()
         self._newest: dict[TopicPartition, int] = {}  # number of the last commit that succeeded
@@ -130,14 +136,18 @@ class OffsetCommitter:
         """Commit offsets, with retries; see `Consumer.commit` for the errors.
 
         After a rebalance in progress it commits what is still owned, unless it must not wait.
-        Offsets of deleted topics are dropped with a warning, unless the application `named` them.
+        Offsets of deleted topics are dropped with a warning, unless the application passed them
+        itself (`named`).
         """
         pending, number = dict(offsets), next(self._numbers)
         topic_ids = self._topic_ids(offsets)
+        # A partition that is owned now and lost later fails the commit.
         owned = self._subscription.assignment.intersection(offsets)
         started_in, cluster_id = self._membership.state, self._cluster_id
         deadline = self._now() + timeout
         backoff = self._services.retry_backoff()
+        # Each pass sends one request for what is not committed yet. Without an error the next pass
+        # follows at once; otherwise the action decides what happens before the back-off.
         while pending:
             self._check_cluster(cluster_id)  # first: another cluster has other topic ids
             self._drop_former(pending, topic_ids, named=named)
@@ -170,7 +180,7 @@ class OffsetCommitter:
         cluster_id: str | None,
         deadline: float,
     ) -> tuple[CommitErrorAction, KafkaError | None]:
-        """Send one request; remove what was committed from `pending`, return why the rest was not.
+        """Send one request; remove what was committed from `pending`, return the error of the rest.
 
         Offsets of topics without metadata are not sent: they must not delay the others.
         """
@@ -183,6 +193,7 @@ class OffsetCommitter:
                 sent, pending, number, topic_ids, cluster_id, deadline
             )
         if unknown and failure[1] is None:
+            # One of them is enough for the error; all are checked.
             topic = min(unknown)
             error = metadata.error(topic) or UnknownTopicOrPartitionError(topic=topic)
             failure = CommitErrorAction.CHECK_TOPIC, error
@@ -198,17 +209,22 @@ class OffsetCommitter:
         deadline: float,
     ) -> tuple[CommitErrorAction, KafkaError | None]:
         async with self._commit_lock:
+            # A later commit of these partitions has succeeded while this one waited for the lock.
             for partition in [p for p in sent if self._newest.get(p, number) > number]:
                 del pending[partition]
             sent = {p: offset for p, offset in sent.items() if p in pending}
             if not sent:
                 return CommitErrorAction.RETRY, None
             try:
+                # Looked up first, since the generation must be read just before the request is
+                # sent.
                 await self._services.coordinators.find(
                     CoordinatorKind.GROUP, self._group_id, self._time_left(deadline)
                 )
                 self._check_cluster(cluster_id)
                 names: Mapping[object, str] = {id_: topic for topic, id_ in topic_ids.items()}
+                # Read before the request: by the response the member may have joined the next
+                # generation.
                 generation = self._membership.metadata.generation_id
                 request = self._commit_request(sent, topic_ids)
                 ids = [topic.topic_id for topic in request.topics]
@@ -217,10 +233,13 @@ class OffsetCommitter:
                 return commit_error_action(error), error
             failure: tuple[CommitErrorAction, KafkaError | None] = (CommitErrorAction.RETRY, None)
             committed: dict[TopicPartition, OffsetAndMetadata] = {}
+            # An error that is not retriable is raised at once; the last retriable one decides about
+            # the rest.
             for partition, code in _error_codes(response, names):
                 if partition not in sent:
                     continue
                 if not code:
+                    # A row may be repeated.
                     if partition in pending:
                         committed[partition] = pending.pop(partition)
                     continue
@@ -229,9 +248,12 @@ class OffsetCommitter:
         if committed:
             self.commit_count += 1
             self._warned.difference_update((p.topic, topic_ids[p.topic]) for p in committed)
+            # Committed under an id that the topic no longer has: not a position of the present
+            # topic.
             former = self._former_topics(committed, topic_ids)
             self.on_committed({p: committed[p] for p in committed if p.topic not in former})
             self._emit_committed(committed)
+        # A response without a row for a requested partition is retried.
         missing = [partition for partition in sent if partition in pending]
         if missing and failure[1] is None:
             failure = CommitErrorAction.RETRY, missing_row(min(missing))
@@ -245,9 +267,10 @@ class OffsetCommitter:
             )
 
     def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
-        """Return the ids of the topics that offsets belong to; zero UUIDs where unknown."""
+        """Return the topic ids that offsets belong to; zero UUIDs where unknown."""
         metadata, states = self._services.metadata.snapshot, self._subscription.states
         return {
+            # The id that was current when the records were read, not the latest.
             p.topic: states[p].topic_id if p in states else metadata.topic_id(p.topic)
             for p in partitions
         }
@@ -272,6 +295,7 @@ class OffsetCommitter:
     ) -> None:
         """Remove offsets of topics that were created again, with a warning, or raise if `named`."""
         for topic, topic_id in topic_ids.items():
+            # Metadata was missing when the commit began.
             if not topic_id.int:
                 topic_ids[topic] = self._services.metadata.snapshot.topic_id(topic)
         former = self._former_topics(pending, topic_ids)
@@ -317,6 +341,8 @@ class OffsetCommitter:
         named: bool,
     ) -> None:
         """Remove offsets of deleted topics from `pending`, with a warning, or raise if `named`."""
+        # A topic without metadata is not necessarily deleted: brokers learn of new topics one by
+        # one.
         deleted = await deleted_topics(self._services, {p.topic for p in pending}, deadline)
         if deleted and named:
             raise UnknownTopicOrPartitionError(
@@ -338,6 +364,8 @@ class OffsetCommitter:
         if action is CommitErrorAction.RAISE:
             instance_id = self._membership.metadata.group_instance_id
             raise explain_duplicate(error, self._group_id, instance_id)
+        # Before the table's action: this generation has ended, but the member is about to join the
+        # next.
         if isinstance(error, IllegalGenerationError) and self._joins_after(generation):
             return CommitErrorAction.WAIT_FOR_REBALANCE, error
         if action is CommitErrorAction.RAISE_COMMIT_FAILED:
@@ -353,8 +381,8 @@ class OffsetCommitter:
     def _joins_after(self, generation: int) -> bool:
         """Return True if the member joins the generation after one, or has joined it.
 
-        A member keeps its partitions meanwhile, unless it is eager or they are assigned to another
-        member; then they are not owned after the rebalance.
+        Until then a member keeps its partitions, unless it is eager. Those that the new assignment
+        gives to another member are not owned after the rebalance.
         """
         state = self._membership.state
         later = self._membership.metadata.generation_id > generation
@@ -362,18 +390,19 @@ class OffsetCommitter:
         return state in _JOINING_STATES or (joined and later)
 
     def _may_block_rebalance(self, started_in: MemberState) -> bool:
-        """Return True if the membership task may wait for a commit that started in that state."""
+        """Return True if the membership task may wait for a commit that started in `started_in`."""
         state = self._membership.state
+        # In ASSIGNING a commit that began before is not part of the listener's call, and can wait.
         assigning = MemberState.ASSIGNING
         return state in _REVOKING_STATES and (state is not assigning or started_in is assigning)
 
     async def _wait_for_rebalance(
         self, error: KafkaError, deadline: float, owned: frozenset[TopicPartition]
     ) -> None:
-        """Wait until partitions can be committed, or are not owned any more.
+        """Wait until partitions can be committed, or are no longer owned.
 
-        With a new assignment they can, while they are owned: a rebalance that revokes them waits
-        for handlers, and a handler may wait for this commit.
+        A new assignment makes that possible as long as they are owned: a rebalance that revokes
+        them waits for handlers, and a handler may wait for this commit.
         """
         states = self._subscription.states
         try:
@@ -385,7 +414,7 @@ class OffsetCommitter:
     def _refuse_lost(
         self, pending: Offsets, error: KafkaError, owned: Collection[TopicPartition]
     ) -> None:
-        """Raise if a partition that was owned is not any more; others may be committed."""
+        """Raise if a partition is no longer owned; others may be committed."""
         lost = sorted(p for p in pending if p in owned and p not in self._subscription.states)
         if lost:
             raise CommitFailedError(
@@ -427,9 +456,11 @@ class OffsetCommitter:
     def on_committed(self, offsets: Offsets) -> None:
         """Record committed offsets."""
         for partition, offset in offsets.items():
+            # A partition that is not assigned can be committed, but has no position here.
             state = self._subscription.states.get(partition)
             if state is not None:
                 state.on_committed(offset.offset)
+        # A commit ends the processing of its records, for which a rebalance may wait.
         self._gate.on_processed()
 
     def _emit_committed(self, offsets: Offsets) -> None:
@@ -449,9 +480,10 @@ class OffsetCommitter:
         *,
         known_only: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Fetch the group's offsets; None where there is none. Waits for open transactions.
+        """Fetch the group's offsets, None for partitions without one; waits for open transactions.
 
-        With `known_only`, partitions of topics without metadata are left out: they must not delay
+        With `known_only`, partitions of topics without metadata are left out, so that they do not
+        delay
         the others. See `Consumer.committed` for the errors.
         """
         wanted = set(partitions)
@@ -460,8 +492,12 @@ class OffsetCommitter:
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         deadline = self._now() + timeout
         backoff = self._services.retry_backoff()
+        # Each pass requests what is missing and has metadata, then leaves out deleted topics,
+        # forgets the coordinator, or waits for the back-off. Errors that are not retriable are
+        # raised on the way.
         while missing := wanted - found.keys():
             error = await self._fetch_once(self._known(missing), found, deadline)
+            # No error, but partitions are missing: their topics have no metadata.
             action = CommitErrorAction.CHECK_TOPIC if error is None else commit_error_action(error)
             if action is CommitErrorAction.CHECK_TOPIC and (missing := wanted - found.keys()):
                 topics = {partition.topic for partition in missing}
@@ -488,7 +524,7 @@ class OffsetCommitter:
         found: dict[TopicPartition, OffsetAndMetadata | None],
         deadline: float,
     ) -> KafkaError | None:
-        """Send one request; add the offsets to `found`, return why others are missing."""
+        """Send one request, add the offsets to `found`, and return the error of the rest."""
         if not partitions:
             return None
         names = self._topic_names(partitions)
@@ -518,12 +554,15 @@ class OffsetCommitter:
         ]
         group = OffsetFetchRequestGroup(group_id=self._group_id, topics=rows)
         member = self._membership.metadata
+        # Only members with epochs are checked by the coordinator (KIP-848); in the classic protocol
+        # any client may fetch offsets.
         if self._membership.has_epochs and member.generation_id > 0:
             group.member_id, group.member_epoch = member.member_id, member.generation_id
 
         def send(request: OffsetFetchRequest) -> Awaitable[OffsetFetchResponse]:
             return self._send(request, ids.values(), deadline)
 
+        # Stable: offsets of open transactions are waited for (KIP-447).
         return await fetch_offsets(send, group, require_stable=True)
 
     def _read_offsets(
@@ -533,7 +572,7 @@ class OffsetCommitter:
         partitions: Collection[TopicPartition],
         found: dict[TopicPartition, OffsetAndMetadata | None],
     ) -> KafkaError | None:
-        """Add the group's offsets to `found`; return a retriable error, raise any other."""
+        """Add the group's offsets to `found`; return a retriable error, raise others."""
         error: KafkaError | None = None
         if group.error_code:
             error = self._retriable_or_raise(
@@ -562,6 +601,7 @@ class OffsetCommitter:
                 found[partition] = OffsetAndMetadata(
                     row.committed_offset, epoch, row.metadata or ""
                 )
+            # -1: the group has committed nothing for this partition.
             else:
                 found[partition] = None
         return error
@@ -578,12 +618,14 @@ class OffsetCommitter:
     ) -> ResponseT:
         """Send a request about topics to the coordinator, once.
 
-        It waits for the session timeout at most.
+        Waits for the session timeout at most.
         """
         return await self._services.request(
             request,
             to=CoordinatorOfGroup(self._group_id),
             timeout=self._time_left(deadline),
+            # `commit` and `fetch_committed` retry themselves, with another generation or
+            # coordinator.
             retry=False,
             max_version=max_version_for(request.API_KEY, topic_ids),
         )
@@ -597,6 +639,7 @@ class OffsetCommitter:
 
     def _time_left(self, deadline: float) -> float:
         """Return the seconds for one request."""
+        # At least a millisecond, so that the request itself reports the timeout.
         return max(0.001, min(deadline - self._now(), self._request_timeout))
 
     def _topic_names(self, partitions: Iterable[TopicPartition]) -> Mapping[object, str]:

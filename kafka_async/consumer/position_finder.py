@@ -1,10 +1,10 @@
 """Finds the first position of each partition, resets and validates positions.
 
-A partition is INITIALIZING until the group's committed offset is known; it starts there, or without
+A partition is INITIALIZING until the group's committed offset is known. It starts there, or without
 a committed offset it is AWAIT_RESET and follows auto_offset_reset. It is AWAIT_VALIDATION when its
-leader is not the one that its position came from (KIP-320): the new leader may lack records that
-the former one had. Each lookup is a task, so a broker that does not respond delays no other; a
-result counts only if the partition's version has not changed.
+position came from another leader (KIP-320): the new leader may lack records that the former one
+had. Each lookup is a task, so a broker that does not respond delays no other; a result counts only
+if the partition's version has not changed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class PositionFinder:
     ) -> None:
         self.reset_count = 0
         """Number of positions that were out of range and reset."""
+        # For `health`.
         self._error: KafkaError | None = None
+        # Parts of the consumer.
         self._services = services
         self._supervisor = supervisor
         self._subscription = subscription
@@ -63,6 +65,8 @@ class PositionFinder:
         self._group = group
         self._timeout = seconds(config.request_timeout_ms)
         self._reset_policy = config.auto_offset_reset
+        # Records may arrive in a new partition before the consumer sees it, so it is read from its
+        # first record even with auto_offset_reset=latest.
         self._earliest_if_newer = (
             config.auto_offset_reset == "latest"
             and config.auto_offset_reset_new_partitions == "earliest"
@@ -94,13 +98,16 @@ class PositionFinder:
         idle = [s for s in self._subscription if not s.lookup_pending and s.retry_at <= now]
         new = [s for s in idle if s.fetch_state is FetchState.INITIALIZING]
         in_group = [s for s in new if self._has_committed_offset(s.partition)]
+        # Partitions outside the group's offsets need no request; the reset that follows does.
         if len(in_group) < len(new):
             for state in new:
                 if state not in in_group:
                     self.start_at(state, None, newer=self._may_be_newer(state.partition))
             self._wakeup.set()
         if in_group:
+            # One request for all of them, so that the coordinator sees one lookup per assignment.
             self._start_lookup(in_group, self._look_up_committed, "looks up committed offsets")
+        # One request per broker and kind.
         self._start_by_leader(idle, FetchState.AWAIT_RESET, self._look_up_reset)
         self._start_by_leader(idle, FetchState.AWAIT_VALIDATION, self._look_up_epoch_ends)
 
@@ -119,6 +126,7 @@ class PositionFinder:
                 partial(look_up, node_id),
                 f"looks up offsets at broker {node_id}",
             )
+        # Partitions without a leader.
         if len(found) < len(states):
             self._services.metadata.request_update()  # the response starts the lookup
 
@@ -128,6 +136,7 @@ class PositionFinder:
         look_up: Callable[[Mapping[PartitionState, int]], Awaitable[None]],
         name: str,
     ) -> None:
+        # Marks them as pending, so that the next pass leaves them out.
         versions = {state: state.begin_lookup() for state in states}
         self._supervisor.spawn(self._run_lookup, look_up, versions, name=name)
 
@@ -143,12 +152,15 @@ class PositionFinder:
         except RetriableError as error:
             logger.debug("looking up offsets: %s", error)
             self._error = error
+            # A stale leader is the usual reason.
             self._services.metadata.request_update()
         except KafkaError as error:
             for state, version in versions.items():
+                # An error without a topic concerns all.
                 concerned = error.topic in (None, state.partition.topic)
                 if state.version == version and concerned:
                     self._fetcher.fail_partition(state, error)
+        # No result, or a retriable error of the partition.
         for state, version in versions.items():
             if state.version == version and state.lookup_pending:
                 state.end_lookup()
@@ -161,13 +173,15 @@ class PositionFinder:
         offsets = await self._group.fetch_committed(partitions, self._timeout, known_only=True)
         newer = await self.partitions_newer_than_group(offsets)
         for state, version in versions.items():
+            # Sought, revoked or given another leader since; or a topic without metadata, which is
+            # retried.
             if state.version != version or state.partition not in offsets:
                 continue
             state.end_lookup()
             self.start_at(state, offsets[state.partition], newer=state.partition in newer)
 
     def _has_committed_offset(self, partition: TopicPartition) -> bool:
-        """Return whether the group may have an offset for the partition to start at."""
+        """Return True if the group may have a committed offset for the partition."""
         return self._group.commits and not self._subscription.is_outside_group(partition)
 
     def _may_be_newer(self, partition: TopicPartition) -> bool:
@@ -178,14 +192,14 @@ class PositionFinder:
     ) -> frozenset[TopicPartition]:
         """Return the partitions that auto_offset_reset_new_partitions applies to.
 
-        They have no committed offset, and either their topic grew while this consumer was
-        subscribed, or they are the group's and the group has committed another partition of the
-        topic.
+        They have no committed offset. Either their topic grew while this consumer was subscribed,
+        or the group owns them and has committed another partition of the topic.
         """
         absent = {p for p, offset in offsets.items() if offset is None}
         if not self._earliest_if_newer or not absent or not self._group.commits:
             return frozenset()
         newer = {p for p in absent if self._subscription.is_new_partition(p)}
+        # Another consumer of the group may have subscribed before the topic grew.
         unclear = {p for p in absent - newer if p in self._subscription.owned}
         started = {p.topic for p, offset in offsets.items() if offset is not None}
         metadata = self._services.metadata.snapshot
@@ -203,7 +217,7 @@ class PositionFinder:
     def start_at(
         self, state: PartitionState, offset: OffsetAndMetadata | None, *, newer: bool
     ) -> None:
-        """Set the position to a committed offset, or without one as the reset policies say."""
+        """Set the position to a committed offset, or by the reset policies if there is none."""
         if offset is not None:
             epoch = UNKNOWN if offset.leader_epoch is None else offset.leader_epoch
             state.start_at_committed(offset.offset, epoch)
@@ -232,6 +246,7 @@ class PositionFinder:
     def _reset_to(self, state: PartitionState, offset: int) -> None:
         before = state.out_of_range
         state.complete_reset(offset)
+        # Only a position that was lost is worth a warning.
         if before is None:
             logger.info("%s: starting at offset %d", state.partition, offset)
             return
@@ -250,6 +265,7 @@ class PositionFinder:
     ) -> None:
         metadata = self._services.metadata.snapshot
         leader_epochs = {state: metadata.leader_epoch(state.partition) for state in versions}
+        # The epoch of the last fetched record: where does it end in the leader's log?
         wanted = {
             state.partition: state.fetch_epoch for state in versions if leader_epochs[state] >= 0
         }
@@ -264,6 +280,7 @@ class PositionFinder:
             if state.version != version:
                 continue
             if state.partition not in wanted:
+                # Without a known leader epoch, or on old brokers, nothing can be compared.
                 state.complete_validation(UNKNOWN)
                 continue
             end = self._offset_lookup.result_for(state.partition, rows)
@@ -276,6 +293,7 @@ class PositionFinder:
         self, state: PartitionState, end: EpochEndOffset, leader_epoch: int
     ) -> None:
         state.end_lookup()
+        # The leader's log has that epoch at least up to the position.
         if end.offset >= state.fetch_offset:
             state.complete_validation(leader_epoch)
             return
@@ -295,7 +313,9 @@ class PositionFinder:
             partition=state.partition.partition,
             offset=state.fetch_offset,
         )
+        # Logged even if it is not raised: records may be missing or differ from those returned.
         logger.warning("%s", error)
+        # Without a common epoch there is no offset to truncate to.
         if end.offset < 0:
             self._fetcher.reset_position(state, error)
         elif self._fetcher.may_reset:
@@ -305,7 +325,7 @@ class PositionFinder:
 
 
 class Notifier:
-    """Wakes the tasks that wait; a later `wait` does not see an earlier notification."""
+    """Wakes waiting tasks; a later `wait` does not see an earlier notification."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()
@@ -313,6 +333,7 @@ class Notifier:
     def notify_all(self) -> None:
         """Wake all waiting tasks."""
         self._next.set()
+        # A new event for later waiters; the old one stays set for those that have not run yet.
         self._next = asyncio.Event()
 
     async def wait(self) -> None:

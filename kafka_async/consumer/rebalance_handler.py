@@ -6,7 +6,7 @@ calls `on_change`; the position finder then looks up the positions of new partit
 
 With an eager assignor a consumer revokes all partitions before it joins. With a cooperative one it
 revokes only the partitions that the new assignment takes from it, and the group rebalances once
-more (KIP-429). Either way partitions are revoked between two polls (`delivery_gate.py`), after
+revokes only the partitions that the new assignment takes from it, and the group rebalances once
 auto-commit has committed the processed records and the listeners have returned.
 """
 
@@ -111,11 +111,14 @@ def assign_partitions(
     """Return each member's assignment. Raises AssignorFailedError."""
     try:
         rows = GroupAssignment.of(assignor.assign(topics, members))
+        # Every member sends its rewind requests when it joins; the leader passes them on to the
+        # owners.
         rewinds = merge_rewinds(topics, members).encode()
         encoded = {
             member_id: encode_assignment(
                 rows.partitions.get(member_id, ()),
                 rows.user_data.get(member_id),
+                # Only members of this client can read them.
                 rewinds if member.reads_errors else b"",
             )
             for member_id, member in members.items()
@@ -131,8 +134,9 @@ def assign_partitions(
 def _assignor_failed(
     assignor: Assignor, members: Mapping[str, MemberSubscription], cause: Exception
 ) -> AssignorFailedError:
-    """Return the error that the leader raises, with what it sends to the members."""
+    """Return the error that the leader raises, with the assignments to send to the members."""
     error = _assignor_error(assignor, cause)
+    # Members of this client read the error; others get an empty assignment, so that they wait.
     readers = {member_id for member_id, member in members.items() if member.reads_errors}
     message, nothing = encode_assignor_error(error.message), encode_assignment(())
     assignments = {m: message if m in readers else nothing for m in members}
@@ -154,7 +158,7 @@ def _assignor_error(assignor: Assignor, cause: Exception) -> AssignorError:
 async def topic_names_by_id(
     updater: MetadataUpdater, ids: Collection[UUID], topics: Collection[str] | None, timeout: float
 ) -> dict[UUID, str]:
-    """Return the names of assigned topics, without those that are not known yet.
+    """Return the names of assigned topics, except those that are still unknown.
 
     If one is missing, the metadata of `topics`, or of all topics, is fetched first.
     """
@@ -163,6 +167,7 @@ async def topic_names_by_id(
         metadata = updater.snapshot
         return {id_: name for id_ in ids if (name := metadata.topic_name(id_)) is not None}
 
+    # Metadata usually has them: a member subscribes to what it is assigned.
     if len(found := known()) == len(ids):
         return found
     try:
@@ -170,9 +175,10 @@ async def topic_names_by_id(
             await updater.refresh(all_topics=True, timeout=timeout)
         else:
             await updater.refresh(topics=topics, timeout=timeout)
-    except RetriableError as error:  # The membership looks the names up again.
+    except RetriableError as error:  # the membership looks the names up again
         logger.debug("looking for the names of assigned topics: %s", error)
     found, snapshot = known(), updater.snapshot
+    # Missing names are normal shortly after a topic was created; metadata without any ids is not.
     if len(found) < len(ids) and any(not topic.topic_id.int for topic in snapshot.topics.values()):
         raise UnsupportedVersionError(
             "the coordinator assigns topics by their ids, which the metadata of the brokers does "
@@ -183,7 +189,7 @@ async def topic_names_by_id(
 
 
 class ConsumerRebalanceHandler:
-    """Handles rebalances of a consumer; called by the membership task (`RebalanceHandler`)."""
+    """Handles rebalances of a consumer; called by the membership task (see `RebalanceHandler`)."""
 
     protocol_type = PROTOCOL_TYPE
 
@@ -200,6 +206,7 @@ class ConsumerRebalanceHandler:
         commit: CommitBeforeRevoke,
         on_change: Callable[[], None],
     ) -> None:
+        # Parts of the consumer.
         self._services = services
         self._supervisor = supervisor
         self._subscription = subscription
@@ -207,6 +214,7 @@ class ConsumerRebalanceHandler:
         self._listeners = listeners
         self._commit = commit
         self._on_change = on_change
+        # Sent to the group: the subscription's rack and the assignors, in order of preference.
         self._rack = config.client_rack or None
         self._timeout = seconds(config.request_timeout_ms)
         self._assignors: dict[str, Assignor] = {
@@ -216,16 +224,22 @@ class ConsumerRebalanceHandler:
         self._cooperative = (
             rebalance_protocol(list(self._assignors.values())) is RebalanceProtocol.COOPERATIVE
         )
+        # Generation of the assignment; -1 until there is one, and after the partitions were lost.
         self._generation = -1
         self._membership_ended = False
         self._group_id = config.group_id or ""
+        # A leader's rejoins are spaced by rebalance_min_interval_ms: changes in between count
+        # together.
         self._rebalance_interval = seconds(config.rebalance_min_interval_ms)
         self._rebalanced_at = 0.0
         self._rejoin_pending = False
+        # For `Consumer.explain_assignment`: what the leader assigned, and what this member
+        # received.
         self._led: LeaderAssignment | None = None
         self._explained: Mapping[str, MemberExplanation] = {}
         self._explained_by = ""
         self._remote_assignor = config.group_remote_assignor or DEFAULT_ASSIGNOR
+        # Topics that this leader assigned, whose changes require a rebalance.
         self._led_topics: Mapping[str, int | None] = {}
         self._led_racks: Racks = {}
         self._checking_deleted = False
@@ -244,6 +258,8 @@ class ConsumerRebalanceHandler:
                 encode_subscription(
                     MemberSubscription(
                         topics,
+                        # Sticky assignors need both: of two claims to a partition the newer one
+                        # counts (KIP-792).
                         self._subscription.owned,
                         self._generation,
                         _call(assignor, assignor.user_data, topics),
@@ -258,7 +274,8 @@ class ConsumerRebalanceHandler:
         ]
 
     async def on_join_prepare(self) -> None:
-        """Revoke all partitions, or cooperatively those of topics no longer subscribed to."""
+        """Revoke all partitions, or cooperatively those of topics that are not subscribed to."""
+        # The next leader may be another member.
         self._track_led_topics({}, {})
         self._led = None
         owned, topics = self._subscription.owned, self._subscription.topics
@@ -272,6 +289,7 @@ class ConsumerRebalanceHandler:
 
         Work that takes milliseconds in a large group is done in a thread.
         """
+        # Compared with the size, since decoding thousands of subscriptions takes milliseconds.
         size = sum(len(member.metadata) for member in members)
         subscriptions = await self._run(size > THREAD_DECODE_BYTES, decode_subscriptions, members)
         counts, racks = await self._look_up_topics(subscriptions)
@@ -291,15 +309,17 @@ class ConsumerRebalanceHandler:
     ) -> tuple[dict[str, int | None], Racks]:
         """Return the partition counts of all members' topics, and racks if members have racks."""
         topics = frozenset[str]().union(*(s.topics for s in subscriptions.values()))
+        # Refreshed: an assignment by old counts would need another rebalance.
         metadata = await self._services.metadata.refresh(topics=topics, timeout=self._timeout)
         in_racks = any(member.rack_id for member in subscriptions.values())
         return (
             {topic: metadata.partitions(topic) for topic in topics},
+            # Only rack-aware assignment needs them (KIP-881).
             metadata.replica_racks(topics) if in_racks else {},
         )
 
     async def on_assignment_kept(self, members: Sequence[Member]) -> bool:
-        """Follow the topics of all members; True if partitions were added while it was away.
+        """Follow the topics of all members; return True if partitions were added while it was away.
 
         Java's client does not compare and misses these partitions until the next rebalance.
         """
@@ -307,10 +327,12 @@ class ConsumerRebalanceHandler:
         subscriptions = await self._run(size > THREAD_DECODE_BYTES, decode_subscriptions, members)
         counts, racks = await self._look_up_topics(subscriptions)
         self._track_led_topics(counts, racks)
+        # A static member that restarts as the leader has no memory of what it assigned (KIP-345).
         try:
             assigned = await self._assigned_in_group()
         except KafkaError as error:
             logger.debug("comparing the group's assignment with its topics: %s", error)
+            # Better one rebalance too many than partitions that no member reads.
             return True
         return any(
             TopicPartition(topic, number) not in assigned
@@ -319,7 +341,7 @@ class ConsumerRebalanceHandler:
         )
 
     async def _assigned_in_group(self) -> frozenset[TopicPartition]:
-        """Return the partitions that the coordinator knows as assigned to any member."""
+        """Return the partitions that the coordinator describes as assigned to any member."""
         response = await self._services.request(
             DescribeGroupsRequest(groups=[self._group_id]),
             to=CoordinatorOfGroup(self._group_id),
@@ -337,29 +359,32 @@ class ConsumerRebalanceHandler:
         return function(*args)
 
     async def on_join_complete(self, name: str, assignment: bytes, generation: int) -> bool:
-        """Revoke and add partitions as assigned; True if any was revoked."""
+        """Revoke and add partitions as assigned; return True if any was revoked."""
         received = decode_assignment(assignment)
         if received.error is not None:
             raise AssignorError(f"on the group leader: {received.error}")
+        # Before the assignment changes it.
         owned = self._subscription.owned
 
         def note() -> None:
             self._note_assignment(name, received, owned)
 
+        # First, since the positions must be committed before a new owner looks them up.
         await self._rewinds.on_message(received.rewinds, received.partitions, self._rewind)
         return await self._apply(received.partitions, generation, note)
 
     async def _rewind(
         self, wanted: Offsets, commit: Callable[[Offsets], Awaitable[Offsets]]
     ) -> Offsets:
-        """Commit while no records are returned, and seek; new partitions start there later.
+        """Commit while no records are returned, and seek. New owners start there later.
 
-        If that fails, the records that were dropped for it are returned again.
+        If that fails, dropped records are returned again.
         """
         states = self._subscription.states
         async with self._no_unprocessed(wanted):
             try:
                 actual = await commit(wanted)
+                # Only partitions that this consumer reads.
                 for partition in actual.keys() & states.keys():
                     states[partition].rewind(actual[partition])
             except BaseException:
@@ -367,13 +392,14 @@ class ConsumerRebalanceHandler:
                     states[partition].seek_to_unfinished()
                 raise
             finally:
+                # In any case: positions have changed.
                 self._on_change()
         return actual
 
     async def rewind_at_once(
         self, wanted: Offsets, commit: Callable[[Offsets], Awaitable[Offsets]]
     ) -> Offsets:
-        """Commit while no records are returned, and seek, without a wait for returned records."""
+        """Commit and seek while no records are returned, without waiting for returned records."""
         states = self._subscription.states
         self._delivery_gate.hold()
         try:
@@ -391,9 +417,10 @@ class ConsumerRebalanceHandler:
         generation: int,
         note_assignment: Callable[[], None],
     ) -> bool:
-        """Revoke and add partitions; True if any was revoked."""
+        """Revoke and add partitions; return True if any was revoked."""
         owned = self._subscription.owned
         revoked = owned - assigned
+        # Under the old generation, in which revoked partitions can still be committed.
         if revoked:
             await self._revoke(revoked)
         self._generation = generation
@@ -405,11 +432,11 @@ class ConsumerRebalanceHandler:
     # -- ConsumerProtocolHandler ------------------------------------------------------------------
 
     def subscription(self) -> GroupSubscription:
-        """Return the subscribed topics and the regular expression of the broker's."""
+        """Return the subscribed topics, and the regular expression that the broker matches."""
         return GroupSubscription(self._subscription.topics, self._subscription.broker_pattern)
 
     async def topic_names(self, ids: Collection[UUID]) -> Mapping[UUID, str]:
-        """Return the names of assigned topics, which metadata is fetched for if needed."""
+        """Return the names of assigned topics; their metadata is fetched if needed."""
         matched = bool(self._subscription.broker_pattern)
         topics = None if matched else self._subscription.topics
         return await topic_names_by_id(self._services.metadata, ids, topics, self._timeout)
@@ -422,6 +449,7 @@ class ConsumerRebalanceHandler:
             self._explained_by = self._remote_assignor
             self._explained = {"": explain_member(assigned, owned)}
 
+        # The first assignment counts even if it is empty, later ones only if they differ.
         if assigned != owned or self._generation < 0:
             await self._apply(assigned, epoch, note)
         if self._stored_rewinds is not None:
@@ -441,6 +469,7 @@ class ConsumerRebalanceHandler:
             received.user_data,
             self._generation,
         )
+        # An assignor may let several members read a partition, of which one commits.
         self._subscription.commit_only(assignor.commits)
         self._explained_by, led = name, self._led
         self._led = None
@@ -452,6 +481,7 @@ class ConsumerRebalanceHandler:
 
     def explain(self, member_id: str, reason: str) -> AssignmentExplanation:
         """Explain the current assignment."""
+        # A member that does not lead has one entry, under an empty key.
         leads = "" not in self._explained
         return AssignmentExplanation(
             group_id=self._group_id,
@@ -465,17 +495,19 @@ class ConsumerRebalanceHandler:
 
     def on_membership_ended(self) -> None:
         """Return no records that other members may own, fetched or waiting for handlers."""
+        # May be called again before the next poll.
         if not self._membership_ended:
             self._membership_ended = True
             self._delivery_gate.hold()
             self._delivery_gate.drop(self._subscription.owned)
 
     async def on_partitions_lost(self) -> None:
-        """Drop all partitions at the next poll; until then the coordinator fences commits."""
+        """Drop all partitions at the next poll. Until then the coordinator fences commits."""
         self._track_led_topics({}, {})
         try:
             await self._lose_partitions()
         finally:
+            # The hold of `on_membership_ended`; released even if a listener raises.
             if self._membership_ended:
                 self._membership_ended = False
                 self._delivery_gate.release()
@@ -483,6 +515,7 @@ class ConsumerRebalanceHandler:
     async def _lose_partitions(self) -> None:
         if not self._subscription.owned:
             return
+        # Records are already fenced, so handlers are not waited for.
         async with self._no_unprocessed(self._subscription.owned, lost=True):
             lost = self._subscription.owned
             self._generation = -1
@@ -492,6 +525,7 @@ class ConsumerRebalanceHandler:
         """Revoke all partitions."""
         self._track_led_topics({}, {})
         if self._subscription.owned:
+            # Leaving revokes in order even if the application has not polled in time.
             await self._revoke(self._subscription.owned, ignore_poll_timeout=True)
         self._generation = -1
 
@@ -512,8 +546,9 @@ class ConsumerRebalanceHandler:
     async def _no_unprocessed(
         self, partitions: Partitions, *, ignore_poll_timeout: bool = False, lost: bool = False
     ) -> AsyncGenerator[None]:
-        """Return no records, once those returned are processed; handlers of `lost` ones end now."""
+        """Return no records once returned ones are processed; end handlers of `lost` ones now."""
         gate = self._delivery_gate
+        # Held first: otherwise a poll could return further records during the wait.
         gate.hold()
         try:
             await gate.wait_until_processed(ignore_poll_timeout=ignore_poll_timeout or lost)
@@ -528,12 +563,15 @@ class ConsumerRebalanceHandler:
         callbacks: list[Callback],
         event: type[hooks.PartitionsLost | hooks.PartitionsRevoked],
     ) -> None:
+        # The listener runs while the partitions are still assigned, so that it can commit their
+        # offsets.
         await self._listeners.invoke(callbacks, partitions, self._delivery_gate)
         self._subscription.remove_owned(partitions)
         self._emit(event, partitions)
         self._on_change()
 
     async def _assign_new(self, partitions: frozenset[TopicPartition]) -> None:
+        # Assigned first, so that the listener can seek; fetching starts after it.
         self._subscription.add_owned(partitions)
         self._on_change()
         self._delivery_gate.hold()
@@ -558,9 +596,10 @@ class ConsumerRebalanceHandler:
     def on_metadata(self, metadata: ClusterMetadata, rejoin: Callable[[str], None]) -> None:
         """Rejoin if topics that this leader assigned have changed, or were deleted.
 
-        Partitions count, and the racks of replicas if members have racks.
+        That is, the number of partitions, and the racks of replicas if members have racks.
         """
         rejoin = partial(self._rejoin_in_time, rejoin)
+        # At most one reason: the first difference leads to a rebalance that covers all.
         for topic, count in self._led_topics.items():
             now = metadata.partitions(topic)
             if now is not None and now != count:
@@ -573,6 +612,7 @@ class ConsumerRebalanceHandler:
         ):
             rejoin("replicas have moved to other racks")
             return
+        # Metadata of a single broker is no proof that a topic was deleted.
         missing = self._missing_topics(metadata)
         if missing and not self._checking_deleted:
             self._checking_deleted = True
@@ -581,7 +621,7 @@ class ConsumerRebalanceHandler:
     def _rejoin_in_time(self, rejoin: Callable[[str], None], reason: str) -> None:
         """Rejoin, but not before `rebalance_min_interval_ms` has passed since the last rebalance.
 
-        Changes until then are part of the same rebalance.
+        Later changes up to then are part of the same rebalance.
         """
         delay = self._rebalanced_at + self._rebalance_interval - asyncio.get_running_loop().time()
         if delay <= 0:
@@ -594,11 +634,15 @@ class ConsumerRebalanceHandler:
         generation = self._generation
         await asyncio.sleep(delay)
         self._rejoin_pending = False
+        # A rebalance in between has covered the change, or made another member the leader.
         if self._generation == generation and self._led_topics:
             rejoin(reason)
 
     def _missing_topics(self, metadata: ClusterMetadata) -> frozenset[str]:
-        """Return the led topics that metadata reports as unknown; they may exist nevertheless."""
+        """Return the led topics that metadata reports as unknown.
+
+        They may exist: brokers update their metadata one by one.
+        """
         return frozenset(
             topic
             for topic, count in self._led_topics.items()
@@ -619,6 +663,7 @@ class ConsumerRebalanceHandler:
             self._checking_deleted = False
 
     def _track_led_topics(self, counts: Mapping[str, int | None], racks: Racks) -> None:
+        # Tracked only for the assignment: this member may not subscribe to them.
         self._services.metadata.track(counts.keys() - self._led_topics.keys())
         self._services.metadata.untrack(self._led_topics.keys() - counts.keys())
         self._led_topics = counts

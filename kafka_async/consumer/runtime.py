@@ -5,8 +5,8 @@
            ▼                 ▼                   ▼
         fetcher ──▶ delivery queue ◀───── delivery gate ◀── record delivery: poll, async for
 
-All parts share the subscription. `on_partitions_changed` is called by the consumer's methods and by
-the group session when they have added, removed or sought partitions.
+All parts share the subscription. The consumer's methods and the group session call
+`on_partitions_changed` after they have added, removed or sought partitions.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class ConsumerRuntime:
     """Connects the parts of a started consumer.
 
     Attributes:
-        drained: True once no handler may commit any more, because the consumer stops; listeners
-            may, until the consumer has left its group.
+        drained: True once no handler may commit any more, because the consumer stops. Listeners may
+            commit until the consumer has left its group.
     """
 
     def __init__(
@@ -85,17 +85,21 @@ class ConsumerRuntime:
         interceptors: ConsumerInterceptors | None,
         group_protocol: GroupProtocol,
     ) -> None:
+        # Shared by all parts.
         self.subscription = subscription
         self.listeners = listeners
         self._services = services
         self._supervisor = supervisor
         self._config = config
         self._loop = asyncio.get_running_loop()
+        # Stopping: set in this order, `drained` after the handlers have ended.
         self._stopping = False
         self._closing: Closing | None = None
         self.drained = False
+        # From the client's metadata: rejected credentials, and the topics that it keeps up to date.
         self._rejection: AuthenticationError | None = None
         self._tracked_topics = frozenset[str]()
+        # Delivery: the queue has what was fetched, the gate orders polls and rebalances.
         self._streams: StreamRunner | None = None
         self.queue = DeliveryQueue(supervisor, subscription)
         self.gate = DeliveryGate(self.queue, seconds(config.max_poll_interval_ms))
@@ -181,6 +185,7 @@ class ConsumerRuntime:
     def start(self) -> None:
         """Start the tasks."""
 
+        # A poll or a rewind that waits must see the failure of any task, also of a shared client.
         def on_failure(_: KafkaError) -> None:
             self.queue.wake_poll()
             self.position_finder.position_found.notify_all()
@@ -194,6 +199,7 @@ class ConsumerRuntime:
             self._services.metadata.add_cluster_listener(self._on_cluster_changed),
             self._services.add_credentials_listener(self._on_credentials_replaced),
         ]
+        # Without it a consumer of a closed shared client would wait forever.
         self._supervisor.spawn(self._fail_with_client, name="client")
         self._supervisor.spawn(self.position_finder.run, name="positions")
         self.group.start()
@@ -210,9 +216,11 @@ class ConsumerRuntime:
     async def stop(self, deadlines: CloseDeadlines, *, finished: bool) -> None:
         """Commit, if auto-commit is enabled, and leave the group.
 
-        `finished` says that the application has processed the returned records. Raises KafkaError
-        if the group rejected the commit, else the exception of a listener that no poll has raised.
+        Returned records count as processed if `finished`. Raises KafkaError if the group rejected
+        the commit, else the exception of a listener that no poll has raised.
         """
+        # The order matters: records that a stream has not returned go back before anything is
+        # committed, and waiting polls and rewinds end before handlers are waited for.
         self._closing = Closing(self._supervisor.name, deadlines, self.subscription)
         self._stopping = True
         if finished:
@@ -220,13 +228,16 @@ class ConsumerRuntime:
         self.queue.take_back()
         self.gate.end()
         self.group.on_closing(self._closing)
+        # Without its tasks the consumer can neither commit nor leave; the session times out.
         if self._supervisor.failure is not None or self._services.supervisor.failure is not None:
             return
         try:
             await self._closing.drain(self.gate)
+        # Even if cancelled: no handler may commit after the member has left.
         finally:
             self.drained = True
         failure: Exception | None = await self.group.close(self._closing)
+        # Called last, since leaving invokes listeners too.
         if (raised := self.listeners.take_failure()) is not None:
             logger.warning("%s: a rebalance listener raised %r", self._supervisor.name, raised)
             if failure is None:
@@ -255,6 +266,7 @@ class ConsumerRuntime:
     def health(self, base: Health) -> Health:
         """Add this consumer's condition to its client's health."""
         now = self._loop.time()
+        # The most serious error first.
         errors: list[BaseException | None] = [
             self._supervisor.failure,
             self.group.error,
@@ -333,6 +345,7 @@ class ConsumerRuntime:
 
     def on_assignment_changed(self) -> None:
         """Apply a change of the assigned partitions."""
+        # A stream may hold records of a partition that is no longer assigned.
         self.queue.take_back()
         self.on_partitions_changed()
         self._on_metadata(self._services.metadata.snapshot)
@@ -340,11 +353,13 @@ class ConsumerRuntime:
 
     def on_partitions_changed(self) -> None:
         """Apply that partitions were added, removed or sought."""
+        # Topics are tracked while they are assigned or subscribed to.
         wanted = frozenset(p.topic for p in self.subscription.states) | self.subscription.topics
         self._services.metadata.track(wanted - self._tracked_topics)
         self._services.metadata.untrack(self._tracked_topics - wanted)
         self._tracked_topics = wanted
         self._end_former_topics()
+        # A rebalance that waits for records of a removed partition can continue.
         self.gate.on_processed()
         self.position_finder.wakeup()
         self.fetcher.wakeup()
@@ -357,6 +372,7 @@ class ConsumerRuntime:
         self.on_partitions_changed()
 
     def _find_positions(self) -> None:
+        # A method, since the fetcher and the position finder call each other.
         self.position_finder.wakeup()
 
     def _on_cluster_changed(self) -> None:
@@ -369,13 +385,14 @@ class ConsumerRuntime:
     def _end_former_topics(self) -> None:
         """End the states of topics that were deleted and created again, with one warning each.
 
-        Their positions, buffered records, uncommitted offsets and pauses are those of the former
+        Their positions, buffered records, uncommitted offsets and pauses belong to the former
         topic. The new one is read by auto_offset_reset.
         """
         former = self.subscription.of_former_topics(self._services.metadata.snapshot)
         if not former:
             return
         self.queue.take_back()
+        # Without a position nothing is lost, so there is nothing to warn of.
         begun = {state.partition.topic for state in former if state.has_begun}
         for topic in sorted(begun):
             positions = {
@@ -393,6 +410,7 @@ class ConsumerRuntime:
             )
         for state in former:
             if state.has_begun:
+                # `commit` would warn of the same topic again.
                 self.group.note_new_topic(state.partition.topic, state.topic_id)
             replaced = self.subscription.replace(state)
             if state.has_begun:
@@ -404,6 +422,7 @@ class ConsumerRuntime:
 
         While brokers are known, their fetches and heartbeats report what concerns the consumer.
         """
+        # Otherwise the fetches and heartbeats of a broker raise the error.
         if not self._services.metadata.snapshot.brokers:
             self._rejection = error
             self.queue.wake_poll()
@@ -419,6 +438,7 @@ class ConsumerRuntime:
     def _on_metadata(self, metadata: ClusterMetadata) -> None:
         if self._stopping:
             return
+        # A broker has accepted the credentials.
         if metadata.brokers:
             self._rejection = None
         self._end_former_topics()
@@ -440,6 +460,7 @@ class ConsumerRuntime:
 
     async def _follow_pattern(self, pattern: object) -> None:
         """Subscribe to the topics that match the pattern, and check for new ones regularly."""
+        # The pattern itself identifies the subscription: after another `subscribe` this task ends.
         while self.subscription.pattern is pattern and not self._stopping:
             try:
                 metadata = await self._services.metadata.refresh(all_topics=True)
@@ -459,12 +480,15 @@ class ConsumerRuntime:
 
     def _check_poll(self) -> None:
         """Raise an error that a poll must raise."""
+        # In this order: the state of the client, errors that a poll raises once, then those of the
+        # group.
         if self._stopping:
             raise ClientClosedError(f"{self._supervisor.name} is closed")
         self.check()
         failure = self.listeners.take_failure()
         if failure is None:
             failure = self._missing_topics.take_error()
+            # Raised once; from now on the partitions of this topic are retried silently.
             if isinstance(failure, TopicAuthorizationError) and failure.topic is not None:
                 self.fetcher.on_denial_raised(failure.topic, failure)
         if failure is None:
@@ -500,6 +524,7 @@ class ConsumerRuntime:
         options = ProcessOptions(
             ordering, concurrency, max_bytes, drain_timeout, handler_timeout, on_undecodable
         )
+        # Records are ordered by the serialized key, which a deserializer replaces.
         by_key = ordering == "key" and self._config.key_deserializer is not None
         processor = RecordProcessor(
             lambda limit, keys: self._poll_until_stopped(limit, keys if by_key else None),
@@ -522,9 +547,12 @@ class ConsumerRuntime:
     async def _end_handlers(self) -> None:
         """Continue at the first record that is not done, after handlers or streams have ended."""
         self.gate.set_handlers(None)
+        # `stop` takes back and commits the records itself.
         if self._stopping:
             return
         self._rewind_unfinished()
+        # The process ends after a signal: without this commit the finished records are handled
+        # again.
         if stopped_by_signal() and self._config.enable_auto_commit:
             with move_on_after(self._exit_timeout, shield=True):
                 await self.group.commit_automatically()
@@ -564,6 +592,7 @@ class ConsumerRuntime:
 
     def _set_full(self, state: PartitionState, full: bool) -> None:
         state.set_full(full)
+        # Partitions that were held back may have records by now, which no event announces.
         if not full:
             if state.has_delivery:
                 self.queue.add(state)
@@ -572,7 +601,7 @@ class ConsumerRuntime:
     async def _poll_until_stopped(
         self, limit: int, keys: RawKeys | None = None
     ) -> list[AnyRecord] | None:
-        """Return records once there are any; None once the consumer is stopped."""
+        """Return records once there are any, or None once the consumer is stopped."""
         try:
             return await self.delivery.poll(limit, None, keys)
         except ClientClosedError:
@@ -583,6 +612,8 @@ class ConsumerRuntime:
     def _rewind_unfinished(self) -> None:
         """Seek to the first record of each partition whose handler did not return."""
         for state in self.subscription:
+            # First what a stream holds, so that the position is the first record that was not
+            # returned.
             self.queue.take_back(state)
             state.seek_to_unfinished()
         self.on_partitions_changed()

@@ -6,19 +6,19 @@ between `processed` and `position` are being processed. `fetch_offset` is the ne
 the records between `position` and `fetch_offset` were fetched and not returned yet: they are in the
 partition's `FetchBuffer`, which owns the position.
 
-While handlers run (`Consumer.process`, `partition_streams`), the offsets of the records that are
-not done are `in_progress`, and `processed` is the lowest of them.
+While handlers run (`Consumer.process`, `partition_streams`), `in_progress` has the offsets of the
+records that are not done, and `processed` is the lowest of them.
 
-Two more are independent of them. `committed` is the offset that this consumer committed last, or
+Two more are independent of these. `committed` is the offset that this consumer committed last, or
 the group's committed offset at which it started. `commit_base` is the offset of the last commit,
 seek or reset: while `position` differs from it, returned records are not committed.
 
-A state belongs to the topic of one id. Once the topic was deleted and created again, `replace`
-gives the partition a new state, which starts by auto_offset_reset.
+A state belongs to one topic id. Once the topic was deleted and created again, `replace` gives the
+partition a new state, which starts by auto_offset_reset.
 
 A seek, a loss of the partition or a new leader invalidates pending lookups and fetches and gives
 the partition a new `version`; a response to a request of an older version is dropped. A seek or a
-loss drops fetched records too, and those that a stream has not returned.
+loss also drops fetched records, including those that a stream has not returned.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class FetchState(enum.Enum):
-    """States of a partition: those of Java's `SubscriptionState`, AWAIT_CALLBACK and FAILED."""
+    """States of a partition, as in Java's `SubscriptionState`, with AWAIT_CALLBACK and FAILED."""
 
     AWAIT_CALLBACK = "waits for the listener's on_assigned"
     INITIALIZING = "waits for the committed offset"
@@ -58,10 +58,10 @@ class FetchState(enum.Enum):
 
 
 class OffsetsInProgress:
-    """The offsets of a partition whose handlers have not ended, in ascending order.
+    """Offsets of a partition whose handlers have not ended, in ascending order.
 
     A seek neither handles nor skips the records below its target that wait for their handlers, so
-    these offsets stay. Those from its target on are read again.
+    their offsets stay. Offsets from the target on are read again.
 
     Attributes:
         seeks: Number of seeks by the application.
@@ -71,7 +71,8 @@ class OffsetsInProgress:
 
     def __init__(self) -> None:
         self.seeks = 0
-        # Unlike a dict, it finds its first key in constant time after others were removed.
+        # Unlike a dict, an OrderedDict finds its first key in constant time after others were
+        # removed.
         self._offsets: OrderedDict[int, AnyRecord | None] = OrderedDict()
         self._running: OrderedDict[int, float] = OrderedDict()  # start times by id of the record
 
@@ -80,12 +81,12 @@ class OffsetsInProgress:
 
     @property
     def lowest(self) -> int | None:
-        """The lowest offset; None if no handler is in progress."""
+        """Lowest offset, or None if no handler is in progress."""
         return next(iter(self._offsets), None)
 
     @property
     def oldest_start(self) -> float | None:
-        """Event loop time at which the oldest running handler began; None while no handler runs."""
+        """Event loop time at which the oldest running handler began, or None."""
         return next(iter(self._running.values()), None)
 
     def begin(self, record: AnyRecord) -> None:
@@ -94,10 +95,11 @@ class OffsetsInProgress:
 
     def start(self, record: AnyRecord, now: float) -> None:
         """Note that the handler of a record begins."""
+        # By identity: after a seek the same offset may be read again, as another record.
         self._running[id(record)] = now
 
     def end(self, record: AnyRecord) -> None:
-        """Remove the offset of a record, unless that has been read again since."""
+        """Remove the offset of a record, unless it has been read again since."""
         self._running.pop(id(record), None)
         if self._offsets.get(record.offset) is record:
             del self._offsets[record.offset]
@@ -114,6 +116,7 @@ class OffsetsInProgress:
 
     def keep_below(self, target: int) -> None:
         """Remove the offsets from `target` on."""
+        # A copy, since entries are removed during the iteration.
         for offset in [offset for offset in self._offsets if offset >= target]:
             del self._offsets[offset]
 
@@ -122,8 +125,8 @@ class OffsetsInProgress:
 class Denial:
     """A topic's missing permission that a poll has raised.
 
-    It ends once one of the partitions that have failed with it can be read. Those of other brokers
-    may be read still: a broker applies changes of ACLs later than another.
+    It ends once one of the partitions that have failed with it can be read. Brokers apply ACL
+    changes at different times, so other partitions may still be readable.
     """
 
     error: KafkaError
@@ -163,22 +166,28 @@ class PartitionState:
         "version",
     )
 
+    # Unique over all states, so that a response for a former state of the same partition is not
+    # applied.
     _versions = itertools.count(1)
 
     def __init__(
         self, partition: TopicPartition, fetch_state: FetchState = FetchState.INITIALIZING
     ) -> None:
+        # Identity. A response to a request of an older version is dropped.
         self.partition = partition
         self.topic_id = NO_ID  # until it is known
         self.fetch_state = fetch_state
         self.version = next(self._versions)
+        # Reasons to return or fetch no records.
         self.paused = self.full = self.unsubscribed = False
+        # Lookups and errors.
         self.lookup_pending = False
         self.retry_at = 0.0
         self.consecutive_failures = 0
         self.error: KafkaError | None = None
         self.reset_timestamp: int = EARLIEST
         self.out_of_range: int | None = None  # offset that caused the pending reset
+        # Offsets; the module's docstring explains how they relate.
         self.committed = self.commit_base = self._processed = self._committing = UNKNOWN
         self.fetch_offset = self.fetch_epoch = UNKNOWN
         self.leader_epoch = UNKNOWN  # of the leader that has validated the position
@@ -198,6 +207,7 @@ class PartitionState:
         """Offset below which the application has processed all records."""
         if (in_progress := self.in_progress.lowest) is not None:
             return in_progress
+        # The record that a stream returned last is being processed until it returns the next one.
         streamed = self.buffer.last_streamed
         return self._processed if streamed is None else max(self._processed, streamed.offset)
 
@@ -220,6 +230,7 @@ class PartitionState:
         """Return False if the topic was created again; records the id if none was known."""
         if not self.topic_id.int:
             self.topic_id = topic_id
+        # Metadata without ids, of old brokers, matches any topic.
         return topic_id in (self.topic_id, NO_ID)
 
     @property
@@ -228,7 +239,7 @@ class PartitionState:
         return self.fetch_state not in (FetchState.AWAIT_CALLBACK, FetchState.INITIALIZING)
 
     def lag(self, *, committed: bool) -> int | None:
-        """Return the records up to the high watermark or last stable offset; None if unknown.
+        """Return the number of records up to the high watermark or last stable offset, or None.
 
         While handlers run, it counts from the first record that is not done.
         """
@@ -239,13 +250,14 @@ class PartitionState:
         return max(0, end - (self.position if unfinished is None else unfinished))
 
     def to_commit(self, *, include_unprocessed: bool) -> OffsetAndMetadata | None:
-        """Return the position, or only what was processed; None if it is committed already.
+        """Return the position, or only what was processed; None if that is committed already.
 
         Records whose handlers are in progress are never included.
         """
         handled = self.in_progress.lowest is None
         offset = self.position if include_unprocessed and handled else self.processed
         if handled:
+            # An explicit commit in progress is not overtaken by a lower automatic one.
             offset = max(offset, self._committing)
         if offset in (UNKNOWN, self.committed):
             return None
@@ -266,6 +278,8 @@ class PartitionState:
 
     def seek(self, offset: int, epoch: int = UNKNOWN) -> None:
         """Set the position, by decision of the application."""
+        # Handlers that run compare this count: their records are not put back before the seek's
+        # target.
         self.in_progress.on_seek()
         self.complete_reset(offset, epoch)
 
@@ -273,6 +287,7 @@ class PartitionState:
         """Set the position that a reset has found."""
         self.invalidate()
         self.buffer.clear(offset, epoch)
+        # They will be read again from the new position.
         self.in_progress.keep_below(offset)
         self._processed = self.commit_base = self.fetch_offset = offset
         self._committing = UNKNOWN
@@ -280,7 +295,7 @@ class PartitionState:
         self._on_position_found()
 
     def rewind(self, offset: int) -> None:
-        """Set the position after all handlers have ended, also past what they have not done."""
+        """Set the position after all handlers have ended, even past unhandled records."""
         self.in_progress.keep_below(0)
         self.seek(offset)
 
@@ -296,17 +311,20 @@ class PartitionState:
         `out_of_range` is the offset that the broker does not have, if that is the cause.
         """
         self.invalidate()
+        # Only a lookup that the application or the group asked for counts as a seek.
         if out_of_range is None:
             self.in_progress.on_seek()
         self.out_of_range = out_of_range
         self.buffer.clear(UNKNOWN)
         self.reset_timestamp = timestamp
         self._processed = self.commit_base = self.fetch_offset = self._committing = UNKNOWN
+        # A preferred replica was chosen for the former position.
         self.prefer_leader()
         self.fetch_state = FetchState.AWAIT_RESET
 
     def forget_position(self) -> None:
         """Look up the first position again: the client follows another cluster."""
+        # The listener's callback still comes first.
         waits = self.fetch_state is FetchState.AWAIT_CALLBACK
         self.request_reset(EARLIEST)
         self.topic_id = NO_ID
@@ -326,6 +344,7 @@ class PartitionState:
 
     def begin_commit(self, offset: int) -> None:
         """Record that the application commits an offset: no automatic commit may be lower."""
+        # Beyond the position it would mark records as committed that were not returned.
         if offset <= self.position:
             self._committing = offset
 
@@ -339,8 +358,10 @@ class PartitionState:
 
         The position then passes offsets without a record, such as those removed by compaction.
         """
+        # Read before the buffer changes: both properties depend on the lent records.
         self._processed, all_committed = self.processed, not self.has_uncommitted
         count = self.buffer.take_back()
+        # The position may pass removed offsets; without this they would look uncommitted.
         if all_committed:
             self._processed = self.commit_base = self.position
         return count
@@ -348,6 +369,7 @@ class PartitionState:
     def on_committed(self, offset: int) -> None:
         """Record a commit; returned records before the offset count as processed."""
         self.committed = self.commit_base = offset
+        # A commit may also be lower than what is processed, or of an offset elsewhere in the log.
         if self.processed < offset <= self.position:
             self._processed = offset
 
@@ -357,6 +379,7 @@ class PartitionState:
         if found.epoch != UNKNOWN:
             self.fetch_epoch = found.epoch
         self.buffer.add(found)
+        # The records before the error are returned first; `take_chunk` raises it after them.
         if found.error is not None:
             self.stop_fetching()
 
@@ -366,7 +389,7 @@ class PartitionState:
         self.high_watermark, self.last_stable_offset = high_watermark, last_stable_offset
 
     def replica_to_fetch(self, now: float, brokers: Container[int]) -> int | None:
-        """Return the preferred replica; None, from then on, if its time is over or it is gone."""
+        """Return the preferred replica; None, from then on, once it expires or has left."""
         replica = self.preferred_replica
         if replica is None or self._preferred_replica_until <= now or replica not in brokers:
             self.prefer_leader()
@@ -377,7 +400,7 @@ class PartitionState:
         self.preferred_replica, self._preferred_replica_until = node_id, until
 
     def prefer_leader(self, until: float = 0.0) -> None:
-        """Fetch from the leader; until some time even if another replica is closer."""
+        """Fetch from the leader; until a time even if another replica is closer."""
         self.preferred_replica, self.leader_until = None, until
 
     def on_leader_known(self, leader_epoch: int) -> None:
@@ -385,12 +408,13 @@ class PartitionState:
         self.leader_epoch = leader_epoch
 
     def back_off(self, until: float) -> None:
-        """Request nothing until then, after one more failure in a row."""
+        """Request nothing until a time, after one more failure in a row."""
         self.consecutive_failures += 1
         self.retry_at = until
 
     def end_back_off(self, until: float) -> None:
-        """End the backoff that was to last until then, unless another has followed."""
+        """End a backoff, unless another has followed."""
+        # The timer of an earlier backoff may fire later than the one that replaced it.
         if self.retry_at == until:
             self.retry_at = 0.0
 
@@ -402,12 +426,14 @@ class PartitionState:
         """Continue after an error that was raised."""
         self.error = None
         self.fetch_state = (
+            # Fetching continues where it was, and a partition without a position looks it up.
             FetchState.FETCHING if self.fetch_offset >= 0 else FetchState.INITIALIZING
         )
 
     def pause(self) -> None:
         """Return no records until `resume`."""
         self.paused = True
+        # A paused partition may stay so for long, and its data would count against the others.
         self.buffer.drop_decompressed()
 
     def resume(self) -> None:
@@ -435,15 +461,17 @@ class PartitionState:
     def maybe_validate_position(self, leader_epoch: int) -> None:
         """Request a comparison with the leader's log if the leader is new (KIP-320).
 
-        The new leader decides again which replica to fetch from (KIP-392). A lower epoch is that of
-        a topic that was created again, if its topics have no ids.
+        The new leader decides again which replica to fetch from (KIP-392). If brokers have no topic
+        ids, a lower epoch means that the topic was created again.
         """
         if leader_epoch in (UNKNOWN, self.leader_epoch):
             return
+        # An older response of another broker.
         if leader_epoch < self.leader_epoch and self.topic_id.int:
             return
         self.prefer_leader()
         if self.fetch_state is not FetchState.FETCHING or self.fetch_epoch == UNKNOWN:
+            # No position to compare, or no epoch of it: the leader is accepted as it is.
             if self.fetch_state is not FetchState.AWAIT_VALIDATION:
                 self.leader_epoch = leader_epoch
             return
@@ -458,6 +486,8 @@ class PartitionState:
     def truncate(self, offset: int, epoch: int, leader_epoch: int) -> None:
         """Seek to `offset`, where the new leader's log ends, or to the position if it is lower."""
         position, processed, commit_base = self.position, self.processed, self.commit_base
+        # Records that were returned may have been lost, but those before the end are not read
+        # again.
         self.complete_reset(min(offset, position), epoch)
         self._processed = min(processed, self.position)
         self.commit_base = min(commit_base, self.position)
@@ -477,6 +507,7 @@ class PartitionState:
             self.fetch_state = FetchState.INITIALIZING
 
     def _on_position_found(self) -> None:
+        # A known epoch can be compared with the leader's log (KIP-320).
         known = self.fetch_epoch != UNKNOWN
         self.leader_epoch = UNKNOWN
         self.fetch_state = FetchState.AWAIT_VALIDATION if known else FetchState.FETCHING
@@ -486,19 +517,24 @@ class Subscription:
     """The subscribed topics and the partitions, assigned by the group or manually.
 
     Attributes:
-        lost_uncommitted: Partitions revoked or lost while returned records were not committed; a
+        lost_uncommitted: Partitions revoked or lost while returned records were not committed. A
             transaction with such records must not commit.
     """
 
     def __init__(self) -> None:
+        # What is subscribed to: topics, a pattern of the client, or one of the broker (KIP-848).
         self.topics: frozenset[str] = frozenset()
         self.pattern: re.Pattern[str] | None = None
         self.broker_pattern = ""
+        # Partitions: `owned` are assigned by the group, `manual` by the application; some may be
+        # both.
         self.states: dict[TopicPartition, PartitionState] = {}
         self.owned: frozenset[TopicPartition] = frozenset()
+        # Returns False for partitions that another member commits; set by the assignor.
         self._commits: Callable[[TopicPartition], bool] | None = None
         self.manual: frozenset[TopicPartition] = frozenset()
         self.lost_uncommitted: set[TopicPartition] = set()
+        # Per topic: id and number of partitions when it was first seen, and a missing permission.
         self._partition_counts: dict[str, tuple[UUID, int]] = {}
         self._denials: dict[str, Denial] = {}
 
@@ -542,7 +578,7 @@ class Subscription:
         return [denial.error for denial in self._denials.values()]
 
     def denial_error(self, topic: str) -> KafkaError | None:
-        """Return the last error of a topic that is denied; None if it is not."""
+        """Return the last error of a topic that is denied, or None."""
         denial = self._denials.get(topic)
         return None if denial is None else denial.error
 
@@ -551,7 +587,7 @@ class Subscription:
         return topic in self._denials
 
     def is_denied_partition(self, partition: TopicPartition) -> bool:
-        """Return True if the topic is denied and reading this partition has failed with that."""
+        """Return True if the topic is denied and this partition has failed with that error."""
         denial = self._denials.get(partition.topic)
         return denial is not None and partition in denial.partitions
 
@@ -582,6 +618,8 @@ class Subscription:
         the group has revoked the partitions of other topics, their records are held back.
         """
         self.topics, self.pattern, self.broker_pattern = topics, pattern, broker_pattern
+        # Manual partitions are read whatever the subscription is. With a pattern `topics` is empty
+        # until it was matched, so nothing is held back yet.
         for partition in self.owned - self.manual:
             self.states[partition].unsubscribed = bool(topics) and partition.topic not in topics
 
@@ -604,10 +642,11 @@ class Subscription:
         return state
 
     def match_pattern(self, metadata: ClusterMetadata) -> bool:
-        """Subscribe to the topics that match the pattern; return whether they have changed."""
+        """Subscribe to the topics that match the pattern; return True if they have changed."""
         pattern, before = self.pattern, self.topics
         if pattern is None:
             return False
+        # As in Java: a pattern never matches internal topics such as __consumer_offsets.
         self.topics = frozenset(
             name
             for name, topic in metadata.topics.items()
@@ -651,19 +690,21 @@ class Subscription:
         gone = frozenset(partitions)
         self.owned -= gone
         self._remove(gone - self.manual)
-        for partition in gone & self.manual:  # read on, and with it what was not handled
+        for partition in gone & self.manual:  # still read, from the first unhandled record on
             self.states[partition].seek_to_unfinished()
 
     def own_all_partitions(self, counts: Mapping[str, int | None]) -> bool:
         """Own all partitions of the subscribed topics, as a consumer without a group does.
 
-        The partitions of a topic whose number is None stay. True if any were added or removed.
+        Partitions of a topic whose count is None stay. Return True if any were added or removed.
         """
         wanted = {
             TopicPartition(topic, number)
             for topic, count in counts.items()
             for number in range(count or 0)
         }
+        # None: metadata of the topic is missing at the moment, which does not remove its
+        # partitions.
         wanted |= {partition for partition in self.owned if counts.get(partition.topic, 0) is None}
         came, gone = wanted - self.owned, self.owned - wanted
         self.remove_owned(gone)
@@ -684,7 +725,7 @@ class Subscription:
                 self._partition_counts[topic] = found.topic_id, len(found.partitions)
 
     def is_new_partition(self, partition: TopicPartition) -> bool:
-        """Return whether the partition was created after this consumer had subscribed."""
+        """Return True if the partition was created after this consumer had subscribed."""
         known = self._partition_counts.get(partition.topic)
         return known is not None and partition.partition >= known[1]
 
@@ -693,12 +734,14 @@ class Subscription:
         wanted = frozenset(partitions)
         self._remove(self.manual - wanted - self.owned)
         for partition in wanted - self.manual:
+            # Setting `unsubscribed` also ends a hold of a partition that was the group's.
             self.states.setdefault(partition, PartitionState(partition)).unsubscribed = False
         self.manual = wanted
 
     def _remove(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             state = self.states.pop(partition, None)
+            # The denial ends with the last partition that has failed with it.
             if (denial := self._denials.get(partition.topic)) is not None:
                 denial.partitions.discard(partition)
                 if not denial.partitions:
@@ -707,6 +750,7 @@ class Subscription:
                 self._end(state)
 
     def _end(self, state: PartitionState) -> None:
+        # A transaction that contains records of this partition must not commit any more.
         if state.has_uncommitted and self.commits(state.partition):
             self.lost_uncommitted.add(state.partition)
         state.invalidate()
@@ -717,13 +761,13 @@ class Subscription:
         self._commits = commits
 
     def commits(self, partition: TopicPartition) -> bool:
-        """Return False if the offset is another member's to commit, or not the group's."""
+        """Return False if another member commits the offset, or if it is not the group's."""
         if self.is_outside_group(partition):
             return False
         return self._commits is None or self._commits(partition)
 
     def is_outside_group(self, partition: TopicPartition) -> bool:
-        """Return whether a manually assigned partition has no offset in the group.
+        """Return True if a manually assigned partition has no offset in the group.
 
         A consumer that subscribes to nothing uses the offsets of its group for such partitions.
         """

@@ -45,9 +45,10 @@ class Joined(NamedTuple):
     """Content of a successful JoinGroup response.
 
     Attributes:
-        has_leader: False if the coordinator assigns: some members use the consumer protocol.
-        skip_assignment: Whether the leader keeps the assignment as it is (KIP-814).
-        members: Empty unless this member is the leader.
+        has_leader: False if the coordinator assigns, because some members use the consumer
+        protocol.
+        skip_assignment: True if the leader keeps the assignment (KIP-814).
+        members: All members if this one is the leader, else empty.
     """
 
     generation: int
@@ -65,7 +66,7 @@ def join(
     protocols: Sequence[tuple[str, bytes]],
     reason: str,
 ) -> Generator[JoinGroupRequest, JoinGroupResponse, Joined]:
-    """Join the group, with the member id that a first response may give (KIP-394)."""
+    """Join the group; a first response may contain the member id to join with (KIP-394)."""
     settings = member.settings
     response = yield JoinGroupRequest(
         group_id=settings.group_id,
@@ -75,10 +76,12 @@ def join(
         group_instance_id=settings.group_instance_id,
         protocol_type=protocol_type,
         protocols=[JoinGroupRequestProtocol(name=n, metadata=m) for n, m in protocols],
+        # At most 255 characters (KIP-800).
         reason=reason[:255],
     )
     if response.error_code:
         error = _error(response.error_code, member)
+        # The coordinator has reserved this id: joining without one would create another member.
         if isinstance(error, MemberIdRequiredError) and not member.member_id:
             member.member_id = response.member_id
             return (yield from join(member, protocol_type, protocols, reason))
@@ -92,9 +95,10 @@ def join(
             )
         raise error
     if response.protocol_name is None:
+        # Kafka sends a protocol with every success.
         raise missing_row("the protocol of the group")
     leads = response.leader == response.member_id
-    if leads:  # the leader, too, is a member that needs partitions
+    if leads:  # the leader is a member too, and needs partitions
         requested_row(response.member_id, response.members, lambda row: row.member_id)
     return Joined(
         response.generation_id,
@@ -146,6 +150,7 @@ def leave(
     """Leave the group; `version` is the version in which the request will be sent."""
     settings = member.settings
     request = LeaveGroupRequest(group_id=settings.group_id)
+    # Older versions have a single member and no instance id.
     if version < _LEAVE_IN_BATCHES:
         request.member_id = member.member_id
     else:
@@ -157,6 +162,7 @@ def leave(
             )
         ]
     response = yield request
+    # The response has an error for the whole request and one per member.
     codes = [response.error_code, *(row.error_code for row in response.members)]
     for code in filter(None, codes):
         raise _error(code, member)

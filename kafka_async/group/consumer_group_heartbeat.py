@@ -1,11 +1,11 @@
 """Membership in a group whose coordinator computes the assignment: KIP-848, and KIP-932.
 
-A heartbeat does everything: it joins, states what the member subscribes to and owns, and brings its
-next assignment. The states are those of the classic protocol (`member_states.py`), with two
-differences: nothing is revoked before the coordinator asks for it, and no other member is waited
-for. The member reports the partitions that it has taken over, or revoked, at once; the coordinator
-then moves its epoch on. In a share group nothing is revoked or taken over: members may share the
-partitions.
+A heartbeat does everything: it joins, states what the member subscribes to and owns, and its
+response has the next assignment. The states are those of the classic protocol (`member_states.py`),
+with two differences: nothing is revoked before the coordinator requires it, and no other member is
+waited for. The member reports at once which partitions it has taken over or revoked; the
+coordinator then advances its epoch. In a share group nothing is revoked or taken over: members may
+share the partitions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafka_async.group")
 
 REWINDING_MEMBER_PREFIX: Final = "rewinds-"
-"""Start of the member ids of members that apply rewinds by others (`Consumer.rewind`)."""
+"""Prefix of the ids of members that apply the rewinds of others (`Consumer.rewind`)."""
 UNKNOWN_TOPIC_DELAY = 0.5
 """Seconds until the names of assigned topics are looked up again."""
 
@@ -80,13 +80,18 @@ class ConsumerGroupMembership(GroupMembership):
         # The methods that only the classic protocol has are not called here.
         classic = cast("RebalanceHandler", handler)
         super().__init__(services, supervisor, settings, classic, on_error)
+        # Replaces the one of the classic protocol, which would leave with LeaveGroup.
         self._coordinator = CoordinatorConnection(
             services, settings, requests.leave, requests.api_key
         )
         self._assignments = handler
         self._requests = requests
+        # The coordinator chooses the interval (KIP-848), and a change makes a heartbeat due at
+        # once.
         self._interval = settings.heartbeat_interval
         self._heartbeat_due = asyncio.Event()
+        # Assigned by the coordinator, and reported as owned. They differ while partitions are taken
+        # over.
         self._target: frozenset[TopicIdPartition] = frozenset()
         self._owned: frozenset[TopicIdPartition] = frozenset()
 
@@ -100,15 +105,18 @@ class ConsumerGroupMembership(GroupMembership):
     async def _run_preparing_rebalance(self) -> MembershipEvent:
         self._pending.discard(MembershipEvent.REBALANCE_NEEDED)
         self._begin_rebalance()
+        # Unlike in the classic protocol, the member keeps its partitions while it rejoins.
         return self._pending.take(self._state) or MembershipEvent.PREPARED
 
     async def _run_joining(self) -> MembershipEvent:
+        # A member that has an epoch only applies another assignment.
         if self._member.generation > 0:
             return MembershipEvent.JOINED
         return await self._repeat(CONSUMER_JOIN_ERRORS, self._join)
 
     async def _join(self) -> MembershipEvent:
         if not self._member.member_id:
+            # The client chooses its id (KIP-1082).
             prefix = REWINDING_MEMBER_PREFIX if self._settings.applies_rewinds else ""
             self._member.member_id = prefix + _new_member_id()
         self._member.protocol_name = self._requests.assignor_name
@@ -123,6 +131,7 @@ class ConsumerGroupMembership(GroupMembership):
         target = self._target
         try:
             names = await self._assignments.topic_names({topic_id for topic_id, _ in target})
+            # Partitions of topics without a name yet follow later; the others need not wait.
             known = frozenset(it for it in target if it[0] in names)
             assigned = frozenset(TopicPartition(names[it[0]], it[1]) for it in known)
             await self._assignments.on_assignment(assigned, self._member.generation)
@@ -132,17 +141,20 @@ class ConsumerGroupMembership(GroupMembership):
             self._set_error(error)
             return MembershipEvent.FAILED
         self._owned = known
+        # The coordinator waits for this report before it assigns the revoked partitions.
         self._heartbeat_due.set()
         if known != target:
             asyncio.get_running_loop().call_later(
                 UNKNOWN_TOPIC_DELAY, self._retry_unknown_topics, target
             )
+        # Another assignment has arrived while this one was applied.
         elif target != self._target:
             self._reconcile()
         self._end_rebalance()
         return MembershipEvent.ASSIGNED
 
     def _retry_unknown_topics(self, target: frozenset[TopicIdPartition]) -> None:
+        # Neither superseded nor applied in the meantime.
         if self._target == target != self._owned:
             self._reconcile()
 
@@ -152,7 +164,7 @@ class ConsumerGroupMembership(GroupMembership):
         self._requests.forget()
 
     async def _leave_group(self, reason: str, *, static: bool = False) -> None:
-        """Leave by a heartbeat; a static member says that it will come back."""
+        """Leave by a heartbeat; that of a static member announces its return."""
         if self._member.member_id:
             await self._coordinator.leave(self._member, reason, self._close_deadline)
 
@@ -166,7 +178,9 @@ class ConsumerGroupMembership(GroupMembership):
             with move_on_after(delay):
                 await self._heartbeat_due.wait()
             self._heartbeat_due.clear()
+            # Changed by the responses below.
             delay = self._interval
+            # Compared afterwards, since the state may change while the heartbeat is in flight.
             identity = self._member.member_id, self._member.generation
             if not self._sends_heartbeats:
                 continue
@@ -183,6 +197,7 @@ class ConsumerGroupMembership(GroupMembership):
                 continue
             backoff.reset()
             self._on_accepted()
+            # Otherwise the response belongs to a former membership.
             if identity == (self._member.member_id, self._member.generation):
                 self._on_heartbeat(result)
             delay = self._interval
@@ -195,14 +210,17 @@ class ConsumerGroupMembership(GroupMembership):
 
     def _on_heartbeat(self, result: HeartbeatResult) -> None:
         if result.epoch != self._member.generation:
+            # Waiters for the next generation check it.
             self._member.generation = result.epoch
             self._state_changed.set()
         self._member.member_id = result.member_id
         if result.interval > 0:
             self._interval = result.interval
+        # A response without an assignment means that it has not changed.
         if result.assignment is None or result.assignment == self._target:
             return
         self._target = result.assignment
+        # In other states the current work ends first; `_run_assigning` compares again.
         if self._state is MemberState.STABLE:
             self._reconcile()
 

@@ -34,11 +34,12 @@ TopicIdPartition: TypeAlias = tuple[UUID, int]
 HeartbeatRequest: TypeAlias = ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest
 Procedure: TypeAlias = "Generator[HeartbeatRequest, HeartbeatResponse, HeartbeatResult]"
 
+# Epochs of the protocol: a static member leaves temporarily with -2, and keeps its partitions.
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
 DEFAULT_ASSIGNOR: Final = "the coordinator's default assignor"
-"""Name for an assignor that the member has not chosen; no heartbeat response names it."""
+"""Name for an assignor that the member has not chosen; no heartbeat response contains it."""
 
 
 class HeartbeatResult(NamedTuple):
@@ -48,7 +49,7 @@ class HeartbeatResult(NamedTuple):
         member_id: Id of the member.
         epoch: Epoch of the member.
         interval: Seconds until the next heartbeat.
-        assignment: Partitions of the member; None if they are unchanged.
+        assignment: Partitions of the member, or None if they are unchanged.
     """
 
     member_id: str
@@ -58,16 +59,17 @@ class HeartbeatResult(NamedTuple):
 
 
 class _Statement(NamedTuple):
-    """Holds what the coordinator knows of the member."""
+    """Subscription and partitions of the member, as the coordinator has them."""
 
     subscription: GroupSubscription
     owned: frozenset[TopicIdPartition]
 
 
 class HeartbeatRequests:
-    """Builds heartbeats that state only what the coordinator does not know yet.
+    """Builds heartbeats that state only what has changed since the last successful one.
 
-    After a failed heartbeat the next one states everything: the coordinator may have handled it.
+    After a failed heartbeat the next one states everything: the coordinator may or may not have
+    handled it.
     """
 
     api_key: int
@@ -104,6 +106,7 @@ class HeartbeatRequests:
             raise _error(response, member)
 
     def _send(self, member: LocalMember, epoch: int, stated: _Statement) -> Procedure:
+        # Cleared until the response has arrived: without one, the next heartbeat states everything.
         known, self._known = self._known, None
         response = yield self._request(member, epoch, stated, known)
         if response.error_code:
@@ -153,6 +156,7 @@ class ConsumerHeartbeatRequests(HeartbeatRequests):
             member_epoch=epoch,
             instance_id=settings.group_instance_id,
         )
+        # Fixed for a member, so they are sent once.
         if known is None:
             request.rack_id = self._rack
             request.rebalance_timeout_ms = request_ms(settings.rebalance_timeout)
@@ -183,7 +187,7 @@ class ConsumerHeartbeatRequests(HeartbeatRequests):
 class ShareHeartbeatRequests(HeartbeatRequests):
     """Builds heartbeats of a member of a share group (KIP-932).
 
-    They do not tell which partitions the member owns: other members may have the same ones.
+    They do not include the partitions that the member owns: other members may have the same ones.
     """
 
     api_key = ShareGroupHeartbeatRequest.API_KEY
@@ -219,6 +223,7 @@ def _by_topic(
     partitions: frozenset[TopicIdPartition],
 ) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
     topics: defaultdict[UUID, list[int]] = defaultdict(list)
+    # Sorted, so that equal assignments are equal requests.
     for topic_id, partition in sorted(partitions):
         topics[topic_id].append(partition)
     return [

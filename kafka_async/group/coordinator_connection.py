@@ -1,8 +1,8 @@
 """The connection of a group member to its coordinator, and whether the coordinator responds.
 
-JoinGroup, SyncGroup, heartbeats and LeaveGroup share the connection; commits use another one, since
-the coordinator holds back the responses to JoinGroup and SyncGroup and handles no later request of
-the connection until then.
+JoinGroup, SyncGroup, heartbeats and LeaveGroup share the connection. Commits use another one: the
+coordinator holds back the responses to JoinGroup and SyncGroup, and handles no later request of the
+connection until then.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 LeaveProcedure: TypeAlias = "Callable[[LocalMember, int, str], Generator[Any, Any, None]]"
-"""Leaves a group: gets the member, the version of the request, and the reason."""
+"""Leaves a group, given the member, the version of the request, and the reason."""
 logger = logging.getLogger("kafka_async.group")
 
 _JOIN_GRACE: Final = 5.0
@@ -52,7 +52,7 @@ class CoordinatorConnection:
 
     Attributes:
         held: JoinGroup or SyncGroup is in flight, or was abandoned.
-        heartbeat_at: Event loop time of the last successful heartbeat; None before the first.
+        heartbeat_at: Event loop time of the last successful heartbeat, or None.
         acknowledged_at: Event loop time at which the last acknowledged JoinGroup, SyncGroup or
             heartbeat was sent: the coordinator keeps the member at least until session_timeout
             later. None before the first.
@@ -68,11 +68,13 @@ class CoordinatorConnection:
         self.held = False
         self.heartbeat_at: float | None = None
         self.acknowledged_at: float | None = None
+        # Parts of the client; `leave` differs between the protocols.
         self._services = services
         self._settings = settings
         self._leave = leave
         self._leave_api_key = leave_api_key
         self._now = asyncio.get_running_loop().time
+        # The last response of any kind, from which the coordinator's silence is measured.
         self._connection: BrokerConnection | None = None
         self._last_response_at = 0.0
         self._heartbeat_sent_at: float | None = None  # of the heartbeat in flight
@@ -89,6 +91,7 @@ class CoordinatorConnection:
 
     async def exchange(self, procedure: Generator[Any, Any, R], timeout: float) -> R:
         """Send the requests of a procedure, each within `timeout` seconds; return its result."""
+        # Once per procedure: its requests must reach the same coordinator.
         connection = await self._find(min(timeout, self._settings.request_timeout))
         request = next(procedure)
         while True:
@@ -101,15 +104,19 @@ class CoordinatorConnection:
     async def exchange_held(self, procedure: Generator[Any, Any, R]) -> R:
         """Send JoinGroup or SyncGroup, whose response waits for the other members."""
         settings = self._settings
+        # Other members have the rebalance timeout to join.
         timeout = max(settings.request_timeout, settings.rebalance_timeout + _JOIN_GRACE)
         sent_at = self._now()
+        # Heartbeats are not sent while `held`; `probe` replaces them.
         self.held, self._last_response_at = True, sent_at
         try:
             result = await self.exchange(procedure, timeout)
+        # Not in `finally`: a cancelled JoinGroup is still held at the broker, see `leave`.
         except KafkaError:
             self.held = False
             raise
         self.held, self._last_response_at = False, self._now()
+        # The time of sending: the coordinator may have counted from then on.
         self.acknowledged_at = sent_at
         return result
 
@@ -118,10 +125,11 @@ class CoordinatorConnection:
         self._heartbeat_sent_at = sent_at = self._now()
         try:
             result = await self.exchange(procedure, self._heartbeat_timeout())
-        except RebalanceInProgressError:  # The coordinator has extended the session.
+        except RebalanceInProgressError:  # the coordinator has extended the session
             self.acknowledged_at = sent_at
             raise
         except KafkaTimeoutError as error:
+            # The requests behind a frozen coordinator must not wait for its session.
             self._drop(error)
             raise
         finally:
@@ -136,6 +144,7 @@ class CoordinatorConnection:
         A coordinator that has missed MAX_MISSED_HEARTBEATS of them is looked up again, in any case
         before the session ends.
         """
+        # Bounded by the session, by the missed heartbeats, and from below by half an interval.
         settings = self._settings
         left = self._last_response_at + settings.session_timeout - self._now()
         timeout = left if left > 0 else settings.session_timeout
@@ -145,13 +154,14 @@ class CoordinatorConnection:
     async def probe(self) -> None:
         """Check that the broker responds while it holds back JoinGroup or SyncGroup.
 
-        That may last until the rebalance times out, five minutes by default, and the broker handles
-        nothing else on the connection: a frozen broker would not be noticed for that long.
+        That may last until the rebalance times out, five minutes by default. The broker handles
+        nothing else on the connection, so a frozen broker would not be noticed for that long.
         """
         settings, connection, now = self._settings, self._connection, self._now()
         if connection is None or now - self._last_response_at < settings.session_timeout / 2:
             return
         try:
+            # Over the shared connection, since this one is blocked.
             await self._services.request(
                 MetadataRequest(topics=[], allow_auto_topic_creation=False),
                 to=Broker(connection.node_id),
@@ -160,27 +170,29 @@ class CoordinatorConnection:
             )
             self._last_response_at = self._now()
         except KafkaError as error:
+            # The response may have arrived, or the coordinator moved, during the wait.
             if self.held and connection is self._connection:
                 self._drop(error)
 
     async def leave(
         self, member: LocalMember, reason: str, close_deadline: float | None = None
     ) -> None:
-        """Send LeaveGroup, again if the coordinator has moved; other errors are logged.
+        """Send LeaveGroup, again if the coordinator has moved. Other errors are logged.
 
-        Otherwise the group would wait for the session of a member that no longer exists if the
-        former coordinator answers that it has moved. After a lost connection it does wait. A
-        closing consumer gives up at `close_deadline`, an event loop time, and does not wait for a
-        coordinator that does not respond.
+        Without the retry the group would wait for the session of a member that no longer exists.
+        After a lost connection it does wait. A closing consumer gives up at `close_deadline`, an
+        event loop time, and does not wait for a coordinator that does not respond.
         """
         closing, timeout = close_deadline is not None, _LEAVE_TIMEOUT
         if close_deadline is not None:
             timeout = min(_CLOSE_TIMEOUT, max(0.0, close_deadline - self._now()))
+        # The request would wait behind it.
         if self.held and self._connection is not None:  # by an abandoned JoinGroup
             self._connection.disconnect(KafkaConnectionError("the member leaves the group"))
         self.held = False
         moved: KafkaError | None = None
         try:
+            # It may still arrive, which spares the group a wait.
             if closing and not self._responsive():
                 self._submit_leave(member, reason)
                 return
@@ -194,6 +206,7 @@ class CoordinatorConnection:
                 "leaving group %s: %s",
                 self._settings.group_id,
                 error
+                # The first cause is more useful than the timeout.
                 if isinstance(error, KafkaError)
                 else moved or f"no response for {timeout:g} s",
             )
@@ -201,7 +214,7 @@ class CoordinatorConnection:
     async def _send_leave(
         self, member: LocalMember, reason: str, timeout: float
     ) -> KafkaError | None:
-        """Send LeaveGroup once; return the error of a broker that is not the coordinator (yet)."""
+        """Send LeaveGroup once; return the error of a broker that is not the coordinator."""
         connection = await self._find(timeout)
         await connection.connect(timeout)
         version = connection.version(self._leave_api_key)
@@ -212,8 +225,9 @@ class CoordinatorConnection:
         return None
 
     def _responsive(self) -> bool:
-        """Return whether a response to LeaveGroup can be expected."""
+        """Return True if a response to LeaveGroup can be expected."""
         sent_at = self._heartbeat_sent_at
+        # A heartbeat that is late shows a frozen coordinator before the client does.
         overdue = sent_at is not None and self._now() - sent_at > _CLOSE_TIMEOUT / 2
         return not overdue and self._services.responsive
 
@@ -254,6 +268,7 @@ class CoordinatorConnection:
             CoordinatorKind.GROUP, self._settings.group_id, timeout=timeout
         )
         connection = self._connection
+        # Each coordinator gets a connection for this member only.
         if connection is None or connection.node_id != node_id:
             connection = self._services.brokers.connection(
                 node_id, ConnectionKind.COORDINATOR, self

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafka_async.group")
 
 CLOSE_RESERVE: Final = 0.5
-"""Maximum seconds of a stop's timeout that are reserved for disconnecting; at most a quarter."""
+"""Maximum seconds of a stop that are reserved for disconnecting; at most a quarter of it."""
 
 
 class GroupClient:
@@ -38,7 +38,7 @@ class GroupClient:
     Args:
         name: Name of the client in logs.
         client: Client whose connections are used.
-        owns_client: Whether to start and close it.
+        owns: True to start and close the client.
         config: The options.
     """
 
@@ -46,6 +46,7 @@ class GroupClient:
         self.client = client
         self._owns_client = owns
         self._supervisor = Supervisor(name, client.hooks)
+        # Life cycle. `_closing` is the one task that closes, for all callers.
         self._start_guard = StartGuard(name)
         self._membership: GroupMembership | None = None
         self._stopped = False
@@ -63,9 +64,9 @@ class GroupClient:
         raise NotImplementedError
 
     async def _before_leaving(self, deadline: float, *, finished: bool) -> None:
-        """Do what has to be done while the client is still a member, until an event loop time.
+        """Finish work that needs the membership, until an event loop time.
 
-        `finished`: the body of an `async with` has ended without an exception.
+        `finished` is True if the body of an `async with` has ended without an exception.
         """
 
     def _running(self) -> GroupMembership:
@@ -79,11 +80,11 @@ class GroupClient:
     # -- starting and closing ---------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect and begin to join the group; the first result waits until that is done.
+        """Connect and begin to join the group. Calls for results wait until it has joined.
 
         Raises:
             BootstrapError: No bootstrap server could be used.
-            ClientClosedError: The client was stopped meanwhile.
+            ClientClosedError: The client was stopped during the start.
             IllegalStateError: The client was started before.
         """
         async with self._start_guard.starting():
@@ -98,12 +99,13 @@ class GroupClient:
             self._supervisor.on_failure(lambda _: self._wake())
             self._supervisor.spawn(self._fail_with_client, services, name="client")
             self._membership = self._begin(services)
+        # Also when cancelled: a half-started client must leave no task behind.
         except BaseException:
             await self._await_closing(self._tear_down(None))
             raise
 
     async def _fail_with_client(self, services: ClientServices) -> None:
-        """Raise the reason why the client has stopped or died, once it has."""
+        """Raise the reason for which the client has stopped or died, once it has."""
         await services.lifetime.wait(asyncio.get_running_loop().create_future())
 
     async def stop(self, timeout: float | None = None) -> None:
@@ -122,12 +124,14 @@ class GroupClient:
         await self._stop(timeout, finished=False)
 
     async def _stop(self, timeout: float | None, *, finished: bool) -> None:
+        # No start has begun.
         if not await self._start_guard.end():
             return
         if self._membership is None:
             self._stopped = True
             return
         self._supervisor.check_event_loop(self._closing)
+        # From here on calls raise; those that wait are woken.
         self._stopped = True
         self._wake()
         limit = self._close_timeout if timeout is None else timeout
@@ -139,8 +143,10 @@ class GroupClient:
     async def _leave_and_close(
         self, membership: GroupMembership, deadline: float, limit: float, *, finished: bool
     ) -> None:
+        # The time is divided: work as a member, leaving, disconnecting.
         leave_by = deadline - min(CLOSE_RESERVE, limit / 4)
         try:
+            # After a failed task nothing can leave in order.
             if self._supervisor.failure is None:
                 await self._before_leaving(leave_by - limit / 4, finished=finished)
                 async with asyncio.timeout_at(leave_by):
@@ -166,10 +172,12 @@ class GroupClient:
     async def _await_closing(self, closing: Any) -> None:
         """Close in a separate task, once, which no cancellation of the caller ends."""
         if self._closing is None:
+            # An empty context: it may outlive the task that calls.
             self._closing = asyncio.get_running_loop().create_task(
                 closing, name=f"{self._supervisor.name} closing", context=contextvars.Context()
             )
         else:
+            # Another call closes already; the coroutine was never started.
             closing.close()
         cancelled = await wait_shielded(self._closing)
         self._closing.result()
@@ -196,7 +204,8 @@ class GroupClient:
     def health(self) -> Health:
         """Return a snapshot of the member's condition; no request is sent.
 
-        It may be taken in any thread at any time. The brokers are those of its client, which may be
+        This may be called in any thread at any time. The brokers are those of its client, which may
+        be
         shared.
         """
         health = self.client.health()

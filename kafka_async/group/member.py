@@ -1,8 +1,8 @@
 """A group member's options and identity, and the interface through which it is assigned partitions.
 
 The membership task is independent of topics. Subscriptions and assignments are opaque bytes to it;
-a `RebalanceHandler` encodes, computes and applies them. The consumer's handler is in
-`consumer/rebalance_handler.py`.
+a `RebalanceHandler` encodes, computes and applies them. For a consumer it is
+`ConsumerRebalanceHandler`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class AssignorFailedError(Exception):
 
     Attributes:
         error: Error to raise to the application.
-        assignments: What SyncGroup sends: the error for members that read it, and no partitions
-            for others; empty if only the leader reads it.
+        assignments: Contents of SyncGroup: the error for members that read it, and no partitions
+            for others. Empty if only the leader reads it.
         read_by_all: True if every member reads it.
     """
 
@@ -110,7 +110,7 @@ class GroupSettings:
 def explain_duplicate(
     error: KafkaError, group_id: str, group_instance_id: str | None
 ) -> KafkaError:
-    """Return the error with the static member's name and the remedy, if the name is taken."""
+    """Return the error with the name of the static member and the remedy, if the name is taken."""
     if not isinstance(error, FencedInstanceIdError | UnreleasedInstanceIdError):
         return error
     explained = type(error)(
@@ -126,7 +126,7 @@ def explain_duplicate(
 
 @dataclass(slots=True)
 class LocalMember:
-    """This member's identity as the coordinator knows it.
+    """This member's identity, as the coordinator has it.
 
     The membership task writes it; the heartbeat task only calls `invalidate`.
 
@@ -146,7 +146,7 @@ class LocalMember:
         self.invalid = max(self.invalid, part)
 
     def discard_invalid(self) -> None:
-        """Clear what is invalid: the generation, or the member id too."""
+        """Clear what is invalid: the generation, or the member id as well."""
         if self.invalid >= Invalidation.GENERATION:
             self.generation = NO_GENERATION
             self.protocol_name = None
@@ -173,7 +173,7 @@ class Member(NamedTuple):
 
 
 class GroupSubscription(NamedTuple):
-    """Names topics, or holds a regular expression of the broker's; that is empty without one."""
+    """Topics, or a regular expression that the broker matches, otherwise empty."""
 
     topics: frozenset[str]
     pattern: str = ""
@@ -182,13 +182,13 @@ class GroupSubscription(NamedTuple):
 class AssignmentHandler(Protocol):
     """Applies the end of a membership, whichever the protocol.
 
-    The membership task calls these methods one after another; heartbeats continue meanwhile.
+    The membership task calls these methods one after another, while heartbeats continue.
     """
 
     def on_membership_ended(self) -> None:
         """Return no more records of the assignment; `on_partitions_lost` follows at the next poll.
 
-        It is called as soon as the member is removed or leaves without a revocation.
+        Called as soon as the member is removed or leaves without a revocation.
         """
         ...
 
@@ -229,14 +229,14 @@ class RebalanceHandler(AssignmentHandler, Protocol):
         ...
 
     async def on_assignment_kept(self, members: Sequence[Member]) -> bool:
-        """Note that this member, a static leader that came back, must not assign (KIP-814).
+        """Note that this member, a static leader that has returned, must not assign (KIP-814).
 
         Return True if the assignment that the group keeps is outdated.
         """
         ...
 
     async def on_join_complete(self, name: str, assignment: bytes, generation: int) -> bool:
-        """Apply an assignment; True if another rebalance follows. May raise PollTimeoutError."""
+        """Apply an assignment; return True if a rebalance follows. May raise PollTimeoutError."""
         ...
 
 
@@ -248,7 +248,7 @@ class ConsumerProtocolHandler(AssignmentHandler, Protocol):
         ...
 
     async def topic_names(self, ids: Collection[UUID]) -> Mapping[UUID, str]:
-        """Return the names of topics by id, without those that are not known yet."""
+        """Return the names of topics by id, except those that are still unknown."""
         ...
 
     async def on_assignment(self, assigned: frozenset[TopicPartition], epoch: int) -> None:

@@ -13,10 +13,9 @@ In the consumer protocol (KIP-848) a member joins in JOINING by its first heartb
 through PREPARING_REBALANCE to STABLE whenever the coordinator has sent another assignment, which it
 applies in ASSIGNING; nothing is revoked before, and SYNCING ends at once.
 
-The membership task runs the work of a state until an event ends the state: an event of that work,
-or one that another task has posted (`PendingEvents`). A pair of state and event that `TRANSITIONS`
-does not list is a bug. The action for a broker's error is a row in the table of the request:
-`JOIN_ERRORS`, `SYNC_ERRORS` and `HEARTBEAT_ERRORS`.
+The membership task runs the work of a state until an event ends it: an event of that work, or one
+that another task has posted (`PendingEvents`). A pair of state and event that is not in
+`TRANSITIONS` is a bug. The action for a broker's error is a row in the table of the request:
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class MemberState(enum.Enum):
     """States of a group member."""
 
     UNJOINED = "unjoined"
-    """Not a member, and not requested to join."""
+    """Not a member; `join` was not called."""
     PREPARING_REBALANCE = "preparing rebalance"
     """Revokes the partitions that the rebalance protocol requires before JoinGroup."""
     JOINING = "joining"
@@ -162,16 +161,16 @@ TRANSITIONS: Final[Mapping[tuple[MemberState, MembershipEvent], MemberState]] = 
 HEARTBEAT_STATES: Final = frozenset({S.PREPARING_REBALANCE, S.ASSIGNING, S.STABLE})
 """States in which heartbeats are sent.
 
-While JoinGroup or SyncGroup is in flight the coordinator counts the request as a sign of life, and
-would read a heartbeat behind it only after it has responded.
+While JoinGroup or SyncGroup is in flight the coordinator keeps the session alive, and would read a
+heartbeat behind it only after it has responded.
 """
 
 REJOINS_AT_POLL: Final = frozenset({S.POLL_TIMEOUT, S.JOIN_DENIED, S.FAILED})
-"""States outside of the group that last until the application polls."""
+"""States outside the group that last until the application polls."""
 
 
 def next_state(state: MemberState, event: MembershipEvent) -> MemberState:
-    """Return the state that follows `event`; IllegalStateError if the table has none."""
+    """Return the state that follows `event`; raise IllegalStateError if the table has none."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:
@@ -201,7 +200,9 @@ _CONTRADICTIONS: Final[Mapping[MembershipEvent, MembershipEvent]] = {
     E.JOIN_REQUESTED: E.LEAVE_REQUESTED,
     E.LEAVE_REQUESTED: E.JOIN_REQUESTED,
 }
+# The first of these decides how the membership ends.
 _ENDS_OF_MEMBERSHIP: Final = frozenset({E.MEMBERSHIP_LOST, E.REJECTED, E.FAILED})
+# These concern the application's wish, whatever happens to the current membership.
 _REQUESTS: Final = frozenset({E.JOIN_REQUESTED, E.LEAVE_REQUESTED, E.CLOSE_REQUESTED})
 
 
@@ -219,8 +220,8 @@ class PendingEvents:
     def post(self, event: MembershipEvent) -> bool:
         """Add an event; return False if an earlier one makes it void.
 
-        A request to leave replaces a request to join and vice versa, a closing member does not
-        join again, and only the first event that ends the membership counts.
+        A request to leave replaces a request to join and vice versa. A closing member does not join
+        again. Only the first event that ends the membership counts.
         """
         events = self._events
         if event is E.JOIN_REQUESTED and E.CLOSE_REQUESTED in events:
@@ -233,7 +234,7 @@ class PendingEvents:
         return True
 
     def take(self, state: MemberState) -> MembershipEvent | None:
-        """Remove and return the most important event that ends `state`; None if there is none."""
+        """Remove and return the most important event that ends `state`, or None."""
         for event in POSTED_EVENTS[state]:
             if event in self._events:
                 self._events.discard(event)
@@ -241,7 +242,7 @@ class PendingEvents:
         return None
 
     def discard(self, event: MembershipEvent) -> None:
-        """Remove an event: the member does what it asks for anyway."""
+        """Remove an event that the member acts on anyway."""
         self._events.discard(event)
 
     def end_membership(self) -> None:
@@ -259,10 +260,10 @@ class Invalidation(enum.IntEnum):
 
 
 class MembershipErrorAction(NamedTuple):
-    """Action to take for an error: `event` ends the state; None sends the same request again.
+    """Action to take for an error: `event` ends the state, and None retries the same request.
 
-    `find_coordinator`: look it up first; `invalidates`: the part of the membership that is lost;
-    `raised`: polls raise the error, although it ends no state.
+    `find_coordinator`: look up the coordinator first; `invalidates`: the part of the membership
+    that is lost; `raised`: polls raise the error, although it ends no state.
     """
 
     event: MembershipEvent | None
@@ -298,6 +299,7 @@ _COORDINATOR_ERRORS: Final[MembershipErrorTable] = {
 _OTHER_ERRORS: Final[MembershipErrorTable] = {
     AuthenticationError: DENY,
     AuthorizationError: DENY,
+    # Configuration of this member, or a second member with its name: joining again cannot help.
     FencedInstanceIdError: REJECT,
     InvalidGroupIdError: REJECT,
     InvalidSessionTimeoutError: REJECT,
@@ -308,7 +310,7 @@ _OTHER_ERRORS: Final[MembershipErrorTable] = {
 JOIN_ERRORS: Final[MembershipErrorTable] = {
     **_COORDINATOR_ERRORS,
     **_OTHER_ERRORS,
-    MemberIdRequiredError: RETRY,  # with the id that came with it (KIP-394)
+    MemberIdRequiredError: RETRY,  # with the id from the response (KIP-394)
     RebalanceInProgressError: RETRY,
     UnknownMemberIdError: MEMBER_ID_LOST,
     IllegalGenerationError: GENERATION_LOST,
@@ -358,7 +360,7 @@ CONSUMER_HEARTBEAT_ERRORS: Final[MembershipErrorTable] = {
     AuthenticationError: RAISE_AND_RETRY,
     AuthorizationError: RAISE_AND_RETRY,
 }
-"""Rows for later ones: the membership lasts until its session ends."""
+"""Rows for later heartbeats: the membership lasts until its session ends."""
 
 
 def membership_error_action(

@@ -3,7 +3,7 @@
 One task owns the membership. It runs the work of the current state until an event ends it
 (`member_states.py`); a broker's error is looked up in the table of its request. Other tasks only
 post events (`join`, `rejoin`, `leave`, `close`, `on_poll`, heartbeats) and wake the owner. A
-JoinGroup or SyncGroup in flight is abandoned when the member is told to leave; the application's
+JoinGroup or SyncGroup in flight is abandoned when the member must leave; the application's
 listeners run to their end.
 """
 
@@ -61,10 +61,10 @@ logger = logging.getLogger("kafka_async.group")
 
 _DEFAULT_REASON = "the group rebalances"
 MAX_ASSIGNOR_FAILURES: Final = 3
-"""Failures of the assignor, one after another, after which the leader raises the error.
+"""Failures of the assignor in a row after which the leader raises the error.
 
-Members that read the error raise it at the first failure. While there are others, the leader only
-leaves and joins again, since another leader may succeed.
+Members that read the error raise it at the first failure. As long as there are others, the leader
+only leaves and joins again, since another leader may succeed.
 """
 _REBALANCE_STATES = frozenset(
     {
@@ -90,13 +90,13 @@ class GroupMembership:
             FATAL, and when a heartbeat was denied.
 
     Attributes:
-        error: The error of a request to the coordinator, or an exception of the assignor or while
-            the assignment is applied. None once the member continues or starts again.
+        error: The error of a request to the coordinator, or an exception of the assignor or from
+            applying the assignment. None once the member continues or starts again.
         rebalances: Number of completed rebalances.
     """
 
     has_epochs: ClassVar[bool] = False
-    """True in the consumer protocol: the generation is the epoch of this member alone."""
+    """True in the consumer protocol, where the generation is the epoch of this member alone."""
     _heartbeat_errors: MembershipErrorTable = HEARTBEAT_ERRORS
 
     def __init__(
@@ -109,7 +109,9 @@ class GroupMembership:
     ) -> None:
         self.error: Exception | None = None
         self.rebalances = 0
+        # `take_error` has returned the present error.
         self._error_raised = False
+        # Parts of the client.
         self._hooks = services.hooks
         self._client_id = services.config.client_id
         self._metadata = services.metadata
@@ -118,24 +120,32 @@ class GroupMembership:
         self._handler = handler
         self._on_error = on_error
         self._now = asyncio.get_running_loop().time
+        # The member as the coordinator has it, and the connection to the coordinator.
         self._coordinator = CoordinatorConnection(services, settings)
         self._member = LocalMember(settings)
+        # The state, and events for tasks that wait for a kind of state.
         self._state = MemberState.UNJOINED
         self._state_changed = asyncio.Event()
         self._outside = asyncio.Event()  # set while the member is outside the group
         self._settled = asyncio.Event()  # set while no rebalance is in progress
+        # What other tasks post, and the event that wakes the owner.
         self._pending = PendingEvents()
         self._posted = asyncio.Event()
+        # For logs, hooks and the request: why the next and the current rebalance happen.
         self._rejoin_reason = _DEFAULT_REASON
         self._rebalance_reason = ""
         self._rebalance_started_at = 0.0
+        # The current rebalance: the response to JoinGroup, the assignment, and failures of the
+        # assignor.
         self._joined: classic_protocol.Joined | None = None
         self._joined_over = 0  # number of the connection; 0: the coordinator may have changed since
         self._assignment = b""
         self._assignor_failures = 0
+        # Leaving: when a closing member gives up, and the request that `leave` abandons.
         self._close_deadline: float | None = None
         self._request_scope: CancelScope | None = None
         self._backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
+        # A denied heartbeat is raised while the membership lasts, and logged as a warning once.
         self._heartbeat_denied = False
         self._warned_of_denial = False
         self._state_handlers: Mapping[MemberState, Callable[[], Awaitable[MembershipEvent]]] = {
@@ -152,6 +162,7 @@ class GroupMembership:
             MemberState.FATAL: self._run_fatal,
             MemberState.LEAVING: self._run_leaving,
         }
+        # Sets the events for the first state.
         self._note_state()
 
     # -- for other tasks --------------------------------------------------------------------------
@@ -173,22 +184,22 @@ class GroupMembership:
 
     @property
     def rebalance_reason(self) -> str:
-        """Reason of the last rebalance, as far as this member knows it."""
+        """Reason of the last rebalance, if this member has it."""
         return self._rebalance_reason
 
     @property
     def in_flight(self) -> int:
-        """Requests to the coordinator without a response."""
+        """Number of requests to the coordinator without a response."""
         return self._coordinator.in_flight
 
     @property
     def heartbeat_at(self) -> float | None:
-        """Event loop time of the last successful heartbeat; None before the first."""
+        """Event loop time of the last successful heartbeat, or None."""
         return self._coordinator.heartbeat_at
 
     @property
     def session_ends_at(self) -> float | None:
-        """Event loop time until which the coordinator keeps the member; None before it joined."""
+        """Event loop time until which the coordinator keeps the member; None before it joins."""
         acknowledged_at = self._coordinator.acknowledged_at
         return None if acknowledged_at is None else acknowledged_at + self._settings.session_timeout
 
@@ -199,6 +210,7 @@ class GroupMembership:
 
     def start(self) -> None:
         """Start the tasks; the member joins after a call of `join`."""
+        # Tasks that wait for the membership must not outlive it.
         self._supervisor.on_failure(lambda _: self._release_waiters())
         self._supervisor.spawn(self._run, name=f"group {self._settings.group_id}")
         self._supervisor.spawn(
@@ -206,9 +218,10 @@ class GroupMembership:
         )
 
     def join(self, reason: str) -> None:
-        """Join the group, or rejoin it; a request to leave that is still pending is withdrawn."""
+        """Join the group, or rejoin it. A pending request to leave is withdrawn."""
         leaving = MembershipEvent.LEAVE_REQUESTED in self._pending
         if self._pending.post(MembershipEvent.JOIN_REQUESTED) and leaving:
+            # `leave` returns: its request is void.
             self._outside.set()
             self._note_state()
         self.rejoin(reason)
@@ -220,13 +233,14 @@ class GroupMembership:
 
     def on_poll(self) -> None:
         """Continue, or join again, after a poll timeout or an error: the application polled."""
+        # In other states a poll has no meaning for the membership.
         if MembershipEvent.POLLED in POSTED_EVENTS.get(self._state, ()):
             self._post(MembershipEvent.POLLED)
 
     def take_error(self) -> Exception | None:
-        """Return the error that a poll has to raise: each error once, that of FATAL always.
+        """Return the error that a poll must raise: each error once, but a FATAL one always.
 
-        An error is not raised before the state that it leads to, where the next poll continues.
+        An error is raised only in the state that it leads to, from which the next poll continues.
         """
         if self._state not in _ERROR_STATES and not self._heartbeat_denied:
             return None
@@ -246,19 +260,20 @@ class GroupMembership:
         before the caller runs.
         """
         self._post(MembershipEvent.LEAVE_REQUESTED)
+        # JoinGroup may take as long as the slowest other member.
         if self._request_scope is not None:
             self._request_scope.cancel()
         await self._wait_for(self._outside)
 
     async def close(self, deadline: float) -> None:
-        """Leave the group for good; `deadline` is that of `CoordinatorConnection.leave`."""
+        """Leave the group for good; see `CoordinatorConnection.leave` for `deadline`."""
         self._close_deadline = deadline
         self._pending.post(MembershipEvent.CLOSE_REQUESTED)
         await self.leave()
-        await asyncio.sleep(0)  # A member outside the group has not handled the request yet.
+        await asyncio.sleep(0)  # a member outside the group has not handled the request yet
 
     async def next_generation(self, former: GroupMetadata) -> GroupMetadata | None:
-        """Wait for a generation after `former`'s; None if this member lost its place."""
+        """Wait for the generation after `former`. Return None if this member has lost its place."""
 
         def lost() -> bool:
             if self._member.member_id != former.member_id:
@@ -269,12 +284,13 @@ class GroupMembership:
         return None if lost() else self.metadata
 
     async def wait_for_rebalance(self, owned: Callable[[], bool]) -> None:
-        """Wait until no rebalance is in progress, or a rebalance ends and the next one begins.
+        """Wait until no rebalance is in progress, or until one ends and the next one begins.
 
-        Returns earlier once the member has its assignment, while `owned` returns True: the handler
-        may wait for the caller before it revokes partitions.
+        Returns earlier once the member has its assignment, if `owned` returns True: the handler may
+        wait for the caller before it revokes partitions.
         """
         rebalances = self.rebalances
+        # Checked before and after, since a failed task sets the events too.
         self._supervisor.check()
         await self._wait_until(
             lambda: (
@@ -291,6 +307,7 @@ class GroupMembership:
         self._supervisor.check()
 
     async def _wait_until(self, reached: Callable[[], bool]) -> None:
+        # The event covers all changes; each waiter checks its own condition.
         while not reached():
             self._supervisor.check()
             self._state_changed.clear()
@@ -307,8 +324,10 @@ class GroupMembership:
         settings, end_watch = self._settings, _nothing
         detach = self._metadata.add_cluster_listener(self._on_cluster_changed)
         if settings.loop_watchdog:
+            # Half of the session: the application is warned while it can still react.
             end_watch = watch_loop(f"group {settings.group_id}", settings.session_timeout / 2)
         try:
+            # Each state's work ends with an event; the table has the next state.
             while self._state is not MemberState.CLOSED:
                 event = await self._state_handlers[self._state]()
                 self._enter(next_state(self._state, event))
@@ -325,8 +344,9 @@ class GroupMembership:
         self._note_state()
 
     def _note_state(self) -> None:
-        """Release the waiters for the current state, even if the next one follows at once."""
+        """Release the waiters for the current state, even if the next one follows immediately."""
         self._state_changed.set()
+        # A member id means that the coordinator may still have the member.
         outside = self._state in _OUTSIDE_STATES and not self._member.member_id
         _set(self._outside, outside)
         _set(self._settled, self._state not in _UNSETTLED_STATES)
@@ -342,17 +362,20 @@ class GroupMembership:
         return event
 
     async def _wait_for_post(self, timeout: float | None = None) -> None:
+        # Cleared after the wait: the caller checks all pending events next.
         with move_on_after(timeout):
             await self._posted.wait()
         self._posted.clear()
 
     async def _run_preparing_rebalance(self) -> MembershipEvent:
+        # This rebalance covers what was requested before.
         self._pending.discard(MembershipEvent.REBALANCE_NEEDED)
         self._begin_rebalance()
         try:
             await self._handler.on_join_prepare()
         except PollTimeoutError:
             return MembershipEvent.POLL_TIMED_OUT
+        # Leaving, or a lost membership, takes precedence over joining.
         return self._pending.take(self._state) or MembershipEvent.PREPARED
 
     async def _run_joining(self) -> MembershipEvent:
@@ -364,6 +387,7 @@ class GroupMembership:
             classic_protocol.join(self._member, protocol_type, protocols, self._rebalance_reason)
         )
         self._joined_over = self._coordinator.connection_number
+        # Stored at once: if SyncGroup fails, the member leaves or rejoins with this identity.
         self._member.member_id = joined.member_id
         self._member.generation = joined.generation
         self._member.protocol_name = joined.protocol_name
@@ -372,13 +396,15 @@ class GroupMembership:
     async def _run_syncing(self) -> MembershipEvent:
         event = await self._repeat(SYNC_ERRORS, self._sync)
         if event is MembershipEvent.FAILED and self._member.invalid is Invalidation.NONE:
-            await self._leave_group("SyncGroup has failed")  # or the others wait for its session
+            await self._leave_group("SyncGroup has failed")  # else the others wait for its session
         return event
 
     async def _sync(self) -> MembershipEvent:
         joined = self._joined
         assert joined is not None
         assignments: Mapping[str, bytes] = {}
+        # Three cases: the group keeps its assignment (KIP-814), this member assigns, or another one
+        # does.
         if joined.leads and joined.skip_assignment:
             if await self._handler.on_assignment_kept(joined.members):
                 self.rejoin("the assignment is outdated since the leader was away")
@@ -400,7 +426,7 @@ class GroupMembership:
         try:
             return await self._handler.assign(joined.protocol_name, joined.members)
         except (RetriableError, AuthenticationError):
-            raise  # A row of SYNC_ERRORS: the group rebalances again, or the member is denied.
+            raise  # a row of SYNC_ERRORS: the group rebalances again, or the member is denied
         except AssignorFailedError as failure:
             error = failure.error
             self._assignor_failures += 1
@@ -417,6 +443,7 @@ class GroupMembership:
             error.__cause__ or error,
             "" if failed_for_good else " and joins again",
         )
+        # Also a static member: the others wait for the assignment of this leader.
         await self._leave_group("the assignor has failed", static=True)
         self._member.invalidate(Invalidation.MEMBER_ID)
         if failed_for_good:
@@ -424,11 +451,12 @@ class GroupMembership:
             self._set_error(error)
             return MembershipEvent.FAILED
         self._rejoin_reason = "the assignor has failed"
+        # Another leader may be chosen in that time.
         await asyncio.sleep(self._backoff.next())
         return MembershipEvent.MEMBERSHIP_LOST
 
     async def _send_assignor_error(self, assignments: Mapping[str, bytes]) -> None:
-        """Send the error to the members that read it; if that fails, they only join again."""
+        """Send the error to the members that read it. If that fails, they only join again."""
         if not assignments:
             return
         try:
@@ -446,9 +474,11 @@ class GroupMembership:
         except PollTimeoutError:
             return MembershipEvent.POLL_TIMED_OUT
         except KafkaError as error:
+            # Otherwise the coordinator would count on a member that has no partitions.
             await self._leave_group("the assignment cannot be applied")
             self._set_error(error)
             return MembershipEvent.FAILED
+        # KIP-429: revoked partitions are assigned in a second rebalance.
         if rejoin and MembershipEvent.REBALANCE_NEEDED not in self._pending:
             self.rejoin("partitions were revoked for other members")
         self._end_rebalance()
@@ -456,6 +486,7 @@ class GroupMembership:
 
     async def _run_stable(self) -> MembershipEvent:
         self._backoff.reset()
+        # Ends with an event of another task, or when the application has not polled in time.
         while (event := self._pending.take(self._state)) is None:
             left = self._handler.last_poll_time() + self._settings.rebalance_timeout - self._now()
             if left <= 0:
@@ -465,6 +496,7 @@ class GroupMembership:
 
     async def _run_lost(self) -> MembershipEvent:
         await self._handler.on_partitions_lost()
+        # At least the generation is lost; the error may have invalidated the member id too.
         self._end_membership(Invalidation.GENERATION)
         return self._pending.take(self._state) or MembershipEvent.PARTITIONS_DROPPED
 
@@ -476,6 +508,7 @@ class GroupMembership:
             self._settings.group_id,
             self._settings.rebalance_timeout,
         )
+        # Before LeaveGroup: from its response on, other members may have the partitions.
         self._handler.on_membership_ended()
         self._member.invalidate(Invalidation.MEMBER_ID)
         await self._leave_group("max.poll.interval.ms has passed without a poll")
@@ -488,6 +521,7 @@ class GroupMembership:
         )
         self._on_error()
         event = await self._wait_for_event()
+        # The next attempt may succeed, so polls no longer raise the error.
         self._clear_error()
         return event
 
@@ -499,6 +533,7 @@ class GroupMembership:
 
     async def _run_fatal(self) -> MembershipEvent:
         self._on_error()
+        # Listeners still run, since the application must release what belongs to the partitions.
         await self._handler.on_partitions_lost()
         self._member.invalidate(Invalidation.MEMBER_ID)
         self._member.discard_invalid()
@@ -506,6 +541,7 @@ class GroupMembership:
         return await self._wait_for_event()
 
     async def _run_leaving(self) -> MembershipEvent:
+        # After the coordinator has removed the member, there is nothing to revoke in order.
         if self._member.invalid is Invalidation.NONE:
             await self._handler.on_leave_prepare()
             await self._leave_group("the member is being closed or unsubscribed")
@@ -515,7 +551,7 @@ class GroupMembership:
         return MembershipEvent.LEFT
 
     def _end_membership(self, invalid: Invalidation) -> None:
-        """Discard the identity, at least its part `invalid`, and what concerned that member."""
+        """Discard the identity, at least its part `invalid`, and the events of that member."""
         self._member.invalidate(invalid)
         self._member.discard_invalid()
         self._pending.end_membership()
@@ -527,6 +563,8 @@ class GroupMembership:
         self, table: MembershipErrorTable, request: Callable[[], Awaitable[MembershipEvent]]
     ) -> MembershipEvent:
         """Send a request until it, or an event of another task, ends the state."""
+        # Ends with a posted event (only leaving ends these states), with an event of the request,
+        # or of its error. `leave` cancels the scope, after which the posted event is found.
         while (posted := self._pending.take(self._state)) is None:
             with CancelScope() as self._request_scope:
                 event = await self._attempt(table, request)
@@ -537,7 +575,7 @@ class GroupMembership:
     async def _attempt(
         self, table: MembershipErrorTable, request: Callable[[], Awaitable[MembershipEvent]]
     ) -> MembershipEvent | None:
-        """Send a request and return the resulting event; None to retry."""
+        """Send a request and return the resulting event, or None to retry."""
         try:
             return await request()
         except KafkaError as error:
@@ -546,6 +584,7 @@ class GroupMembership:
             if action.event in _FAILURES:
                 self._set_error(error)
             else:
+                # Errors that are raised to the application wait for a poll instead.
                 await asyncio.sleep(self._backoff.next())
             return action.event
         except Exception as error:  # noqa: BLE001  # raised by the application's assignor
@@ -563,7 +602,7 @@ class GroupMembership:
         self.error, self._heartbeat_denied = None, False
 
     def _warn_of_denial(self, consequence: str) -> None:
-        """Log the current error; as a warning only if it is the first one in a row."""
+        """Log the current error, as a warning only if it is the first in a row."""
         level = logging.DEBUG if self._warned_of_denial else logging.WARNING
         self._warned_of_denial = True
         name = type(self.error).__name__
@@ -572,7 +611,7 @@ class GroupMembership:
         )
 
     def _on_accepted(self) -> None:
-        """End what a denial has begun: the coordinator has accepted a request."""
+        """End what a denial has begun, after the coordinator has accepted a request."""
         if self._heartbeat_denied:
             self._clear_error()
         if self._warned_of_denial:
@@ -584,6 +623,7 @@ class GroupMembership:
         action = membership_error_action(table, error)
         if action.find_coordinator:
             self._coordinator.forget()
+        # A coordinator that was loaded again may lack a rebalance, see `_rejoin_mixed_group`.
         if action.find_coordinator or isinstance(error, CoordinatorLoadInProgressError):
             self._joined_over = 0
         return action
@@ -592,6 +632,8 @@ class GroupMembership:
         """Send LeaveGroup; a static member sends it only if `static`."""
         if not self._member.member_id:
             return
+        # A static member keeps its place until its session ends (KIP-345), so that a restart needs
+        # no rebalance.
         if static or self._settings.group_instance_id is None:
             await self._coordinator.leave(self._member, reason, self._close_deadline)
 
@@ -599,10 +641,13 @@ class GroupMembership:
         settings = self._settings
         backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
         delay = settings.heartbeat_interval
+        # A task apart from the membership's, so that a slow listener does not end the session.
         while self._state is not MemberState.CLOSED:
             await asyncio.sleep(delay)
             delay = settings.heartbeat_interval
+            # Compared afterwards: the error of a former generation is no longer relevant.
             generation = self._member.generation
+            # The coordinator reads no heartbeat behind a JoinGroup that it holds back.
             if self._coordinator.held:
                 await self._coordinator.probe()
                 continue
@@ -616,6 +661,7 @@ class GroupMembership:
             except KafkaError as error:
                 if self._state in HEARTBEAT_STATES and generation == self._member.generation:
                     self._on_heartbeat_error(error)
+                # Errors without an event are retried sooner than the interval.
                 if membership_error_action(HEARTBEAT_ERRORS, error).event is None:
                     delay = min(delay, backoff.next())
 
@@ -623,7 +669,7 @@ class GroupMembership:
         """Join again, in a group with members of both protocols, if its coordinator may be new.
 
         Once the last member of the consumer protocol has left, Kafka stores a stable classic group,
-        and then starts a rebalance. A coordinator that loads the group does not know of that
+        and then starts a rebalance. A coordinator that loads the group does not have that
         rebalance: the partitions of that member would have no owner. The broker of a new connection
         may have been restarted.
         """
@@ -637,6 +683,7 @@ class GroupMembership:
     def _on_heartbeat_error(self, error: KafkaError) -> None:
         action = self._action_for(self._heartbeat_errors, error)
         event, rejoins = action.event, self._state is MemberState.PREPARING_REBALANCE
+        # A denied heartbeat does not end the membership: the session may outlive the cause.
         if action.raised:
             self._set_error(error, heartbeat_denied=True)
             self._warn_of_denial(
@@ -645,8 +692,10 @@ class GroupMembership:
                 "the last successful heartbeat"
             )
             self._on_error()
+        # The member rejoins anyway.
         if event is None or (rejoins and event is MembershipEvent.REBALANCE_NEEDED):
             return
+        # False if an earlier event has ended the membership already.
         if self._post(event):
             self._member.invalidate(action.invalidates)
             if event is MembershipEvent.MEMBERSHIP_LOST:
@@ -655,7 +704,7 @@ class GroupMembership:
                 self._set_error(error)
 
     def _on_cluster_changed(self) -> None:
-        """Lose the membership, which another cluster does not know, and join its group."""
+        """End the membership, which another cluster does not have, and join the group there."""
         self._coordinator.forget()
         if self._state in HEARTBEAT_STATES and self._post(MembershipEvent.MEMBERSHIP_LOST):
             self._rejoin_reason = "the client follows another cluster"
@@ -664,6 +713,7 @@ class GroupMembership:
     # -- events for hooks -------------------------------------------------------------------------
 
     def _begin_rebalance(self) -> None:
+        # A reason that comes from now on is that of the next rebalance.
         self._rebalance_reason, self._rejoin_reason = self._rejoin_reason, _DEFAULT_REASON
         self._rebalance_started_at = self._now()
         if self._hooks.active:

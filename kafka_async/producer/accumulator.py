@@ -2,7 +2,7 @@
 
 Nothing here waits: the module imports no asyncio, and each method that depends on time takes `now`,
 seconds of the event loop's clock. An accumulator is owned by the event loop of one producer.
-Callers append; the sender drains batches for a broker, reports what became of them, has others
+Callers append; the sender drains batches for a broker, reports each outcome, has other batches
 compressed, and calls `tick` when something is due. Only the accumulator changes its queues and
 batches.
 
@@ -114,38 +114,57 @@ class Accumulator:
         rng: random.Random,
     ) -> None:
         self.topics: dict[str, TopicQueue] = {}
+        # The writer compares this count before and after an append: a closed batch makes it yield.
         self.closed_count = 0
+        # What follows each batch: its memory, failure, metrics, sequence and readiness.
         self._buffer_pool = buffer_pool
         self._failures = failures
         self._metrics = metrics
         self._sequencer = Sequencer(enabled=config.enable_idempotence)
         self._ready = ReadyPartitions()
-        # In the order of adding: parts of a split batch come last.
+        # All records that are neither acknowledged nor failed, in the order in which they were
+        # added, so that failing the oldest first needs no sort. The parts of a split batch come
+        # last.
         self._incomplete: dict[BatchOutcome, ProducerBatch | TopicQueue] = {}
+        # Metadata: topics to fetch it for, and partitions whose leader has changed while batches
+        # were in flight to the former one. Dictionaries serve as ordered sets.
         self._stale_topics: dict[TopicQueue, None] = {}
         self._moved: dict[PartitionQueue, None] = {}
+        # Causes for the error of an expired batch; no decision depends on them.
         self._connection_errors: dict[int, KafkaError] = {}
         self._throttles: dict[int, float] = {}
         self._outage: Callable[[], KafkaError | None] = _do_nothing
         self._compression_enabled = config.compression_type != "none"
+        # A count, since several tasks may flush at the same time.
         self._flushes = 0
+        # The current transaction. `_translate_error` is None in a producer without transactions;
+        # `_add_partitions` also with transactions v2, where brokers add the partitions (KIP-890).
         self._translate_error: Callable[[Exception], Exception] | None = None
         self._add_partitions: Callable[[list[PartitionQueue]], None] | None = None
         self._abort_error: Exception | None = None
         self._aborting = False
         self._written_offsets: dict[TopicPartition, tuple[int, int]] = {}
         self.written_count = 0
+        # Choice of a partition. `_waiting_since` has the brokers that accept no batches at the
+        # moment (KIP-794).
         self._partitioner = config.partitioner
         self._adaptive = config.partitioner_adaptive_partitioning_enable
         self._availability_timeout = seconds(config.partitioner_availability_timeout_ms)
         self._waiting_since: dict[int, float] = {}
+        # Passed in, so that this module needs no event loop and tests are reproducible.
         self._new_future = new_future
         self._rng = rng
+        # A topic may have thousands of partitions, so leaders are applied over several event loop
+        # iterations; `_now` is the time that a continued iterator uses.
         self._metadata_updates: dict[TopicQueue, Iterator[None]] = {}
         self._now = 0.0
+        # A batch that a task awaits ends its linger time early. The callback runs inside the task's
+        # `await`, so it only notes the batch for the next `tick`.
         self._wakeup = _do_nothing
         self._awaited_batches: deque[ProducerBatch] = deque()
         self._first_await_callback = self._mark_awaited  # bound once, not per batch
+        # Limits from the configuration. The batch limit is 0 if max_request_size leaves no room
+        # beyond the overhead; each record then gets its own batch.
         self._batch_size = config.batch_size
         self._batch_limit = max(
             0, min(config.batch_size, config.max_request_size - REQUEST_OVERHEAD)
@@ -195,6 +214,8 @@ class Accumulator:
             )
         if partition is None and self._partitioner is not None:
             partition = call_partitioner(self._partitioner, topic, key, topic_queue.partition_count)
+        # Each pass returns the handle, or a shortage of memory for a new batch or for the growth of
+        # the open one, or closes a full batch and starts again with the next one.
         follows = False
         while True:
             queue = topic_queue.queue(
@@ -253,12 +274,14 @@ class Accumulator:
         """Append a ready-made batch after the other batches of its partition; see `append`."""
         self.check_size(contents.size, partition.topic)
         queue = self._topic_queue(partition.topic).queue(partition.partition)
+        # The grant is returned first: reserving takes the same bytes again.
         if waiter is not None:
             self._buffer_pool.use_grant(waiter)
         needed = contents.size + MEMORY_OVERHEAD
         if not self._buffer_pool.reserve(needed, queue, overtake=waiter is not None):
             return BufferShortage(needed, queue)
         if queue.open_batch is not None:
+            # Records that were appended before the ready-made batch must be sent before it.
             self._close(queue.open_batch, now)
         batch = self._new_batch(queue, now)
         batch.reserved_bytes = contents.size
@@ -301,6 +324,7 @@ class Accumulator:
         if topic is None:
             topic = self.topics[name] = TopicQueue(name)
         if not topic.leaders:
+            # Appending is what triggers the fetch of metadata: the sender takes the stale topics.
             self._stale_topics[topic] = None
         return topic
 
@@ -310,6 +334,7 @@ class Accumulator:
         That requires metadata of the topic, and that none of its records is left unpartitioned.
         Each call moves up to two records into batches, so that their queue shrinks.
         """
+        # Two, not one, so that the queue empties even if every call adds a record.
         for _ in range(2):
             if topic.leaders and topic.unpartitioned is not None:
                 self._assign_partition(topic, now)
@@ -318,6 +343,8 @@ class Accumulator:
     def _choose_partition(self, topic: TopicQueue, key: bytes | None, now: float) -> int:
         if key is not None:
             return partition_for_key(key, topic.partition_count)
+        # Records without a key only: a key must lead to the same partition whether or not its
+        # leader accepts batches.
         unavailable: Set[int] = NO_BROKERS
         if self._waiting_since:
             latest = now - self._availability_timeout
@@ -326,6 +353,8 @@ class Accumulator:
 
     def _new_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         outcome = BatchOutcome(*queue.partition, self._new_future)
+        # A partition beyond the known ones fails after max_block_ms, like a topic without metadata,
+        # unless the topic gets more partitions.
         timeout = self._delivery_timeout if queue.exists else self._unpartitioned.max_block
         if not queue.exists:
             self._stale_topics[queue.topic] = None
@@ -353,6 +382,7 @@ class Accumulator:
         ):
             # The batch will probably fill up like the last one, so it need not grow in steps.
             initial = 1 << queue.last_batch_bytes.bit_length()
+        # Under memory pressure the record is still accepted with the bytes that it needs alone.
         for grant in (max(size, min(initial, self._batch_limit)), size):
             if buffer_pool.reserve(grant + MEMORY_OVERHEAD, queue, overtake=overtake):
                 return self._start_batch(queue, grant, now)
@@ -365,6 +395,8 @@ class Accumulator:
         it early.
         """
         batch.linger_until = batch.created + self._linger
+        # Without linger time and compression a batch is due at once and never needs `tick`. With
+        # compression even a batch of no linger time does: `tick` closes it for the compressor.
         if self._linger or self._compression_enabled:
             batch.may_piggyback = not follows
             batch.outcome.set_await_callback(self._first_await_callback)
@@ -389,11 +421,13 @@ class Accumulator:
 
     def _is_full(self, batch: ProducerBatch, size: int) -> bool:
         assert batch.builder is not None
+        # `size` includes a batch header, which the open batch has already.
         return batch.builder.size + size - HEADER_SIZE > self._batch_limit
 
     def _grow(self, batch: ProducerBatch, size: int, *, overtake: bool) -> bool:
         assert batch.builder is not None
         needed = batch.builder.size + size
+        # Doubled, to keep the number of reservations logarithmic; just enough if memory is short.
         for wanted in (max(needed, min(self._batch_limit, 2 * batch.reserved_bytes)), needed):
             more = wanted - batch.reserved_bytes
             if more <= 0 or self._buffer_pool.reserve(more, batch.queue, overtake=overtake):
@@ -428,8 +462,10 @@ class Accumulator:
         batch.close(now)
         batch.outcome.set_await_callback(None)
         queue.last_batch_bytes = size
+        # The sticky partition changes with the bytes of closed batches (KIP-794).
         queue.topic.sticky.batch_closed(queue.partition.partition, size, self._batch_size)
         queue.queued.append(batch)
+        # What was reserved beyond the contents goes back as soon as the batch cannot grow.
         spare = batch.reserved_bytes - size
         batch.reserved_bytes = size
         if spare > 0:
@@ -446,6 +482,8 @@ class Accumulator:
 
     def next_to_compress(self) -> Iterator[ProducerBatch]:
         """Yield the batches to compress now: one per partition at a time, in order."""
+        # A partition whose batch is being compressed is dropped here, and comes back through
+        # `finish_compression`. One batch per partition, so that they are ready in order.
         for _ in range(len(self._compression_queue)):
             queue = self._compression_queue.popleft()
             states = [batch.state for batch in queue.queued]
@@ -462,6 +500,8 @@ class Accumulator:
 
         The partition's next batch may be compressed afterwards.
         """
+        # Even if this batch has failed since: later batches of the partition still need
+        # compression.
         self._compression_queue.append(batch.queue)
         if contents is not None and batch.state is BatchState.COMPRESSING:
             batch.set_contents(contents, BatchState.READY)
@@ -480,6 +520,8 @@ class Accumulator:
         Partitions that must be added to the transaction first are passed to its `add_partitions`.
         Nothing is sent in a transaction that can only be aborted: what is not in flight fails.
         """
+        # Failing them here, not in `fail_transaction`, keeps a caller's batch from failing while it
+        # is handled.
         if self._abort_error is not None:
             self._fail_queued(self._abort_error, now, report=not self._aborting)
             return []
@@ -501,14 +543,19 @@ class Accumulator:
         bytes, unless the first batch exceeds it.
         """
         drained: list[ProducerBatch] = []
+        # No batch of a transaction that can only be aborted may reach a broker.
         if self._abort_error is not None:
             return drained
+        # Takes one batch per partition until the broker has no ready ones, the next does not fit,
+        # or the request has its maximum number. A partition that gave a batch goes behind the
+        # others.
         for queue in chain(
             self._ready.pop_partitions(node), self._piggyback_queues(node, drained, now)
         ):
             batch = self._next_batch(queue, node, now)
             if batch is None:
                 continue
+            # The first batch is sent whatever its size: it would never fit otherwise.
             if drained and batch.wire_size > room:
                 self._ready.put_back(queue, node)
                 break
@@ -525,6 +572,8 @@ class Accumulator:
         self, node: int, drained: list[ProducerBatch], now: float
     ) -> Iterator[PartitionQueue]:
         """Yield partitions whose open batches are added to a request that is not empty."""
+        # With compression an open batch cannot be sent directly: `_close` has picked the batches to
+        # compress together.
         if not drained or self._compression_enabled or not self._ready.has_piggyback_batches(node):
             return
         left = MAX_PIGGYBACK_BYTES - sum([batch.wire_size for batch in drained])
@@ -532,12 +581,15 @@ class Accumulator:
             assert batch.builder is not None
             left -= batch.builder.size
             if left >= 0:
+                # Due now, or `is_sendable` would refuse it.
                 batch.linger_until = min(batch.linger_until, now)
                 yield batch.queue
             else:
                 self._ready.add_if_ready(batch.queue, now)  # for a later request
 
     def _next_batch(self, queue: PartitionQueue, node: int, now: float) -> ProducerBatch | None:
+        # The set may be out of date: the leader has moved, or a failure or response has changed the
+        # partition since it was added.
         if queue.leader != node:
             self._ready.add_if_ready(queue, now)
             return None
@@ -546,6 +598,8 @@ class Accumulator:
         if not queue.queued and queue.open_batch is not None:
             self._close_batch(queue.open_batch, now)
         batch = queue.queued[0] if queue.queued else None
+        # A queued batch may still be at the compressor; `finish_compression` makes the partition
+        # ready.
         return batch if batch is not None and batch.state is BatchState.READY else None
 
     def _mark_in_flight(self, batch: ProducerBatch, node: int) -> None:
@@ -554,6 +608,8 @@ class Accumulator:
         assert queue.queued[0] is batch
         del queue.queued[0]
         if batch.sequence is None:
+            # The first batch with a new epoch fences earlier ones, so it waits until these are
+            # done.
             unresolved = bool(queue.in_flight)
             batch.set_sequence(
                 self._sequencer.assign_sequence(queue.sequence, batch.count, unresolved=unresolved)
@@ -573,6 +629,7 @@ class Accumulator:
         self._metrics.acknowledged(batch, base_offset, now)
         if batch.sequence is not None:
             batch.queue.sequence.note_written(batch.sequence)
+        # The offset is unknown for a duplicate of a batch that was written before.
         if self._translate_error is not None and base_offset >= 0:
             self._note_written(batch.partition, base_offset, base_offset + count - 1)
         self._remove(batch)
@@ -584,6 +641,7 @@ class Accumulator:
     ) -> None:
         """Fail a batch for good; unless `report` is set, `flush` does not raise its error."""
         logger.debug("%s failed: %s", batch, error)
+        # Counted first: `_remove` drops the contents of the batch.
         count = _record_count(batch)
         self._sequencer.note_lost(batch.sequence)
         self._remove(batch)
@@ -680,6 +738,7 @@ class Accumulator:
         """
         for each in list(self._incomplete.values()):
             if isinstance(each, TopicQueue) or each.state is BatchState.IN_FLIGHT:
+                # The outcome of these depends on a response that may still arrive.
                 continue
             if each.queue.leader == node:
                 self.fail(each, error, now)
@@ -748,6 +807,7 @@ class Accumulator:
         report: bool,
     ) -> None:
         self._metrics.failed(partition, count, error)
+        # The error of the transaction has been translated already.
         if self._translate_error is not None and error is not self._abort_error:
             error = self._translate_error(error)
         outcome.fail(error, count)
@@ -769,6 +829,8 @@ class Accumulator:
         else:
             queue.queued.remove(batch)
         batch.release()
+        # The deadline of a finished batch stays in the heap until it reaches the top; each removal
+        # cleans up a little.
         self._ready.prune_deadlines()
         self._incomplete.pop(batch.outcome)
         reserved_bytes, batch.reserved_bytes = batch.reserved_bytes, 0
@@ -776,6 +838,8 @@ class Accumulator:
 
     def _continue_partition(self, queue: PartitionQueue, now: float) -> None:
         """Reset the sequence of a partition if necessary, and make it ready again."""
+        # Batches in flight may come back for a retry, and must then get the lowest sequences of the
+        # new epoch: nothing is renumbered before they are done.
         if queue.sequence.needs_reset and not queue.in_flight:
             for batch in queue.queued:
                 batch.set_sequence(None)
@@ -799,7 +863,7 @@ class Accumulator:
     def note_connected(self, node: int, error: KafkaError | None = None) -> None:
         """Note that a connection attempt has succeeded, or failed with an error.
 
-        Batches that expire say why their leader could not be reached.
+        Included in the error of batches that expire.
         """
         if error is None:
             self._connection_errors.pop(node, None)
@@ -807,9 +871,9 @@ class Accumulator:
             self._connection_errors[node] = error
 
     def note_throttled(self, node: int, throttle_time: float | None) -> None:
-        """Note that batches wait for the end of a broker's throttle time, in seconds; None: sent.
+        """Note the seconds for which a broker throttles waiting batches, None once they are sent.
 
-        Batches that expire meanwhile say so.
+        Included in the error of batches that expire.
         """
         if throttle_time is None:
             self._throttles.pop(node, None)
@@ -817,7 +881,7 @@ class Accumulator:
             self._throttles[node] = throttle_time
 
     def note_sendable(self, node: int, now: float, *, sendable: bool) -> None:
-        """Note whether a broker accepts batches now, of those that wait for it.
+        """Note whether a broker that has ready batches accepts them now.
 
         The sticky partitioner leaves out a broker that accepts none for
         partitioner_availability_timeout_ms (KIP-794).
@@ -825,6 +889,7 @@ class Accumulator:
         if sendable:
             self._waiting_since.pop(node, None)
         else:
+            # The first refusal counts: later ones must not restart the time.
             self._waiting_since.setdefault(node, now)
 
     @property
@@ -834,7 +899,7 @@ class Accumulator:
 
     @property
     def id_and_epoch(self) -> ProducerIdAndEpoch | None:
-        """Producer id and epoch for new sequences, None while there is none."""
+        """Producer id and epoch for new sequences; None until one is assigned."""
         return self._sequencer.id_and_epoch
 
     def set_id_and_epoch(self, id_and_epoch: ProducerIdAndEpoch) -> None:
@@ -856,7 +921,7 @@ class Accumulator:
     # -- flush ------------------------------------------------------------------------------------
 
     def begin_flush(self) -> list[BatchOutcome]:
-        """Let no batch linger until `end_flush`; return the outcomes of all that is not done."""
+        """Stop lingering until `end_flush`, and return the outcomes of all incomplete batches."""
         self._flushes += 1
         self._wakeup()
         return list(self._incomplete)
@@ -936,10 +1001,11 @@ class Accumulator:
     def begin_abort(self, error: Exception, now: float) -> list[BatchOutcome]:
         """Fail, unreported, what is not in flight, and until `end_abort` what would be retried.
 
-        The error is that of `fail_transaction` if it was called. The outcomes of the batches in
-        flight are returned.
+        The error passed to `fail_transaction` takes precedence. Return the outcomes of the batches
+        in flight.
         """
         self._aborting = True
+        # The first error is the cause; later ones are its consequences.
         self._abort_error = self._abort_error or error
         self._fail_queued(self._abort_error, now, report=False)
         return list(self._incomplete)
@@ -959,7 +1025,7 @@ class Accumulator:
     # -- metadata ---------------------------------------------------------------------------------
 
     def forget_idle_topics(self, names: Iterable[str], idle_since: float, now: float) -> list[str]:
-        """Forget the metadata of those topics that had no record since a time; return their names.
+        """Forget the metadata of topics without a record since `idle_since`; return their names.
 
         Their sequence numbers stay, and the next record finds the metadata missing.
         """
@@ -989,12 +1055,13 @@ class Accumulator:
         """Apply the leaders of a topic's partitions; without any, the topic is unknown."""
         topic = self.topics[name]
         topic.note_error(error)
+        # Most updates change nothing; comparing tuples is cheap even for thousands of partitions.
         if leaders == topic.leaders:
             return
         topic.leaders = leaders
         topic.available = tuple([n for n, leader in enumerate(leaders) if leader is not None])
         topic.sticky.reset()
-        # No record may overtake unpartitioned ones, so the fast path is closed meanwhile.
+        # Closes the fast path, on which a record could overtake unpartitioned ones.
         topic.open_batches.partitions = 0 if topic.unpartitioned else topic.partition_count
         self._buffer_pool.set_stranded(topic, topic.partition_count == 0)
         if topic.partition_count:
@@ -1010,6 +1077,7 @@ class Accumulator:
     def _continue_metadata_updates(self, now: float) -> None:
         """Apply leaders and assign partitions to records, up to the limit per iteration."""
         self._now, left = now, MAX_ITEMS_PER_ITERATION
+        # A topic that is not finished stays first, and continues in the next event loop iteration.
         while self._metadata_updates and left > 0:
             topic, updates = next(iter(self._metadata_updates.items()))
             for _ in islice(updates, left):
@@ -1018,6 +1086,7 @@ class Accumulator:
                 del self._metadata_updates[topic]
 
     def _apply_leaders(self, topic: TopicQueue) -> Iterator[None]:
+        # One partition or record per step, so that the caller can stop at its limit.
         for number, queue in list(topic.partitions.items()):
             self._set_leader(
                 queue, topic.leaders[number] if number < topic.partition_count else None, self._now
@@ -1028,15 +1097,17 @@ class Accumulator:
             yield
         if topic.missing_partitions:
             self._stale_topics[topic] = None
+        # Opens the fast path.
         topic.open_batches.partitions = topic.partition_count
 
     def _set_leader(self, queue: PartitionQueue, leader: int | None, now: float) -> None:
         if queue.exists:
             for batch in queue.unsent():
+                # Until now the deadline may have been that of an unknown partition, max_block_ms.
                 batch.deadline = batch.created + self._delivery_timeout
         if queue.leader != leader:
             queue.last_leader, queue.leader = queue.leader, leader
-            # The back-off was for the old leader (KIP-951).
+            # The back-off was for the former leader (KIP-951).
             queue.not_before = 0.0
             if queue.in_flight:
                 self._moved[queue] = None
@@ -1057,6 +1128,7 @@ class Accumulator:
     def _assign_partition(self, topic: TopicQueue, now: float) -> None:
         """Move the topic's oldest unpartitioned record into a batch."""
         assert topic.unpartitioned is not None
+        # Removed only after its partition is known: the application's partitioner may raise.
         record = topic.unpartitioned[0]
         try:
             if self._partitioner is None:
@@ -1072,6 +1144,7 @@ class Accumulator:
         self._incomplete.pop(record)
         queue = topic.queue(partition)
         batch = self._batch_with_room(queue, record.size, record.created, now)
+        # The record's memory moves with it, so it cannot run short of memory here.
         self._buffer_pool.transfer(record.size + MEMORY_OVERHEAD, topic, queue)
         assert batch.builder is not None
         if batch.builder.count:
@@ -1107,13 +1180,18 @@ class Accumulator:
         the limit per event loop iteration was reached and more is due.
         """
         ready = self._ready
+        # Lingering batches are what occupies the memory that the waiting callers need.
         skip_linger = self._flushes or self._buffer_pool.waiter_count
+        # Runs after every wakeup, so the case that nothing is due is decided first.
         if not (
             skip_linger or self._awaited_batches or self._metadata_updates or self.next_due() <= now
         ):
             return False
+        # Each loop has its own limit: no kind of work starves another.
         for _ in range(min(MAX_ITEMS_PER_ITERATION, len(self._awaited_batches))):
             batch = self._awaited_batches.popleft()
+            # With a batch in flight the response ends the waiting; until then the open one may fill
+            # up.
             if batch.state is BatchState.OPEN and not batch.queue.in_flight:
                 self._end_linger(batch, now)
         for batch in islice(
@@ -1160,7 +1238,7 @@ def _timeout_error(
 ) -> KafkaError:
     """Return the error of a batch that was not delivered within `timeout` seconds.
 
-    `connection_error` says why its leader, or any broker, could not be connected to;
+    `connection_error` is the reason that its leader, or any broker, could not be reached;
     `throttle_time` is the time in seconds for which the leader throttles the client.
     """
     text = f"not delivered within delivery_timeout_ms ({timeout:g} s)"

@@ -59,6 +59,8 @@ class BatchCompressor:
         self._supervisor = supervisor
         self._now = now
         self._wakeup = wakeup
+        # Large batches, with the contents to compress: the batch may be split or fail before its
+        # turn.
         self._codec = Codec[config.compression_type]
         self._level = config.compression_level
         self._max_in_loop_bytes = max_in_loop_bytes(self._codec, self._level)
@@ -67,6 +69,7 @@ class BatchCompressor:
 
     def run(self) -> None:
         """Compress small batches, up to the limit per iteration, and queue large ones."""
+        # The last batch of a run may exceed the budget, so that each run makes progress.
         left = IN_LOOP_BUDGET_FACTOR * self._max_in_loop_bytes
         for batch in islice(self._batches(), MAX_ITEMS_PER_ITERATION):
             contents = batch.record_batch
@@ -85,7 +88,7 @@ class BatchCompressor:
             self._supervisor.spawn(self._run_worker, name="compression")
 
     def _batches(self) -> Iterator[ProducerBatch]:
-        """Yield batches to compress, including those that become available meanwhile."""
+        """Yield batches to compress, including those that become available during the iteration."""
         while self._accumulator.has_batches_to_compress:
             yield from self._accumulator.next_to_compress()
 
@@ -97,6 +100,7 @@ class BatchCompressor:
                 compressed = await self._supervisor.offload(
                     self._compress_all, [contents for _, contents in job]
                 )
+                # Also of batches that have failed since: `_finish` handles these.
                 for (batch, contents), result in zip(job, compressed, strict=True):
                     self._finish(batch, contents, result)
                 self._wakeup()
@@ -107,6 +111,8 @@ class BatchCompressor:
         """Remove and return the next batches for one thread."""
         job = [self._queued.popleft()]
         size = len(job[0][1].payload)
+        # Several batches per job, since passing a job to a thread costs as much as compressing a
+        # small batch.
         while self._queued and size + len(self._queued[0][1].payload) <= MAX_BYTES_PER_JOB:
             job.append(self._queued.popleft())
             size += len(job[-1][1].payload)
@@ -127,7 +133,7 @@ class BatchCompressor:
     ) -> None:
         failed = isinstance(compressed, KafkaError)
         self._accumulator.finish_compression(batch, None if failed else compressed, self._now())
-        if failed and batch.contents is contents:  # otherwise it has failed or was split meanwhile
+        if failed and batch.contents is contents:  # otherwise it has failed or was split since
             self._accumulator.fail(batch, compressed, self._now())
 
 

@@ -2,12 +2,12 @@
 
 Bytes are reserved when a batch is opened or grows, and released when its outcome is known. The
 overhead of a batch's Python objects counts too, since many small batches would otherwise take twice
-the memory. A caller that finds too little may wait; waiters are served in order, and a granted
+the memory. A caller that finds too little may wait. Waiters are served in order, and a granted
 waiter holds its bytes, so that later callers cannot take them.
 
 Batches that cannot be sent, because their partition has no leader or their topic is unknown, are
-stranded. All stranded accounts together may hold half of the memory, and each of them an equal
-share of that half, so that the others can continue. A stranded waiter does not delay others.
+stranded. All stranded accounts together may hold half of the memory, and each an equal share of
+that half, so that the others can continue.
 """
 
 from __future__ import annotations
@@ -53,12 +53,14 @@ class BufferWaiter:
 class BufferPool:
     """Reserves and releases bytes of buffer_memory.
 
-    `reserved_bytes` are those reserved for all accounts, and those granted to waiters.
+    `reserved_bytes` includes bytes granted to waiters.
     """
 
     def __init__(self, total: int, new_future: FutureFactory) -> None:
         self.total_bytes = total
         self.reserved_bytes = 0
+        # `_stranded_bytes` and `_stranded_accounts` are kept up to date by `_adjust`, since adding
+        # them up would cost a pass over all partitions per reservation.
         self._new_future = new_future
         self._waiters: deque[BufferWaiter] = deque()
         self._stranded_bytes = 0
@@ -76,6 +78,7 @@ class BufferPool:
         """
         if not self._fits(size, account):
             return False
+        # Otherwise small records could take the memory that a large one waits for, forever.
         if self._waiters and self._has_earlier_waiter(account) and not overtake:
             return False
         self._adjust(size, account)
@@ -100,6 +103,7 @@ class BufferPool:
         """Set whether batches of an account cannot be sent."""
         if account.stranded == stranded:
             return
+        # Taken out and put back, so that `_adjust` counts them on the other side.
         reserved_bytes = account.reserved_bytes
         self._adjust(-reserved_bytes, account)
         account.stranded = stranded
@@ -110,6 +114,7 @@ class BufferPool:
         """Add a waiter after all earlier ones; its future is done once the bytes are granted."""
         waiter = BufferWaiter(size, account, self._new_future())
         self._waiters.append(waiter)
+        # Memory may have been released between the shortage and this call.
         self._grant_waiters()
         return waiter
 
@@ -124,6 +129,7 @@ class BufferPool:
         if waiter in self._waiters:
             self._waiters.remove(waiter)
         self.use_grant(waiter)
+        # The removed waiter may have held up the others, or has returned its bytes.
         self._grant_waiters()
 
     def wake_all_waiters(self) -> None:
@@ -140,6 +146,7 @@ class BufferPool:
     def _fits(self, size: int, account: MemoryAccount) -> bool:
         if self.reserved_bytes + size > self.total_bytes:
             return False
+        # One stranded batch always fits, or a single large record could never be appended.
         if not account.stranded or self._stranded_bytes == 0:
             return True
         limit = self.total_bytes // 2
@@ -150,6 +157,8 @@ class BufferPool:
         )
 
     def _grant_waiters(self) -> None:
+        # Stranded waiters are passed over and put back in order; the first other that does not fit
+        # holds up the rest.
         passed: list[BufferWaiter] = []
         while self._waiters:
             waiter = self._waiters[0]

@@ -1,4 +1,4 @@
-"""Keeps failures that no task has awaited, for `flush` and `stop` to raise, and warns of them.
+"""Keeps failures that no task has awaited, for `flush` and `stop` to raise, and logs warnings.
 
 An application that appends records without awaiting them would see failures only at its next
 `flush()` or `stop()`, which may be days later.
@@ -45,6 +45,7 @@ class DeliveryFailures:
     def __init__(self, warnings: FailureWarnings | None = None) -> None:
         self._warnings = warnings
         self._outcomes: list[BatchOutcome] = []
+        # Pruning visits all kept failures, so it is repeated only after a tenth of them is new.
         self._omitted = 0
         self._added_since_prune = 0
 
@@ -64,7 +65,7 @@ class DeliveryFailures:
             self._outcomes.append(outcome)
 
     def take_error(self) -> DeliveryError | None:
-        """Remove all failures and return them as one error; None if there are none."""
+        """Remove all failures and return them as one error, or None."""
         rows = [
             row for outcome in self._outcomes if (row := outcome.unreported_failure()) is not None
         ]
@@ -100,9 +101,12 @@ class FailureWarnings:
     def __init__(self, loop: AbstractEventLoop, now: Callable[[], float]) -> None:
         self._loop = loop
         self._now = now
+        # Failures that may still be awaited, then counts of those that were not, until the next
+        # warning.
         self._recent: deque[tuple[float, BatchOutcome]] = deque()
         self._counts: Counter[str] = Counter()
         self._first: Exception | None = None
+        # When the next warning may be logged, and the time from it to the following one.
         self._next_at = -inf
         self._interval = FIRST_INTERVAL
         self._timer: TimerHandle | None = None
@@ -123,12 +127,14 @@ class FailureWarnings:
 
     def _schedule(self) -> None:
         if self._timer is None and (self._recent or self._counts):
+            # The deque is in order of time, so only the first failure needs a timer.
             at = self._recent[0][0] + AWAIT_GRACE_PERIOD if self._recent else self._next_at
             self._timer = self._loop.call_at(at, self._review)
 
     def _review(self) -> None:
         self._timer = None
         now = self._now()
+        # Leaves at the first failure that may still be awaited, or at the limit of an iteration.
         for _ in range(MAX_FAILURES_PER_ITERATION):
             if not self._recent or self._recent[0][0] + AWAIT_GRACE_PERIOD > now + TIMER_ACCURACY:
                 if self._counts and now + TIMER_ACCURACY >= self._next_at:
@@ -146,6 +152,7 @@ class FailureWarnings:
             self._first = failure.error
 
     def _warn(self, now: float) -> None:
+        # After a quiet interval the next failure is news again, and is logged without delay.
         repeated = now < self._next_at + self._interval
         self._interval = min(self._interval * 2, MAX_INTERVAL) if repeated else FIRST_INTERVAL
         self._next_at = now + self._interval

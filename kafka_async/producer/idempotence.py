@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 __all__ = ["BatchSequence", "PartitionSequence", "ProducerIdAndEpoch", "Sequencer"]
 
+# Epochs are 16-bit and sequences 31-bit numbers in the protocol; sequences start again at 0.
 _MAX_EPOCH = 2**15 - 1
 _MASK = 2**31 - 1
 
@@ -72,6 +73,8 @@ class PartitionSequence:
     @property
     def validated_by_broker(self) -> bool:
         """True if the leader refuses batches out of order, or none was sent."""
+        # A leader without state for the producer id accepts any sequence; see the module's
+        # docstring.
         return (
             self.id_and_epoch is None or self.id_and_epoch.producer_id == self.written_producer_id
         )
@@ -123,6 +126,7 @@ class Sequencer:
         id_and_epoch = self.id_and_epoch
         self.has_assigned = True
         assert id_and_epoch is not None, "a producer id is required to send batches"
+        # The earlier batches still use the old id and epoch, and would be fenced by a newer epoch.
         if sequence.id_and_epoch != id_and_epoch and not unresolved:
             sequence.id_and_epoch, sequence.next_sequence = id_and_epoch, 0
         assert sequence.id_and_epoch is not None
@@ -132,6 +136,7 @@ class Sequencer:
 
     def note_lost(self, lost: BatchSequence | None) -> None:
         """Note that a batch with this sequence failed for good, which may leave a gap."""
+        # Only a sequence of the current epoch leaves a gap; each new epoch starts from 0.
         if lost is not None and lost.id_and_epoch == self.id_and_epoch:
             self.lost_batch = True
 
@@ -141,17 +146,19 @@ class Sequencer:
         After the last epoch of a producer id, `id_and_epoch` becomes None and a new id is needed.
         """
         if sequence.needs_reset:
+            # Several batches of the partition may be refused for the same gap.
             return
         sequence.needs_reset = True
         id_and_epoch = self.id_and_epoch
         if id_and_epoch is None or sequence.id_and_epoch != id_and_epoch:
             return  # already bumped for another partition
+        # The last epoch is used up: a new producer id starts from epoch 0 (KIP-360).
         if id_and_epoch.epoch >= _MAX_EPOCH:
             self.id_and_epoch = None
         else:
             self.id_and_epoch = id_and_epoch._replace(epoch=id_and_epoch.epoch + 1)
 
     def reset(self, sequence: PartitionSequence) -> None:
-        """Restart a sequence, when nothing of its partition is in flight or has a sequence."""
+        """Restart a sequence once no batch of its partition is in flight or has a sequence."""
         sequence.needs_reset = False
         sequence.id_and_epoch = None

@@ -1,4 +1,4 @@
-"""Interceptors of a producer: they may change each record, and learn its outcome (KIP-42)."""
+"""Interceptors of a producer: they may change records, and receive the outcome of each (KIP-42)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("kafka_async.producer")
 
 
 class ProducerInterceptor(Protocol):
-    """Changes records before they are sent, and learns the outcome of each.
+    """Changes records before they are sent, and receives the outcome of each.
 
     A subclass implements one method or both, as plain methods. They are called in the producer's
     event loop and must not block. An exception that one raises is logged and has no other effect.
@@ -45,7 +45,7 @@ class ProducerInterceptor(Protocol):
         metadata: RecordMetadata | None,
         error: BaseException | None,
     ) -> None:
-        """Learn that a record was acknowledged, or has failed.
+        """Handle the outcome of a record, which was acknowledged or has failed.
 
         Args:
             record: The record, as the last interceptor has returned it.
@@ -63,7 +63,7 @@ class ProducerInterceptors:
 
     @classmethod
     def from_config(cls, config: ProducerConfig) -> Self | None:
-        """Return the interceptors, None without any; raise for an unsuitable one."""
+        """Return the interceptors, or None; raise for an unsuitable one."""
         check_interceptors(
             config.interceptors, "ProducerInterceptor", ("on_send", "on_acknowledgement")
         )
@@ -71,6 +71,7 @@ class ProducerInterceptors:
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """Return the record to send; an interceptor that fails does not change it."""
+        # As in Java, an interceptor that fails is skipped: it must not stop the application.
         for call in self._on_send:
             try:
                 changed: Any = call(record)

@@ -51,6 +51,7 @@ def _wake_waiters(waiters: Iterator[FutureLike]) -> None:
     for future in waiters:
         if future.done():
             continue
+        # The others are woken from the last future's callback, so in the next iteration.
         woken += 1
         if woken == MAX_WAKEUPS_PER_ITERATION:
             future.add_done_callback(lambda _: _wake_waiters(waiters))
@@ -71,6 +72,8 @@ class BatchOutcome:
         append_time: Time at which the broker appended it, in milliseconds, -1 with CreateTime.
     """
 
+    # Slots of a class that exists once per batch; what most batches never need is created on
+    # demand.
     topic: str
     partition: int
     _new_future: FutureFactory
@@ -80,8 +83,11 @@ class BatchOutcome:
     append_time: int = -1
     error: Exception | None = None
     _waiters: list[FutureLike] | None = None  # most batches have none
+    # Parts of a batch that was split, with the index of their first record, and the batch it is a
+    # part of.
     _parts: Sequence[tuple[int, BatchOutcome]] = ()
     _parent: BatchOutcome | None = None
+    # Records whose failure the application has seen: `flush` raises only the others.
     _reported: set[int] | None = None
     _await_callback: Callable[[BatchOutcome], None] | None = None
 
@@ -121,6 +127,7 @@ class BatchOutcome:
         self.done = True
         self._await_callback = None
         if self._waiters is not None:
+            # Detached first: a woken task may await another record of the batch.
             waiters, self._waiters = self._waiters, None
             _wake_waiters(iter(waiters))
         if self._parent is not None:
@@ -169,6 +176,7 @@ class BatchOutcome:
     def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
         """Wait until the batch is done; return the metadata of a record or raise its error."""
         if not self.done:
+            # As `note_awaited`, inlined since it runs for each await.
             if self._await_callback is not None:
                 callback, self._await_callback = self._await_callback, None
                 callback(self)
@@ -178,6 +186,7 @@ class BatchOutcome:
     def result(self, delivery: Delivery) -> RecordMetadata:
         """Return the metadata of a record; raise its error, or IllegalStateError if not done."""
         part, index = self, delivery.index
+        # Most batches are not split. `find` raises for one that is not done.
         if self._parts or not self.done:
             part, index = self.find(index)
         if part.error is not None:
@@ -226,6 +235,7 @@ class BatchOutcome:
                 "the record is neither acknowledged nor failed yet: await its delivery, or call "
                 "flush() first"
             )
+        # From the last part back, the first one whose start is not after the record.
         for first, part in reversed(self._parts):
             if index >= first:
                 return part.find(index - first)
@@ -278,11 +288,13 @@ class UnpartitionedRecord(BatchOutcome):
     def assign(self, delivery: Delivery, batch: BatchOutcome) -> None:
         """Complete with the batch in which the record has this delivery."""
         self._batch = batch
+        # A negative start maps index 0 of this record to its index in the batch.
         self._parts = ((-delivery.index, batch),)
         if self._waiters is not None:
             # The batch wakes them, so that the limit per event loop iteration holds.
             waiters, self._waiters = self._waiters, None
             batch.add_waiters(waiters)
+        # Awaiting it before the partition was known must still end the batch's linger time.
         if self._awaited:
             batch.note_awaited()
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["BatchState", "PartitionQueue", "ProducerBatch", "TopicQueue"]
 
 MAX_CANDIDATES = 32
-"""Partitions compared when one is chosen for records without a key."""
+"""Partitions compared when one is chosen for records without a key, so that a topic with thousands
+of them costs no more.
+"""
 
 
 class BatchState(enum.Enum):
@@ -36,7 +38,7 @@ class BatchState(enum.Enum):
     OPEN = "open"
     """Records are appended."""
     CLOSED = "closed"
-    """No more records are appended; the batch is to be compressed."""
+    """No more records are appended; the batch waits for compression."""
     COMPRESSING = "compressing"
     READY = "ready"
     """The batch can be sent, or sent again."""
@@ -49,8 +51,8 @@ class BatchState(enum.Enum):
 class ProducerBatch:
     """A batch of one partition.
 
-    Its records are encoded once; only the header is encoded again when the batch gets another
-    sequence. Times are seconds of the event loop's clock.
+    Its records are encoded once; a new sequence changes only the header. Times are seconds of the
+    event loop's clock.
 
     Attributes:
         outcome: What the handles of its records refer to.
@@ -73,6 +75,7 @@ class ProducerBatch:
         error: Error of its last attempt.
     """
 
+    # Identity and times; these do not change, except the deadline.
     queue: PartitionQueue
     partition: TopicPartition
     outcome: BatchOutcome
@@ -80,6 +83,7 @@ class ProducerBatch:
     deadline: float
     closed_at: float
     order: tuple[int, ...]
+    # Position in its life; `maybe_written` is the reason that a batch is not split.
     linger_until: float = 0.0
     reserved_bytes: int = 0
     state: BatchState = BatchState.OPEN
@@ -93,6 +97,7 @@ class ProducerBatch:
     awaited: bool = False
     may_piggyback: bool = False
     error: Exception | None = None
+    # Encoded header and records, kept for retries.
     _frame: tuple[bytes, bytes] | None = None
 
     def close(self, now: float) -> None:
@@ -122,11 +127,13 @@ class ProducerBatch:
     def note_error(self, error: Exception) -> None:
         """Note the error of an attempt, which may have written the batch."""
         self.error = error
+        # One such attempt is enough: a later one may fail for another reason.
         self.maybe_written = self.maybe_written or isinstance(error, MAYBE_WRITTEN_ERRORS)
 
     @property
     def splittable(self) -> bool:
         """True if smaller batches can replace it: the log may not have it already."""
+        # Parts of a batch that is in the log already would be written twice.
         return self.count > 1 and not self.maybe_written
 
     @property
@@ -136,6 +143,7 @@ class ProducerBatch:
         return self.contents
 
     def set_sequence(self, sequence: BatchSequence | None) -> None:
+        # The header contains the sequence.
         """Set the sequence with which the batch is sent from now on."""
         self.sequence = sequence
         self._frame = None
@@ -168,6 +176,7 @@ class ProducerBatch:
 
     def halves(self) -> tuple[RecordBatch, RecordBatch]:
         """Return the same records, at least two, in two batches (KIP-126)."""
+        # The batch may be compressed, so its records are decoded again.
         records = next(iter_batches(self.record_batch.frame())).records()
         middle = len(records) // 2
         codec = self.record_batch.codec.name
@@ -197,15 +206,18 @@ class PartitionQueue(MemoryAccount):
         last_batch_bytes: Size of the batch that was closed last.
     """
 
+    # Batches in the order of their records: in flight first, then queued, then open.
     topic: TopicQueue
     partition: TopicPartition
     open_batch: ProducerBatch | None = None
     queued: list[ProducerBatch] = field(default_factory=list[ProducerBatch])
     in_flight: list[ProducerBatch] = field(default_factory=list[ProducerBatch])
     sequence: PartitionSequence = field(default_factory=PartitionSequence)
+    # Where batches go, and where those in flight went.
     leader: int | None = None
     last_leader: int | None = None
     in_flight_node: int = -1
+    # Back-off after an error; it holds up the partition, not the broker.
     not_before: float = 0.0
     timer: float = 0.0
     next_order: int = 0
@@ -227,6 +239,7 @@ class PartitionQueue(MemoryAccount):
 
         A batch that a task awaits lingers only while its partition has batches in flight.
         """
+        # The order of the batches is the order of their records, so only the first can be due.
         if self.queued:
             return self.queued[0].state is BatchState.READY
         batch = self.open_batch
@@ -258,6 +271,7 @@ class PartitionQueue(MemoryAccount):
     def insert_in_order(self, batch: ProducerBatch) -> None:
         """Put a batch back at its position among the queued ones."""
         at = 0
+        # From the front: a retried batch usually precedes all that are queued.
         for at, other in enumerate(self.queued):  # noqa: B007  # used after the loop
             if batch.order < other.order:
                 break
@@ -270,11 +284,13 @@ class PartitionQueue(MemoryAccount):
         batch.state = BatchState.READY
         self.in_flight.remove(batch)
         self.insert_in_order(batch)
+        # A new leader has not failed, so it gets the batch without a delay (KIP-951).
         if self.leader == self.in_flight_node:
             self.not_before = max(self.not_before, not_before)
 
     def is_oldest(self, batch: ProducerBatch) -> bool:
         """Return True if the partition has no earlier batch with a sequence."""
+        # Batches without a sequence were never sent.
         others = (*self.in_flight, *(b for b in self.queued if b.sequence is not None))
         return all(batch.order <= other.order for other in others)
 
@@ -287,6 +303,8 @@ class PartitionQueue(MemoryAccount):
         """
         if not self.in_flight:
             return True
+        # Two batches in flight must be validated by the same broker with the same epoch; otherwise
+        # the second may be written although the first was refused.
         if (
             self.sequence.needs_reset
             or not self.sequence.validated_by_broker
@@ -315,10 +333,12 @@ class TopicQueue(MemoryAccount):
         used_at: Event loop time at which a record or batch was last appended to a new batch.
     """
 
+    # Metadata.
     name: str
     leaders: tuple[int | None, ...] = ()
     available: tuple[int, ...] = ()
     error: Exception | None = None
+    # Records.
     partitions: dict[int, PartitionQueue] = field(default_factory=dict[int, PartitionQueue])
     open_batches: TopicOpenBatches = field(default_factory=TopicOpenBatches)
     unpartitioned: deque[UnpartitionedRecord] | None = None
@@ -330,6 +350,7 @@ class TopicQueue(MemoryAccount):
 
     def note_error(self, error: Exception | None) -> None:
         """Note the error of a metadata request, if there is one."""
+        # Kept for the message when the records expire; the next success clears it.
         self.error = error or self.error
 
     @property
@@ -354,6 +375,7 @@ class TopicQueue(MemoryAccount):
     @property
     def missing_partitions(self) -> list[PartitionQueue]:
         """Partitions that records name and that the metadata of the topic lacks."""
+        # Without metadata no partition is known to be missing.
         if not self.leaders:
             return []
         return [each for each in self.partitions.values() if not each.exists and each.batch_count]
@@ -374,6 +396,7 @@ class TopicQueue(MemoryAccount):
 
     def queue(self, partition: int) -> PartitionQueue:
         """Return the queue of a partition."""
+        # Partitions are created on first use: an application may write to few of thousands.
         queue = self.partitions.get(partition)
         if queue is None:
             queue = PartitionQueue(self, TopicPartition(self.name, partition))
@@ -389,17 +412,21 @@ class TopicQueue(MemoryAccount):
         Partitions that an `unavailable` broker leads are left out unless there are no others. With
         `adaptive`, those with short queues are preferred.
         """
+        # The sticky partition holds until it has received about batch_size bytes (KIP-794).
         current = self.open_batches.sticky_partition
         if 0 <= current < len(self.leaders):
             return current
+        # Without any leader all partitions are equal; records wait there for one.
         among = self.available or range(self.partition_count)
         if unavailable:
             leaders = self.leaders
             among = [number for number in among if leaders[number] not in unavailable] or among
+        # Comparing thousands of queues would cost more than a better choice gains.
         if len(among) > MAX_CANDIDATES:
             among = rng.sample(among, MAX_CANDIDATES)
         return self.sticky.choose(
             rng,
+            # Equal counts make the choice uniform.
             [(partition, self._batch_count(partition) if adaptive else 0) for partition in among],
         )
 

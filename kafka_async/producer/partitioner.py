@@ -28,6 +28,7 @@ __all__ = ["StickyPartition", "call_partitioner", "partition_for_key"]
 
 def partition_for_key(key: bytes, partitions: int) -> int:
     """Return the partition of a key, the same as Java's default partitioner."""
+    # As Java's Utils.toPositive: the sign bit is cleared, which differs from abs().
     return (murmur2(key) & 0x7FFF_FFFF) % partitions
 
 
@@ -45,7 +46,7 @@ def call_partitioner(
 
 
 class StickyPartition:
-    """Partition of a topic for records without a key; -1 if none is chosen."""
+    """Partition of a topic for records without a key; -1 until one is chosen."""
 
     __slots__ = ("_batches", "_bytes")
 
@@ -60,6 +61,7 @@ class StickyPartition:
 
     def batch_closed(self, partition: int, size: int, enough: int) -> None:
         """Count the bytes of a closed batch; after `enough` bytes another partition is chosen."""
+        # Batches of records with keys do not count.
         if partition == self._batches.sticky_partition:
             self._bytes += size
             if self._bytes >= enough:
@@ -76,6 +78,7 @@ class StickyPartition:
         The chance of a partition decreases linearly with its queue, so that a slow broker gets
         less.
         """
+        # Weights from 1 for the longest queue upward, so that each partition has a chance.
         longest = max(length for _, length in queued)
         weights = list(accumulate(longest + 1 - length for _, length in queued))
         drawn = rng.randrange(weights[-1])

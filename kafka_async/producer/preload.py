@@ -1,4 +1,4 @@
-"""Imports what a producer needs, in a thread: importing it later would block the loop."""
+"""Imports what a producer needs, in a thread: importing it later would block the event loop."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _TRANSACTION_MESSAGES: Final = (
 
 def preload(compression: str, *, transactional: bool) -> None:
     """Load codec, checksum and messages; raise InvalidConfigurationError without the codec."""
+    # Building a batch loads the codec's library and the checksum's.
     RecordBatch.build([ProducerRecord("", b"")], compression).frame()
     for name in (*_MESSAGES, *(_TRANSACTION_MESSAGES if transactional else ())):
         import_module(f"kafka_async.protocol.messages.{name}")

@@ -44,8 +44,10 @@ class ProduceErrorAction(enum.Enum):
 
 
 PRODUCE_ERROR_ACTIONS: Final[Mapping[type[Exception], ProduceErrorAction]] = {
+    # A broker's limit may be lower than the configured one (KIP-126).
     RecordTooLargeError: ProduceErrorAction.SPLIT,
     RecordBatchTooLargeError: ProduceErrorAction.SPLIT,
+    # The batch is in the log, but the broker no longer has its offset.
     DuplicateSequenceError: ProduceErrorAction.ACKNOWLEDGE,
     OutOfOrderSequenceError: ProduceErrorAction.RESTART_SEQUENCE,
     UnknownProducerIdError: ProduceErrorAction.RESTART_SEQUENCE,
@@ -53,12 +55,14 @@ PRODUCE_ERROR_ACTIONS: Final[Mapping[type[Exception], ProduceErrorAction]] = {
     RequestTimedOutError: ProduceErrorAction.RETRY,
     # Without a response the broker may be frozen, and another one may lead the partition.
     KafkaTimeoutError: ProduceErrorAction.REFRESH_AND_RETRY,
+    # Written, but on too few replicas; the sequence number keeps a retry from writing it twice.
     NotEnoughReplicasAfterAppendError: ProduceErrorAction.RETRY,
     RefreshRetriableError: ProduceErrorAction.REFRESH_AND_RETRY,
     RetriableError: ProduceErrorAction.RETRY,
 }
 
 
+# Without a response, or after an error inside the broker, the log may or may not have the batch.
 MAYBE_WRITTEN_ERRORS: Final = (
     IncompleteResponseError,
     KafkaConnectionError,

@@ -36,12 +36,12 @@ __all__ = [
 ]
 
 MAX_VERSION_BEFORE_TRANSACTIONS_V2 = 11
-"""From version 12 on, a broker adds the partition to the transaction itself (KIP-890)."""
+"""Version 12 and later make the broker add the partition to the transaction (KIP-890)."""
 _ACKS_ALL = -1
 
 
 class ProduceCall(NamedTuple):
-    """A produce request, the version to send it in, and the topic names by id.
+    """A produce request, its version, and the topic names by id.
 
     The ids are integers, since hashing a UUID calls a Python function.
     """
@@ -89,7 +89,10 @@ class ProduceRequests:
                 )
             records: Any = batch.frame(transactional=transactional)  # header and records
             rows[topic].append(produce.PartitionProduceData(index=partition, records=records))
+        # A topic whose id is unknown (0) can only be sent by name: version 13 has ids alone
+        # (KIP-516).
         max_version = LAST_VERSION_WITH_NAMES[PRODUCE_API] if 0 in names else None
+        # After `AddPartitionsToTxn` the broker must not add the partition by itself.
         if transactional and not transactions_v2:
             max_version = MAX_VERSION_BEFORE_TRANSACTIONS_V2
         version = connection.version(PRODUCE_API, max_version)
@@ -108,6 +111,7 @@ def responses_by_partition(
     """Return the response per partition; `names` has the topic names by the ids sent."""
     responses: dict[tuple[str, int], PartitionProduceResponse] = {}
     for topic in response.responses:
+        # Versions with topic ids have no names.
         name = topic.name or names.get(topic.topic_id.int)
         if name is not None:
             for row in topic.partition_responses:
@@ -135,6 +139,7 @@ def leader_hints(response: ProduceResponse, names: Mapping[int, str]) -> list[Le
         for topic in response.responses
         if (name := topic.name or names.get(topic.topic_id.int)) is not None
         for row in topic.partition_responses
+        # A hint without an endpoint cannot be used, and -1 stands for no leader.
         if row.error_code and (hint := row.current_leader).leader_id in nodes
     ]
 
@@ -142,6 +147,8 @@ def leader_hints(response: ProduceResponse, names: Mapping[int, str]) -> list[Le
 def error_for_batch(batch: ProducerBatch, response: PartitionProduceResponse) -> KafkaError:
     """Return the error of a batch, with the response's message about single records."""
     message = response.error_message
+    # KIP-467: the broker names the records that it refuses; the first one is enough for the
+    # message.
     if response.record_errors:
         row = response.record_errors[0]
         message = f"{message or 'refused'}; record {row.batch_index} of the batch"

@@ -98,12 +98,16 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__()
+        # Wrapped before anything can fail: tracebacks may show local variables.
         servers, options = hide_secrets(servers), hide_secrets(options)
         self.config, self.client, self._owned = connect_with(
             servers, ProducerConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
         )
+        # Checked now, so that a wrong option raises in the constructor and not in `start()`.
         self._serializers = Serializers.from_config(self.config)
         self._interceptors = ProducerInterceptors.from_config(self.config)
+        # Life cycle: only `start` sets `_started`, and `_closing` is the one task that releases
+        # everything.
         self._transactions: TransactionManager | None = None
         name = f"Producer {self.config.transactional_id or self.config.client_id}"
         self._supervisor = Supervisor(name, self.client.hooks)
@@ -121,10 +125,11 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         Raises:
             BootstrapError: None of the bootstrap servers could be used.
             ApplicationRecoverableError: A transactional producer could use none of the bootstrap
-                servers, or received no producer id within max_block_ms; the cause says why. Start a
+                servers, or received no producer id within max_block_ms; its cause has the reason.
+                Start a
                 new producer.
             InvalidConfigurationError: An option or a permission must be changed first.
-            ClientClosedError: The producer was stopped meanwhile.
+            ClientClosedError: The producer was stopped during the start.
             IllegalStateError: The producer was started before.
         """
         async with self._start_guard.starting():
@@ -140,6 +145,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 await self.client.start()
             await self._supervisor.start()
             transactional = self.config.transactional_id is not None
+            # Imports would block the event loop for milliseconds, later and in the middle of a
+            # send.
             await self._supervisor.offload(
                 partial(preload, self.config.compression_type, transactional=transactional)
             )
@@ -153,9 +160,11 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             if transactional:
                 self._transactions = TransactionManager(self._runtime)
                 await self._transactions.init_transactions()
+        # Also when cancelled: connections and tasks must not outlive a failed start.
         except BaseException:
             await self._close(asyncio.get_running_loop().time() + MAX_CLEANUP_TIME)
             raise
+        # From here on `stop()` has something to deliver.
         self._started = True
         self._unfinished = UnfinishedRecords(self._runtime, self._transactions)
         watch(self._unfinished)
@@ -179,6 +188,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             IllegalStateError: The producer was started in another event loop or process.
         """
         timeout = check_timeout(timeout, unlimited="close_timeout_ms")
+        # False: no start has begun, so there is nothing to stop.
         if not await self._start_guard.end():
             return
         if not self._started:
@@ -186,6 +196,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         if not self._started or self._stopped.is_set():
             return
         self._supervisor.check_event_loop(self._closing)
+        # A second call waits for the first, which delivers and raises.
         if self._stopping:
             await self._stopped.wait()
             return
@@ -196,16 +207,20 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             self._stopped.set()
 
     async def _stop(self, timeout: float | None) -> None:
+        # The fast path appends without checking the state.
         self._force_slow_path()
         assert self._runtime is not None
         if timeout is None:
             timeout = seconds(self.config.close_timeout_ms)
         deadline = self._supervisor.loop.time() + timeout
         try:
+            # The transaction first: its records fail at once and need no flush.
             if self._transactions is not None:
                 await self._transactions.end_open_transaction(min(MAX_CLEANUP_TIME, timeout))
+            # After a failed task nothing sends, and the records have failed already.
             if self._supervisor.failure is None:
                 await self._runtime.flush_before_stop(deadline, timeout)
+        # Cancelled: nothing has raised or logged the records that are now lost.
         except BaseException:
             unwatch(self._unfinished)
             report_lost(self._unfinished, self._unfinished.lost(), "Its stop() was cancelled")
@@ -213,6 +228,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         finally:
             await self._close(deadline)
             unwatch(self._unfinished)
+        # Only after `_close`, so that the error includes what failed there.
         failures = self._runtime.accumulator.take_failures()
         if failures is not None:
             raise failures
@@ -224,6 +240,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         aborted.
         """
         self._stopping = True
+        # One task for all callers, since cancelling a caller must not stop it halfway.
         if self._closing is None:
             loop = asyncio.get_running_loop()
             self._closing = loop.create_task(
@@ -241,6 +258,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 connections += self._transactions.connections
                 self._transactions.detach()
             await close_connections(connections, deadline - self._supervisor.loop.time())
+        # Connections of the producer are closed by now; those of an owned client follow.
         await self._supervisor.stop()
         if self._owned:
             left = deadline - asyncio.get_running_loop().time()
@@ -261,6 +279,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         if error is None:
             await self.stop()
             return
+        # The exception of the block may be a cancellation, which must not cut the delivery short.
         with CancelScope(shield=True):
             try:
                 await self.stop(
@@ -278,7 +297,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything enqueued is acknowledged or has failed.
 
-        Batches do not linger meanwhile.
+        Lingering batches are sent at once.
 
         Args:
             timeout: Maximum time in seconds (default: no limit but delivery_timeout_ms).
@@ -336,7 +355,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
 
-        It may be taken in any thread at any time, also before `start` and after `stop`. The brokers
+        This may be called in any thread at any time, also before `start` and after `stop`. The
+        brokers are those of its client, which may be shared. `in_flight` counts the producer's own
         are those of its client, which may be shared. `in_flight` counts the producer's own
         requests, and `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
         """
@@ -417,7 +437,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
 
         Raises:
             TransactionStateError: A transaction is open.
-            ApplicationRecoverableError: There is no new epoch; its cause says why.
+            ApplicationRecoverableError: There is no new epoch; its cause has the reason.
             InvalidConfigurationError: An option or a permission must be changed first.
         """
         timeout = check_timeout(timeout, unlimited="max_block_ms")

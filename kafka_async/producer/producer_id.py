@@ -22,6 +22,7 @@ __all__ = ["request_producer_id"]
 
 logger = logging.getLogger("kafka_async.producer")
 
+# The field is ignored without a transactional id; this is the value that Java's client sends.
 NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 
 
@@ -40,9 +41,10 @@ async def request_producer_id(
     while True:
         try:
             response = await services.request(request, to=AnyBroker())
-            # One of them is enough (KIP-679).
+            # One of the two permissions is enough (KIP-679).
             raise_for(response.error_code, needs="WRITE on a topic, or IDEMPOTENT_WRITE")
         except RetriableError as error:
+            # The sender waits without a limit: the records' own deadlines end the waiting.
             logger.debug("no producer id yet: %s", error)
             await asyncio.sleep(backoff.next())
         else:

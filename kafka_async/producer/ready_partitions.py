@@ -24,19 +24,24 @@ if TYPE_CHECKING:
 __all__ = ["ReadyPartitions"]
 
 MIN_PRUNE_SIZE: Final = 256
-"""Size of the heap of deadlines up to which it is not rebuilt without finished batches."""
+"""Size of the heap of deadlines below which finished batches are not removed from it."""
 
 
 class ReadyPartitions:
     """Tracks ready partitions, back-offs, linger times and delivery deadlines of one producer."""
 
     def __init__(self) -> None:
+        # Transactions before v2: partitions are added to each transaction before their first batch.
+        # Numbers, since a partition keeps the mark of an older one.
         self._transaction_count = 0
         self._required_transaction = 0  # 0: partitions need not be added
         self._partitions_to_add: dict[PartitionQueue, None] = {}
         self._partitions_in_add: set[PartitionQueue] = set()
+        # Partitions by broker: with a batch to send, and with one that a request may take along.
         self._ready: dict[int, OrderedDict[PartitionQueue, None]] = {}
         self._piggyback_queues: dict[int, dict[PartitionQueue, None]] = {}
+        # Heaps by time. The number breaks ties, since batches cannot be compared. Entries are not
+        # removed when they become obsolete, but skipped when they are due.
         self._lingering: list[tuple[float, int, ProducerBatch]] = []
         self._backoffs: list[tuple[float, int, PartitionQueue]] = []
         self._deadlines: list[tuple[float, int, ProducerBatch]] = []
@@ -64,6 +69,7 @@ class ReadyPartitions:
         Otherwise note what it needs, see `is_sendable`, and note an open batch that a request to
         the leader may carry before it is due.
         """
+        # Without a leader, `update_leaders` calls this again.
         leader = queue.leader
         if leader is None or not (queue.queued or queue.open_batch is not None):
             return
@@ -73,6 +79,7 @@ class ReadyPartitions:
                 ready = self._ready[leader] = OrderedDict()
             ready[queue] = None
         elif queue.piggyback_batch is not None:
+            # It waits for nothing but time, so a request of another partition may carry it.
             self._piggyback_queues.setdefault(leader, {})[queue] = None
 
     def has_piggyback_batches(self, node: int) -> bool:
@@ -85,6 +92,7 @@ class ReadyPartitions:
         if not queues:
             return
         for queue in list(islice(queues, limit)):
+            # Removed even if it does not qualify any more: whatever changed it adds it again.
             del queues[queue]
             batch = queue.piggyback_batch
             if batch is not None and queue.leader == node:
@@ -93,6 +101,7 @@ class ReadyPartitions:
     def pop_partitions(self, node: int) -> Iterator[PartitionQueue]:
         """Remove and yield the partitions of a broker's set, each at most once."""
         ready = self._ready.get(node)
+        # The number at the start: partitions that are added while these are drained come next time.
         for _ in range(len(ready) if ready else 0):
             if not ready:
                 return
@@ -111,9 +120,11 @@ class ReadyPartitions:
     def is_sendable(self, queue: PartitionQueue, now: float) -> bool:
         """Return True if a partition's next batch may be sent to its leader now.
 
-        If only the back-off prevents it, set the timer for its end; if the partition must be added
-        to the transaction first, note that for `take_partitions_to_add`.
+        If only the back-off prevents it, set the timer for its end. If the partition must be added
+        to the transaction first, note it for `take_partitions_to_add`.
         """
+        # From the cheapest and most frequent reason to the rarest. Each has an event that adds the
+        # partition again, or sets up one.
         if queue.leader is None or not queue.is_due(now):
             return False
         if queue.in_flight and not queue.may_send_to(queue.leader):
@@ -122,12 +133,14 @@ class ReadyPartitions:
             self._set_timer(queue)
             return False
         if self._required_transaction and queue.added_to_transaction != self._required_transaction:
+            # A request that adds it is in flight; its response makes the partition ready.
             if queue not in self._partitions_in_add:
                 self._partitions_to_add[queue] = None
             return False
         return True
 
     def _set_timer(self, queue: PartitionQueue) -> None:
+        # One entry per time, however often the partition is checked.
         if queue.timer != queue.not_before:
             queue.timer = queue.not_before
             self._tie_breaker += 1
@@ -154,7 +167,7 @@ class ReadyPartitions:
         Each is returned once.
         """
         noted, self._partitions_to_add = self._partitions_to_add, {}
-        # The batches of some may have failed meanwhile.
+        # The batches of some may have failed since.
         queues = [queue for queue in noted if queue.queued or queue.open_batch is not None]
         self._partitions_in_add.update(queues)
         return queues
@@ -178,6 +191,7 @@ class ReadyPartitions:
     def track_deadline(self, batch: ProducerBatch) -> None:
         """Watch a batch's deadline."""
         deadlines, done = self._deadlines, BatchState.DONE
+        # Amortized: the heap must double before it is rebuilt again.
         if len(deadlines) > self._prune_at:
             # Entries of finished batches stay in the heap behind an older batch.
             deadlines[:] = [entry for entry in deadlines if entry[2].state is not done]
@@ -189,6 +203,7 @@ class ReadyPartitions:
     def prune_deadlines(self) -> None:
         """Remove deadlines of finished batches, a few at a time."""
         deadlines, done = self._deadlines, BatchState.DONE
+        # Two per finished batch, so that the heap shrinks.
         for _ in range(2):
             if deadlines and deadlines[0][2].state is done:
                 heapq.heappop(deadlines)
@@ -202,6 +217,7 @@ class ReadyPartitions:
         """Remove and yield batches whose linger time is over at `now`; inf for all."""
         while self._lingering and self._lingering[0][0] <= now:
             batch = heapq.heappop(self._lingering)[2]
+            # Sent or failed before its linger time was over.
             if batch.state is BatchState.OPEN:
                 yield batch
 
@@ -223,8 +239,10 @@ class ReadyPartitions:
             batch = heapq.heappop(self._deadlines)[2]
             if batch.state is BatchState.DONE:
                 continue
+            # The deadline has been extended since, when its partition became known.
             if batch.deadline > now:
                 self.track_deadline(batch)
+            # In flight: dropped from the heap; `retry` checks the deadline.
             elif batch.state is not BatchState.IN_FLIGHT:
                 yield batch
 

@@ -50,7 +50,7 @@ class ProducerRuntime:
 
     Attributes:
         supports_fast_path: The kernel may append records to open batches.
-        interceptors: The interceptors, None without any.
+        interceptors: The interceptors, or None.
         max_block: `max_block_ms` in seconds.
         now: Returns the time of appends in seconds, as `Sender.now`.
         wall: Returns the seconds since the epoch, for the timestamps of records.
@@ -65,6 +65,7 @@ class ProducerRuntime:
         interceptors: ProducerInterceptors | None,
     ) -> None:
         loop = supervisor.loop
+        # What the calls of the producer and its transactions read.
         self.config = config
         self.services = services
         self.supervisor = supervisor
@@ -74,12 +75,15 @@ class ProducerRuntime:
         self.now = time_function(loop)
         self.wall = services.clock.wall
         self.max_block = seconds(config.max_block_ms)
+        # The kernel appends bytes as they are, and chooses partitions as the default partitioner
+        # does.
         self.supports_fast_path = (
             serializers.key is None
             and serializers.value is None
             and config.partitioner is None
             and interceptors is None
         )
+        # The buffer, and the sender that empties it.
         self.buffer_pool = BufferPool(config.buffer_memory, loop.create_future)
         self._metrics = ProducerMetrics(config.client_id, services.hooks)
         # The next transactional call raises the failures of a transactional producer.
@@ -97,6 +101,7 @@ class ProducerRuntime:
         self.sender = Sender(
             config, services, self.accumulator, self._metrics, supervisor, self.rng
         )
+        # If a task of the producer or of its client dies, no record may stay pending.
         supervisor.on_failure(self.fail_all)
         self._remove_failure_listener = services.supervisor.on_failure(self.fail_all)
         self._remove_cluster_listener = services.metadata.add_cluster_listener(
@@ -154,6 +159,7 @@ class ProducerRuntime:
     def fail_all(self, error: KafkaError) -> None:
         """Fail all that is not acknowledged, in flight or not."""
         self.accumulator.fail_all(error, self.now())
+        # Callers that wait for memory would otherwise wait for records that were just failed.
         self.buffer_pool.wake_all_waiters()
 
     def _on_cluster_changed(self) -> None:

@@ -55,7 +55,7 @@ __all__ = ["Sender"]
 logger = logging.getLogger("kafka_async.producer")
 
 MIN_TIMER_DELAY: Final = 0.001
-"""Seconds. uvloop's timers have millisecond resolution and fire early below it."""
+"""Seconds. uvloop's timers have a resolution of one millisecond, and fire early below it."""
 
 
 class BrokerState:
@@ -64,7 +64,9 @@ class BrokerState:
     def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
         self.in_flight = 0
+        # True while a task connects; prevents a second one.
         self.connecting = False
+        # Failed attempts in a row, for the back-off.
         self.failures = 0
         self.throttled_at: float | None = None
         """Time at which ready batches began to wait for the broker's throttle time."""
@@ -94,9 +96,11 @@ class Sender:
         supervisor: Supervisor,
         rng: random.Random,
     ) -> None:
+        # Read by the writer, to share the event loop iteration fairly, and when the producer stops.
         self.in_flight = 0
         self.run_count = 0
         self.saturated = False
+        # Parts of the producer and its client.
         self._config = config
         self._services = services
         self._accumulator = accumulator
@@ -106,9 +110,12 @@ class Sender:
         self._rng = rng
         self._loop = supervisor.loop
         self.now = time_function(self._loop)
+        # Only brokers that had ready batches. `_finished` ends `run` when a callback raises.
         self._brokers: dict[int, BrokerState] = {}
         self._finished: asyncio.Future[None] = self._loop.create_future()
         self._stopped_sending = False
+        # One wakeup and one timer at most. `_next_run_at` is the time that a run asks for itself,
+        # in addition to what the accumulator has due.
         self._wakeup_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -117,6 +124,7 @@ class Sender:
         self._context = contextvars.Context()
         self._requesting_producer_id = False
         self._request_timeout = seconds(config.request_timeout_ms)
+        # Noting it costs a call per broker and run, so it is left out where nothing reads it.
         self._notes_availability = (
             config.partitioner_adaptive_partitioning_enable
             and config.partitioner_availability_timeout_ms > 0
@@ -142,6 +150,7 @@ class Sender:
 
     def wakeup(self) -> None:
         """Schedule a run of the send loop for the next event loop iteration."""
+        # Appends wake the sender for each batch; one run serves them all.
         if not self._wakeup_scheduled:
             self._wakeup_scheduled = True
             self._loop.call_soon(self._run_once, context=self._context)
@@ -183,6 +192,7 @@ class Sender:
         try:
             self._send_ready(now)
         except Exception as error:  # noqa: BLE001  # stops the producer
+            # An exception cannot leave a callback of the event loop, so `run` raises it.
             self._finished.set_exception(error)
         else:
             self._set_timer(now)
@@ -196,6 +206,8 @@ class Sender:
         if due == inf:
             return
         if self._timer is not None:
+            # A timer per append would be costly; most fire when something else has already sent the
+            # batch.
             if self._timer_at <= due:
                 return
             self._timer.cancel()
@@ -204,11 +216,14 @@ class Sender:
 
     def _on_timer(self) -> None:
         self._timer = None
+        # The scheduled run does the same work.
         if not self._wakeup_scheduled:
             self._run_once()
 
     def _send_ready(self, now: float) -> None:
         """Apply metadata, compress batches, and send to each broker with ready partitions."""
+        # The order matters: new leaders and the end of linger times make batches available to the
+        # compressor, and both make partitions ready.
         accumulator = self._accumulator
         self._topic_metadata.update(now)
         self._move_batches(now)
@@ -216,6 +231,8 @@ class Sender:
             self.wakeup()  # more is due
         self._compressor.run()
         nodes = accumulator.ready_nodes(now)
+        # Without sequences a batch cannot be sent; the task that obtains the producer id wakes the
+        # sender.
         if nodes and accumulator.needs_producer_id:
             self._request_producer_id()
             return
@@ -236,6 +253,7 @@ class Sender:
             return
         moved = self._accumulator.in_flight_at_former_leaders()
         for queue in moved:
+            # A frozen broker keeps its connection open, so that no error ends these requests.
             broker = self._brokers[queue.in_flight_node]
             if broker.connection.suspected:
                 error = KafkaTimeoutError(
@@ -245,6 +263,7 @@ class Sender:
                 for batch in list(queue.in_flight):
                     self._accumulator.retry(batch, error, now, now)
         if moved:
+            # No event reports that a request has become overdue.
             self._next_run_at = min(self._next_run_at, now + REPEAT_AFTER)
 
     # -- requests ---------------------------------------------------------------------------------
@@ -260,13 +279,19 @@ class Sender:
                 self._services.brokers.connection(node, ConnectionKind.PRODUCE, self)
             )
         if self._notes_availability:
+            # Also when nothing can be sent, since the time without capacity is what counts
+            # (KIP-794).
             self._accumulator.note_sendable(node, now, sendable=self._accepts_batches(broker, now))
+        # Leaves with False if an event will continue (a connection, the end of the throttle time, a
+        # response), and with True if only the limit of the iteration was reached.
         if broker.connecting:
             return False
         if not broker.connection.connected:
             broker.connecting = True
             self._supervisor.spawn(self._connect, broker, name=f"connecting to broker {node}")
             return False
+        # A broker that throttles reads nothing until the end of that time (KIP-219): sending would
+        # only fill the socket.
         if broker.connection.muted_until > now:
             self._on_throttled(node, broker, now)
             return False
@@ -278,6 +303,8 @@ class Sender:
             batches = accumulator.drain(node, self._requests.room, now)
             if batches:
                 self._send_request(broker, batches, now)
+            # No batch, or as many as a request may have. In the second case the next run continues,
+            # since encoding them has taken the time of this iteration.
             if len(batches) in (0, MAX_BATCHES_PER_REQUEST):
                 return bool(batches)
             left -= sum([batch.wire_size for batch in batches])
@@ -296,7 +323,7 @@ class Sender:
         )
 
     def _on_throttled(self, node: int, broker: BrokerState, now: float) -> None:
-        """Run again at the end of the throttle time; batches that expire before name it."""
+        """Run again at the end of the throttle time; the error of an expired batch includes it."""
         self._next_run_at = min(self._next_run_at, broker.connection.muted_until)
         if broker.throttled_at is None:
             broker.throttled_at = now
@@ -324,7 +351,7 @@ class Sender:
             if ended is not None:  # the client was stopped: no later attempt can succeed
                 self._accumulator.fail_all(ended, self.now())
                 return
-            # A second attempt, since brokers learn of a new password one after the other.
+            # The second attempt decides, since brokers apply a new password at different times.
             if broker.failures and isinstance(error, AuthenticationError):
                 self._accumulator.fail_unsent_to(node, error, self.now())
             self._services.metadata.request_update()
@@ -336,6 +363,7 @@ class Sender:
             broker.failures = 0
             self._accumulator.note_connected(node)
         finally:
+            # Before the wakeup below, which connects again if batches are still waiting.
             broker.connecting = False
         self.wakeup()
 
@@ -354,11 +382,14 @@ class Sender:
             )
             broker.connection.submit_with_callback(
                 call.request,
+                # The attempts identify the batches' current request, see `_on_response`.
                 partial(self._on_response, broker, batches, [b.attempts for b in batches], call),
                 timeout=self._request_timeout,
                 version=call.version,
             )
         except KafkaError as error:
+            # The request was not sent, for example because the connection has closed since the
+            # check.
             broker.in_flight -= 1
             self.in_flight -= 1
             self._on_no_response(batches, error, now)
@@ -375,7 +406,7 @@ class Sender:
     ) -> None:
         """Complete, retry, split or fail each batch of a request.
 
-        A batch that was moved to a new leader meanwhile is left to the response of that broker.
+        Batches that were moved to a new leader are left to the response of that broker.
         """
         broker.in_flight -= 1
         self.in_flight -= 1
@@ -383,17 +414,21 @@ class Sender:
         batches = [
             batch
             for batch, attempt in zip(batches, attempts, strict=True)
+            # Neither done nor retried since this request was sent.
             if batch.state is BatchState.IN_FLIGHT and batch.attempts == attempt
         ]
         try:
             if isinstance(response, KafkaError):
                 self._on_no_response(batches, response, now)
             elif self._requests.acks == 0:
+                # With acks=0 the broker sends no response, and the request completes once it is
+                # written.
                 for batch in batches:
                     self._accumulator.acknowledge(batch, -1, -1, now)
             else:
                 self._handle_response(batches, call, response, now)
         except Exception as error:  # noqa: BLE001  # stops the producer
+            # The first exception is the one to raise.
             if not self._finished.done():
                 self._finished.set_exception(error)
         if self._accumulator.has_work:
@@ -409,9 +444,11 @@ class Sender:
         self._metrics.add_response(response.throttle_time_ms)
         responses = responses_by_partition(response, call.names)
         if response.node_endpoints:
+            # Before the errors are handled, so that retries go to the new leaders (KIP-951).
             self._services.metadata.update_leaders(leader_hints(response, call.names))
         for batch in batches:
             row = responses.get(batch.partition)
+            # A response without a requested row is retried: nothing is known about the batch.
             if row is None:
                 self._handle_error(batch, missing_row(batch.partition), now)
             elif row.error_code:
@@ -432,6 +469,7 @@ class Sender:
         """Take the action that `produce_errors` defines for an error of a batch."""
         accumulator, action = self._accumulator, action_for(error)
         self._metrics.note_error(error)
+        # `attempts` includes the failed one, so the first retry has the shortest delay.
         not_before = now + self._delay(batch.attempts - 1)
         if action is ProduceErrorAction.RESTART_SEQUENCE:
             accumulator.restart_sequence(batch, error, not_before, now)
@@ -447,13 +485,15 @@ class Sender:
             accumulator.fail(batch, error, now)
 
     def _on_rejection(self, error: AuthenticationError) -> None:
-        """Fail the batches that wait for metadata, which no broker gives to these credentials."""
+        """Fail batches that wait for metadata: the credentials were rejected."""
         self._metrics.note_error(error)
         self._accumulator.fail_unsent_to(None, error, self.now())
 
     # -- producer id ------------------------------------------------------------------------------
 
     def _request_producer_id(self) -> None:
+        # A transactional producer gets its id from `TransactionManager`, with the epoch that fences
+        # others.
         if self._config.transactional_id is None and not self._requesting_producer_id:
             self._requesting_producer_id = True
             self._supervisor.spawn(self._get_producer_id, name="producer id")
@@ -467,6 +507,7 @@ class Sender:
         except KafkaError as error:
             logger.warning("no producer id: %s", error)
             self._metrics.note_error(error)
+            # Only errors that are not retriable are raised, so no batch can ever be sent.
             self._accumulator.fail_all(error, self.now())
         self._requesting_producer_id = False
         self.wakeup()

@@ -38,8 +38,8 @@ class ProducerStatistics:
         produce_throttle_time_max: Longest throttle time of a response, in milliseconds.
         produce_throttle_wait_total: Time that ready batches waited for throttle times, in
             milliseconds.
-        quota_usage_percent: What `client.quota_usage()` returns, in percent (100: throttled), with
-            the present rates and the quotas that its last call has found; None before a call.
+        quota_usage_percent: What `client.quota_usage()` returns, in percent (100: throttled), from
+            the present rates and the quotas that it last found; None before its first call.
     """
 
     record_send_total: int = 0
@@ -69,6 +69,7 @@ class ProducerMetrics:
     """
 
     def __init__(self, client_id: str, hooks: Hooks) -> None:
+        # Only the event loop changes these numbers, so any thread can read them without a lock.
         self.last_error: Exception | None = None
         self._client_id = client_id
         self._hooks = hooks
@@ -105,9 +106,11 @@ class ProducerMetrics:
 
     def sent(self, batches: Sequence[ProducerBatch]) -> None:
         """Emit an event for each batch that was sent for the first time."""
+        # Events cost more than the batch itself, so none is made that nothing receives.
         if not self._hooks.active:
             return
         for batch in batches:
+            # A retry sends the same batch again; it was closed once.
             if batch.attempts == 1:
                 event = BatchClosed(
                     self._client_id,

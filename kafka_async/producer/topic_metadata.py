@@ -57,19 +57,26 @@ class TopicMetadataUpdater:
         delay: Callable[[int], float],
     ) -> None:
         self.metadata = ClusterMetadata()
+        # Parts of the client and the producer.
         self._services = services
         self._accumulator = accumulator
         self._supervisor = supervisor
+        # KIP-526: topics without records are forgotten at updates of the metadata, so no timer is
+        # needed.
         self._max_block = seconds(config.max_block_ms)
         self._max_idle = seconds(config.metadata_max_idle_ms)
         self._forget_idle_at = 0.0
         self._now = now
         self._wakeup = wakeup
         self._delay = delay
-        # In the order of arrival; True if an append has found the metadata missing or stale.
+        # Topics to pass on or to request, in the order of arrival; True if an append has found the
+        # metadata missing or stale.
         self._topics_to_update: dict[TopicQueue, bool] = {}
+        # Topics of a request in progress, and topics that the client keeps up to date for this
+        # producer.
         self._requested: set[TopicQueue] = set()
         self._tracked: set[str] = set()
+        # For one warning about many topics.
         self._late_topics: list[TopicQueue] = []
         self._warning_timer: asyncio.TimerHandle | None = None
         self._unsubscribe = services.metadata.add_listener(self._metadata_changed)
@@ -96,6 +103,7 @@ class TopicMetadataUpdater:
         snapshot = await metadata.wait_for_topics(
             [topic], timeout=self._max_block, allow_auto_create=True
         )
+        # Metadata may be older than the partitions, so it is requested once more.
         if (snapshot.partitions(topic) or 0) < at_least:
             snapshot = await metadata.refresh(
                 topics=[topic], tracked=False, timeout=self._max_block
@@ -106,6 +114,7 @@ class TopicMetadataUpdater:
 
     def update(self, now: float) -> None:
         """Apply new metadata, and request what is missing."""
+        # True takes precedence over the False of a metadata update.
         for topic in self._accumulator.take_stale_topics():
             self._topics_to_update[topic] = True
         if self._topics_to_update:
@@ -134,19 +143,23 @@ class TopicMetadataUpdater:
     def _apply_metadata(self, metadata: ClusterMetadata, now: float) -> None:
         """Pass leaders that may have changed to the accumulator, and request missing metadata."""
         before, self.metadata = self.metadata, metadata
+        # Comparing snapshots costs a pass over all topics, so each is compared once.
         if metadata is not before:
             topics = self._accumulator.topics
             for name in metadata.changed(before, topics):
+                # Others have been forgotten as idle, or were never used.
                 if name in self._tracked or topics[name].has_records:
                     self._topics_to_update.setdefault(topics[name], False)
         new: list[TopicQueue] = []
         without_partition: list[TopicQueue] = []
+        # Thousands of topics may change at once, for example when a broker restarts.
         for topic in list(islice(self._topics_to_update, MAX_TOPICS_PER_ITERATION)):
             needed = self._topics_to_update.pop(topic)
             error = metadata.error(topic.name) if metadata.topic(topic.name) is None else None
             self._accumulator.update_leaders(topic.name, metadata.leaders(topic.name), now, error)
             if topic.partition_count:
                 self._track([topic.name])
+            # That request will see the missing partitions too.
             if topic in self._requested:
                 continue
             if topic.awaits_metadata or (needed and not topic.partition_count):
@@ -160,6 +173,7 @@ class TopicMetadataUpdater:
             if topics:
                 self._requested.update(topics)
                 self._supervisor.spawn(request, topics, name="topic metadata")
+        # The rest follows in the next event loop iteration.
         if self._topics_to_update:
             self._wakeup()
 
@@ -168,6 +182,9 @@ class TopicMetadataUpdater:
         names = {topic.name for topic in topics}
         timeout = min(WARN_AFTER, self._max_block)
         try:
+            # Ends when all topics are known, or when no record needs the others any more. A first
+            # short wait leads to a warning; errors that are not retriable fail the records of their
+            # topics.
             while topics:
                 try:
                     self._track(names)
@@ -179,9 +196,11 @@ class TopicMetadataUpdater:
                 except RetriableError as error:
                     for topic in _affected_topics(topics, error):
                         topic.note_error(error)
+                    # Only the first time.
                     if timeout < self._max_block:
                         timeout = self._max_block
                         self._warn(topics, error)
+                    # The error may come at once, for example while no broker can be reached.
                     await asyncio.sleep(self._delay(0))
                 except KafkaError as error:
                     failed = _affected_topics(topics, error)
@@ -200,6 +219,7 @@ class TopicMetadataUpdater:
         """Log these topics, together with others that are late at about the same time."""
         self._late_topics += topics
         if self._warning_timer is None:
+            # Thousands of topics may be late for the same reason.
             loop = asyncio.get_running_loop()
             self._warning_timer = loop.call_later(GATHER_INTERVAL, self._log_late_topics, error)
 
@@ -226,6 +246,7 @@ class TopicMetadataUpdater:
         since: dict[PartitionQueue, float] = {}
         attempts = 0
         try:
+            # Ends when the metadata has all partitions or those that lack are given up.
             while True:
                 metadata = await self._services.metadata.refresh(
                     topics=names, tracked=False, timeout=self._max_block
@@ -254,11 +275,13 @@ class TopicMetadataUpdater:
         timeout = min(MAX_WAIT_FOR_PARTITION, self._max_block)
         waiting = False
         for topic in topics:
+            # If the topic has become unknown, none of its partitions counts as missing.
             count = metadata.partitions(topic.name) or inf
             for queue in topic.missing_partitions:
                 number = queue.partition.partition
                 if number < count:
                     continue
+                # Each partition has its own time, from the first time that it was missing.
                 if now < since.setdefault(queue, now) + timeout:
                     waiting = True
                     continue

@@ -40,14 +40,14 @@ class UnfinishedRecords:
         return runtime.supervisor.cancelled or runtime.services.supervisor.cancelled
 
     def lost(self) -> str:
-        """Return what would be lost now, such as "3 records were not delivered"; empty if none."""
+        """Return what would be lost now, as "3 records were not delivered", or an empty text."""
         count = self._runtime.accumulator.unacknowledged_count
         records = "1 record was" if count == 1 else f"{count} records were"
         undelivered = f"{records} not delivered" if count else ""
         return ", and ".join(filter(None, [undelivered, self.uncommitted()]))
 
     def uncommitted(self) -> str:
-        """Return what an open transaction would lose of delivered records; empty if none is."""
+        """Return what an open transaction would lose of delivered records, or an empty string."""
         transactions = self._transactions
         if transactions is None or not transactions.in_transaction:
             return ""
@@ -62,6 +62,7 @@ class UnfinishedRecords:
             async with asyncio.timeout(timeout):
                 await runtime.flush()
         except TimeoutError:
+            # No application code is left to await the deliveries or to raise their errors to.
             error = KafkaTimeoutError(f"not delivered within close_timeout_ms ({timeout:g} s)")
             runtime.fail_all(error)
         failures = runtime.accumulator.take_failures()

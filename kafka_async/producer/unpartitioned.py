@@ -22,7 +22,7 @@ __all__ = ["UnpartitionedRecords", "missing_topic_error"]
 
 
 class UnpartitionedRecords:
-    """Watches the time of unpartitioned records, `max_block` seconds."""
+    """Expires unpartitioned records after `max_block` seconds."""
 
     def __init__(self, max_block: float) -> None:
         self.max_block = max_block
@@ -41,10 +41,12 @@ class UnpartitionedRecords:
         """Yield a topic for each record whose time is over; the caller removes the record."""
         while self._deadlines and self._deadlines[0][0] <= now:
             topic = self._deadlines[0][2]
+            # Yielded again and again until the topic has no expired record.
             if self._is_waiting(topic) and self._deadline(topic) <= now:
                 yield topic
                 continue
             heapq.heappop(self._deadlines)
+            # The oldest record is another one now, so it has another deadline.
             if self._is_waiting(topic):
                 self.track_deadline(topic)
 
@@ -79,6 +81,8 @@ def missing_topic_error(topic: TopicQueue, partition: int | None, max_block: flo
             partition=partition,
         )
     last = topic.error
+    # The last error decides: a topic that does not exist needs another remedy than brokers that do
+    # not respond.
     if isinstance(last, UnknownTopicOrPartitionError):
         error: KafkaError = UnknownTopicOrPartitionError(
             f"the topic does not exist, and was not created {waited}: create it, or check its name",

@@ -1,4 +1,4 @@
-"""Checks the arguments of a record; errors name the argument. Nothing here waits."""
+"""Checks the arguments of a record; each error names its argument. Nothing here waits."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def check_record(topic: object, key: object, value: object, headers: Any) -> Non
             )
     if not headers:
         return
+    # A dict would iterate over the names, and a str over its characters.
     kind = cast("type[object]", type(headers))
     if issubclass(kind, Mapping) or not hasattr(kind, "__iter__"):
         raise TypeError(f"headers must be a list of (str, bytes or None), not {kind.__name__}")
@@ -53,6 +54,7 @@ def check_timestamp(timestamp: int) -> int:
     try:
         number = operator.index(timestamp)
     except TypeError:
+        # A float is refused, since time.time() without the factor is the usual mistake.
         raise TypeError(
             f"a timestamp is whole milliseconds since the epoch, as int(time.time() * 1000), not "
             f"{type(timestamp).__name__}: {timestamp!r:.60}"
@@ -80,9 +82,9 @@ def check_values(values: object, name: str) -> None:
 def with_location(error: TypeError | ValueError | KafkaError, location: str) -> Exception:
     """Return the error with the location of the bad item, as "values[3]", before its message.
 
-    An error that does not concern a record, such as that of a closed producer, is returned
-    unchanged.
+    An error that does not concern a record, such as ClientClosedError, is returned unchanged.
     """
+    # Errors of Kafka keep their attributes, so only the message changes.
     if isinstance(error, KafkaError):
         if not isinstance(error, _RECORD_ERRORS) and not isinstance(
             error.__cause__, _RECORD_ERRORS

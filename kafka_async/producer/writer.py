@@ -59,6 +59,7 @@ logger = logging.getLogger("kafka_async.producer")
 K = TypeVar("K", default=bytes)
 V = TypeVar("V", default=bytes)
 
+# Makes a comparison with the clock true: the next call takes the slow path.
 IN_THE_PAST: Final = float("-inf")
 
 
@@ -70,12 +71,18 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
     """
 
     def __init__(self) -> None:
+        # Without a runtime the clock is infinitely late: every call takes the slow path, which
+        # raises.
         self._set_clock(_never)
         self._disable_fast_path()
         self._yield_at = IN_THE_PAST
+        # The sender's run count at the last yield: if it has changed, the sender has run since.
         self._sender_run = 0
         self._runtime: ProducerRuntime | None = None
+        # Once per producer, since a wrong timestamp usually comes with every record.
         self._warned_of_seconds = False
+        # The error that `_note_failure` has seen already, so that a call on many records does not
+        # count it twice.
         self._noted: Exception | None = None
 
     # -- one record -------------------------------------------------------------------------------
@@ -140,6 +147,8 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                     raise ValueError(
                         f"{len(keys)} keys for {len(values)} values: pass one key per value"
                     )
+            # Open batches take a part of the values at once. The first value that does not fit goes
+            # through `enqueue`, which waits for memory or yields, and then the fast part continues.
             while (at := len(deliveries)) < len(values):
                 some = slice(at, at + MAX_RECORDS_PER_CLOCK_CHECK)
                 deliveries += self._append_values(
@@ -150,6 +159,8 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                     try:
                         deliveries.append(await self.enqueue(topic, values[at], key, partition))
                     except (TypeError, ValueError, KafkaError) as error:
+                        # Keeps the cause of the original error, such as the exception of a
+                        # serializer.
                         raise self._located(error, f"values[{at}]") from error.__cause__
         except Exception as error:  # noqa: BLE001  # raised again
             self._raise(error)
@@ -248,6 +259,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         """Raise the error of the first row that cannot become a record."""
         columns, accumulator = part.columns, runtime.accumulator
         partitions = await runtime.sender.wait_for_partitions(part.topic)
+        # Metadata may be older than partitions that were added since; one refresh decides.
         refreshed = False
         start = 0
         while start < part.count:
@@ -257,6 +269,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             )
             if fault is None:
                 start = end
+                # Checking holds the event loop for a part of the rows at a time.
                 await asyncio.sleep(0)
                 continue
             row, reason = fault
@@ -266,12 +279,14 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                 partitions = await runtime.sender.wait_for_partitions(part.topic, partition + 1)
             else:
                 raise self._row_error(runtime, part, row, reason, partitions)
+        # The producer may have been stopped while this waited.
         self._check_ready()
 
     def _row_error(
         self, runtime: ProducerRuntime, part: TopicRows, row: int, reason: RowFault, partitions: int
     ) -> Exception:
         label = part.label(row)
+        # Such a row cannot be converted to a record below.
         if reason is RowFault.HEADER_NAME:
             return ValueError(f"{label}: the name of a header is null or not UTF-8")
         key, value, headers, partition, timestamp = part.columns.record(row)
@@ -292,6 +307,8 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
 
     async def _append_all_rows(self, part: TopicRows) -> None:
         at = 0
+        # As in `send_many`: columns as far as open batches have room, then one row that opens the
+        # next.
         while at < part.count:
             done = self._append_rows(part, at, min(at + MAX_RECORDS_PER_CLOCK_CHECK, part.count))
             if done == at:
@@ -313,6 +330,8 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         key, value, headers, partition, timestamp = part.columns.record(part.row(at))
         arguments = (part.topic, partition, key, value, headers, self._timestamp(timestamp))
         await self._append(runtime, runtime.accumulator.append, arguments)
+        # A new topic, or the first batch after its metadata arrived: the fast path can find it from
+        # now on.
         if self._batches(part.topic) is None:
             self._add_topic(part.topic, runtime.accumulator.open_batches(part.topic))
 
@@ -366,6 +385,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             delivery = await self._append(runtime, runtime.accumulator.append, arguments)
         except Exception as error:  # noqa: BLE001  # raised again
             self._raise(error)
+        # From now on the fast path finds the topic's open batches.
         if self._batches(topic) is None:
             self._add_topic(topic, runtime.accumulator.open_batches(topic))
         return delivery
@@ -373,6 +393,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
     async def _enqueue_intercepted(
         self, runtime: ProducerRuntime, interceptors: ProducerInterceptors, record: ProducerRecord
     ) -> Delivery:
+        # Interceptors get the record before it is serialized (KIP-42) and may replace it.
         record = interceptors.on_send(record)
         try:
             arguments = self._check_record(record)
@@ -413,6 +434,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             self._raise(error)
         if self._batches(topic) is None:
             self._add_topic(topic, runtime.accumulator.open_batches(topic))
+        # Opens the fast path, with this timestamp, for the next millisecond.
         if runtime.supports_fast_path:
             self._default_timestamp = int(runtime.wall() * 1000)
             self._nowait_until = now + YIELD_INTERVAL
@@ -469,6 +491,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         arguments: tuple[Any, ...],
     ) -> Delivery:
         """Return the result of `append`, which also gets the time, once there is memory."""
+        # The time for appending without a yield is over, or a batch was closed.
         if self._now() >= self._yield_at:
             if runtime.sender.run_count == self._sender_run:
                 # When many tasks append, one of them yields for all.
@@ -501,19 +524,26 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
     ) -> Delivery:
         buffer_pool = runtime.buffer_pool
         loop = runtime.supervisor.loop
+        # One deadline for all passes: another caller may take the memory in between.
         deadline = loop.time() + runtime.max_block
         while True:
+            # A grant covers the shortage that was found before; if the append needs more, for
+            # example since its partition has changed, the caller waits again.
             waiter = buffer_pool.add_waiter(*shortage)
+            # The sender ends linger times while callers wait, see `Accumulator.tick`.
             runtime.sender.wakeup()
             try:
                 async with asyncio.timeout_at(deadline):
                     await waiter.future
+                # Stopping the producer wakes the waiters too.
                 self._check_ready()
+                # `append` takes over the grant before any other task runs.
                 result = append(*arguments, self._now(), waiter)
             except TimeoutError as error:
                 self._check_ready()  # another error may be the reason that no memory was released
                 raise self._buffer_timeout_error(runtime) from error
             finally:
+                # Also releases a grant that a cancelled caller has not used.
                 buffer_pool.remove_waiter(waiter)
             if not isinstance(result, BufferShortage):
                 return result
@@ -530,12 +560,14 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         batches = self._batches(topic)
         if self._now() >= self._fast_until or batches is None:
             return []
+        # The kernel accepts bytes only and raises TypeError for other values, which need a
+        # serializer.
         raw_keys: Any = keys
         raw: Any = values
         try:
             return batches.append_many(self._default_timestamp, raw, raw_keys, partition)
         except (TypeError, ValueError):
-            return []  # enqueue raises an error that says why
+            return []  # `enqueue` raises the error, with its cause
 
     def _buffer_timeout_error(self, runtime: ProducerRuntime) -> KafkaError:
         buffer_pool = runtime.buffer_pool
@@ -548,6 +580,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
     # -- state ------------------------------------------------------------------------------------
 
     def _open_writer(self, runtime: ProducerRuntime) -> None:
+        # Only after `start()`: until then `_check_ready` raises.
         self._runtime = runtime
         self._set_clock(runtime.now)
         self._sender_run = runtime.sender.run_count
@@ -598,10 +631,14 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         return self._noted
 
     def _raise(self, error: Exception) -> NoReturn:
+        # Only errors of Kafka have a category in a transaction (KIP-1050); a TypeError stays one.
         translated = self._translate_error(error) if isinstance(error, KafkaError) else error
+        # Noted by a call that this one is made of; reset, so that the same error counts again
+        # later.
         noted, self._noted = self._noted, None
         if error is not noted:
             self._note_failure(translated)
+        # Raised without itself as its cause.
         if translated is error:
             raise error
         raise translated from error
@@ -639,6 +676,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                 raise SerializationError(
                     f"the {name}'s serializer failed: {error!r}", topic=topic
                 ) from error
+        # Checked afterwards: only bytes can be appended, whatever a serializer returns.
         check_record(topic, data[0], data[1], headers)
         return data[0], data[1]
 

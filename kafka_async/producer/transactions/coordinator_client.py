@@ -46,7 +46,11 @@ logger = logging.getLogger("kafka_async.producer")
 ResponseT = TypeVar("ResponseT", bound="Response")
 
 MARKER_BACKOFF: Final = 0.02
-"""Initial back-off, in seconds, while the markers of the previous transaction are written."""
+"""Initial back-off, in seconds, while the coordinator writes the markers of the previous
+transaction.
+
+They are usually written within milliseconds, so retry_backoff_ms would delay each transaction.
+"""
 
 
 class CoordinatorErrorAction(enum.Enum):
@@ -62,6 +66,7 @@ COORDINATOR_ERROR_ACTIONS: Final[Mapping[type[Exception], CoordinatorErrorAction
     RefreshRetriableError: CoordinatorErrorAction.FIND_COORDINATOR,
     # A broker that does not respond may no longer be the coordinator.
     KafkaTimeoutError: CoordinatorErrorAction.FIND_COORDINATOR,
+    # The previous transaction is not complete at the coordinator yet.
     ConcurrentTransactionsError: CoordinatorErrorAction.RETRY_SOON,
     RetriableError: CoordinatorErrorAction.RETRY,
 }
@@ -98,6 +103,7 @@ class CoordinatorClient:
     def __init__(
         self, config: ProducerConfig, services: ClientServices, owner: object, rng: random.Random
     ) -> None:
+        # Connections per broker, separate from those of other requests (see `ConnectionKind`).
         self._config = config
         self._services = services
         self._owner = owner
@@ -106,7 +112,7 @@ class CoordinatorClient:
         self._stop_retrying = False
 
     def stop_retrying(self) -> None:
-        """Do not retry a request once the client is degraded."""
+        """Do not retry a request once no broker responds."""
         self._stop_retrying = True
 
     async def send(
@@ -124,11 +130,11 @@ class CoordinatorClient:
     ) -> ResponseT:
         """Send a request until `get_error` finds no error in its response, or until the deadline.
 
-        The first error that is not retriable, or the last one before the deadline, is raised.
-        `on_sent` is called immediately before each attempt is written, which may still fail, and
-        `before_retry` with each error after which there is another one, unless it raises.
-        Unless `any_cluster`, InvalidPidMappingError is raised once the client follows another
-        cluster, where the producer id may be that of another producer.
+        Raises the first error that is not retriable, or the last one before the deadline. `on_sent`
+        is called immediately before each attempt is written, which may still fail, and
+        `before_retry` with each error that is followed by another attempt, unless it raises. Unless
+        `any_cluster`, InvalidPidMappingError is raised once the client follows another cluster,
+        where the producer id may belong to another producer.
         """
         counts = attempts or RequestAttempts()
         initial = seconds(self._config.retry_backoff_ms)
@@ -136,6 +142,8 @@ class CoordinatorClient:
         backoff = Backoff(initial, maximum, rng=self._rng)
         short_backoff = Backoff(min(initial, MARKER_BACKOFF), maximum, rng=self._rng)
         cluster_id = None if any_cluster else self._services.metadata.snapshot.cluster_id
+        # Leaves with a response, with an error that no retry cures, or with the last error when the
+        # next attempt would come after the deadline.
         while True:
             error = await self._attempt(
                 request, coordinator, deadline, get_error, max_version, counts, on_sent, cluster_id
@@ -144,6 +152,8 @@ class CoordinatorClient:
                 return error
             action = find_by_class(COORDINATOR_ERROR_ACTIONS, error, CoordinatorErrorAction.RAISE)
             if action is CoordinatorErrorAction.RAISE or (
+                # While the producer stops: a broker that does not respond would use up the
+                # remaining time.
                 self._stop_retrying and not self._services.responsive
             ):
                 raise error
@@ -180,6 +190,7 @@ class CoordinatorClient:
             node = await self._services.coordinators.find(
                 coordinator.kind, coordinator.key, timeout=max(0.0, deadline - loop.time())
             )
+            # Compared after each lookup, since a rebootstrap may happen while this waits.
             if cluster_id is not None and self._services.metadata.snapshot.cluster_id != cluster_id:
                 return lost_with_cluster()
             connection = self._connection(node)
@@ -192,6 +203,7 @@ class CoordinatorClient:
             version = connection.version(request.API_KEY, max_version)
         except KafkaError as error:
             return error
+        # Counted before writing: from here on the request may reach the coordinator.
         counts.sent += 1
         if on_sent is not None:
             on_sent()
@@ -201,12 +213,14 @@ class CoordinatorClient:
                 timeout=min(seconds(self._config.request_timeout_ms), deadline - loop.time()),
                 version=version,
             )
+        # These leave open whether the coordinator has handled the request; a cancellation does too.
         except (KafkaConnectionError, KafkaTimeoutError) as error:
             counts.without_response += 1
             return error
         except UnsupportedVersionError as error:
             counts.not_encoded = True
             return error
+        # The request was not sent.
         except KafkaError as error:
             return error
         except asyncio.CancelledError:

@@ -71,6 +71,7 @@ __all__ = ["TransactionManager"]
 
 logger = logging.getLogger("kafka_async.producer")
 
+# KIP-890: level 2 of this feature stands for transactions v2.
 FEATURE = "transaction.version"
 _FENCED = (
     ProducerFencedError,
@@ -104,7 +105,7 @@ _AFTER_TIMEOUT: Final = (*_FENCED_EPOCH, InvalidTxnStateError)
 
 @dataclass(frozen=True, slots=True)
 class _Offsets:
-    """Holds offsets that a consumer gave to the transaction.
+    """Offsets that a consumer gave to the transaction.
 
     Attributes:
         source: The consumer.
@@ -120,6 +121,7 @@ class _Offsets:
 
     def check(self) -> None:
         """Raise if the consumer has noticed since that a topic was created again."""
+        # With topic ids the coordinator itself refuses offsets of a former topic.
         if self.by_name:
             current = self.source.topic_ids(self.topic_ids)
             _refuse_former(t for t, id_ in self.topic_ids.items() if current.get(t, id_) != id_)
@@ -131,7 +133,8 @@ class _TransactionEnd:
 
     Attributes:
         waiters: Number of calls waiting for it.
-        raised: A call has returned its success or raised its error.
+        raised: A call has returned its success or raised its error. Otherwise the next `begin`
+        does.
     """
 
     commit: bool
@@ -148,16 +151,19 @@ class _TransactionEnd:
 class TransactionManager:
     """Runs the transaction protocol of one producer (KIP-98, KIP-890).
 
-    `current` is the number of the transaction that was begun last; 0 if there is none.
+    `current` is the number of the transaction that was begun last; 0 before the first.
     """
 
     def __init__(self, runtime: ProducerRuntime) -> None:
         config = runtime.config
         assert config.transactional_id is not None
+        # Numbers of transactions: a `Transaction` of a former one is refused by its number.
         self.current = 0
         self._count = 0
+        # The state machine, whose listener changes with each transaction.
         self._on_state: Callable[[TransactionState], None] = _ignore
         self._machine = TransactionStateMachine(lambda state: self._on_state(state))
+        # Parts of the producer.
         self._id = config.transactional_id
         self._config = config
         self._services = runtime.services
@@ -166,10 +172,14 @@ class TransactionManager:
         self._now = runtime.now
         self._supervisor = runtime.supervisor
         self._loop = runtime.supervisor.loop
+        # The protocol: pending AddPartitionsToTxn requests, and the coordinators of this
+        # transactional id and of groups.
         self._closed = False
         self._adding: list[tuple[SupervisedTask, RequestAttempts]] = []
         self._coordinators = CoordinatorClient(config, runtime.services, self, runtime.rng)
         self._coordinator = CoordinatorKey(CoordinatorKind.TRANSACTION, self._id)
+        # The current transaction. `_needs_new_epoch` outlives it: a request of it may still arrive
+        # at the coordinator, and only a new epoch makes the coordinator refuse it.
         self._ending: _TransactionEnd | None = None
         self._v2 = False
         self._has_written = False
@@ -203,6 +213,8 @@ class TransactionManager:
         try:
             await self._new_epoch(self._deadline(timeout))
         except Exception as error:
+            # Errors that need no new producer leave this one uninitialized, so that the call can be
+            # repeated.
             category = category_of(error, Path.TRANSACTION)
             if category not in (None, Category.APPLICATION_RECOVERABLE):
                 self._machine.apply(TransactionEvent.INIT_FAILED)
@@ -212,6 +224,7 @@ class TransactionManager:
             if translated is error:
                 raise
             raise translated from error
+        # Cancelled: whether the epoch was bumped is unknown, and the next call bumps it again.
         except BaseException:
             self._machine.apply(TransactionEvent.INIT_FAILED)
             raise
@@ -236,8 +249,9 @@ class TransactionManager:
         ):
             with convert_transaction_errors(begun=False):
                 await self.init_transactions(max(0.0, deadline - self._loop.time()))
-        self._check_running()  # stop() may have been called meanwhile
+        self._check_running()  # stop() may have been called during the waits above
         machine.apply(TransactionEvent.BEGIN)
+        # Fixed for the transaction: an upgrade of the cluster must not change its protocol halfway.
         self._v2 = self._services.brokers.finalized_feature(FEATURE) >= 2
         self._accumulator.begin_transaction(
             self._on_batch_failed, None if self._v2 else self._start_adding_partitions
@@ -264,6 +278,7 @@ class TransactionManager:
         begin.
         """
         ending = self._ending
+        # Its outcome was returned or raised by another call.
         if ending is None or not ending.abandoned:
             return
         try:
@@ -292,10 +307,11 @@ class TransactionManager:
             )
         except Exception as error:
             translated = self._apply_error(to_transaction_error(self._with_timeout(error)))
-            first = self._machine.error or translated  # a batch may have failed meanwhile
+            first = self._machine.error or translated  # a batch may have failed before
             if first is error:
                 raise
             raise first from first.__cause__ or error
+        # Cancelled: the request may still arrive, so only an abort is safe.
         except BaseException:
             doubt = "commit_offsets was cancelled: the transaction may or may not have its offsets"
             self._apply_error(_abortable(doubt))
@@ -307,8 +323,11 @@ class TransactionManager:
         """Deliver the transaction's records and commit it."""
         deadline = None if timeout is None else self._loop.time() + timeout
         machine, ending = self._machine, self._ending
+        # Three cases: a first commit, and another commit after an error, start an end; a commit
+        # whose first call was cancelled or timed out waits for the end that runs already.
         if ending is None or not ending.commit or (ending.done.done() and ending.done.exception()):
             if machine.state is TransactionState.OUTCOME_UNKNOWN:
+                # Records were flushed before the commit whose outcome is unknown.
                 machine.apply(TransactionEvent.COMMIT)
             else:
                 await self._flush_records(deadline)
@@ -317,9 +336,10 @@ class TransactionManager:
         await self._wait_for_end(ending, deadline)
 
     async def prepare(self, timeout: float | None = None) -> PreparedTransaction | None:
-        """Deliver the transaction's records and leave it open; None if it has no contents."""
+        """Deliver the records and leave the transaction open; return None if it has no contents."""
         deadline = None if timeout is None else self._loop.time() + timeout
         await self._flush_records(deadline)
+        # Nothing was written, so the coordinator has no transaction to prepare.
         if not self._known_to_coordinator():
             self._finish(committed=True)
             return None
@@ -337,6 +357,7 @@ class TransactionManager:
         """Abort the transaction."""
         deadline, ending = self._deadline(timeout), self._ending
         if ending is None or ending.commit:
+            # A commit that has ended with an error is what this aborts.
             self._machine.apply(TransactionEvent.ABORT)
             ending = self._start_end(self._abort, deadline, commit=False)
             await self._wait_for_end(ending, None)
@@ -344,7 +365,7 @@ class TransactionManager:
             await self._wait_for_end(ending, deadline)
 
     def fail(self, error: KafkaError) -> None:
-        """Let an open transaction only be aborted, because of an error."""
+        """Make an open transaction abortable only, because of an error."""
         if self._machine.state is TransactionState.IN_TRANSACTION:
             self._apply_error(error)
 
@@ -363,7 +384,9 @@ class TransactionManager:
         No other transaction can begin.
         """
         machine = self._machine
+        # From here on `begin` raises.
         self._closed = True
+        # A retry would outlive the short time that `stop()` has.
         self._coordinators.stop_retrying()
         try:
             if machine.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
@@ -381,10 +404,12 @@ class TransactionManager:
         return self._coordinators.connections
 
     def _on_cluster_changed(self) -> None:
-        """Fail an open transaction, which the cluster that the client follows does not know."""
+        """Fail an open transaction: the cluster that the client follows now has no state of it."""
+        # The coordinator of the former cluster aborts it after transaction_timeout_ms.
         if self._machine.state in _LOST_WITH_CLUSTER:
             error = self._apply_error(to_transaction_error(lost_with_cluster()))
             self._accumulator.fail_all(error, self._now())
+        # The next `begin` obtains an id from the new cluster.
         self._accumulator.forget_producer_id(self._now())
         self._needs_new_epoch = True
 
@@ -424,6 +449,7 @@ class TransactionManager:
         once more, so the request is refused.
         """
         producer_id, epoch = self._id_and_epoch
+        # The epoch after the time-out, as the coordinator has it (KIP-588).
         fenced = ProducerIdAndEpoch(producer_id, epoch + 1)
         self._use_producer_id(await self._init_producer_id(fenced, deadline, RequestAttempts()))
 
@@ -457,15 +483,17 @@ class TransactionManager:
 
         A cooperative rebalance continues while a transaction is open. The coordinator accepts
         offsets of the former generation until all members have joined, and of the new one from then
-        on; the member keeps its partitions meanwhile.
+        on. The member keeps its partitions throughout.
 
         Returns:
-            Whether the request named the topics: the broker has no version with their ids.
+            True if the request named the topics: the broker has no version with their ids.
         """
+        # Ends with the response, or an error that another generation does not cure.
         while True:
             try:
                 return await self._send_offsets(offsets, topic_ids, group, source, deadline)
             except (IllegalGenerationError, StaleMemberEpochError) as error:
+                # Offsets without a consumer have one generation only, the one that was passed.
                 if source is None:
                     raise
                 left = max(0.0, deadline - self._loop.time())
@@ -486,6 +514,7 @@ class TransactionManager:
         deadline: float,
     ) -> bool:
         id_and_epoch = self._id_and_epoch
+        # With transactions v2, TxnOffsetCommit adds the group to the transaction itself (KIP-890).
         if not self._v2:
             await self._coordinators.send(
                 requests.add_offsets_to_txn(self._id, id_and_epoch, group.group_id),
@@ -493,9 +522,11 @@ class TransactionManager:
                 deadline=deadline,
                 get_error=requests.code_error,
             )
+        # Set before the request: if it gets no response, the coordinator may have the offsets.
         self._has_written = True
         request = requests.commit_txn_offsets(self._id, id_and_epoch, group, offsets, topic_ids)
 
+        # Before each retry, since a topic that was deleted does not come back under its old id.
         async def check_topics(error: KafkaError) -> None:
             if source is not None and isinstance(error, _UNKNOWN_TOPIC):
                 left = max(0.0, deadline - self._loop.time())
@@ -533,6 +564,7 @@ class TransactionManager:
             )
         except KafkaError as error:
             self._apply_error(to_transaction_error(self._with_timeout(error)))
+            # The request may still arrive after an abort, and would open a transaction again.
             self._needs_new_epoch = True
         else:
             self._has_written = True
@@ -549,6 +581,7 @@ class TransactionManager:
             task.cancel()
             await task.wait()
             if attempts.without_response:
+                # See the docstring: sent, and still to be handled.
                 self._needs_new_epoch = True
 
     async def _send_end_txn(
@@ -565,6 +598,8 @@ class TransactionManager:
             attempts=attempts,
             on_sent=self._commit_sent if commit else None,
         )
+        # With transactions v2 the coordinator bumps the epoch at the end of each transaction
+        # (KIP-890).
         if response.producer_id >= 0:
             self._accumulator.set_id_and_epoch(
                 ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
@@ -576,9 +611,11 @@ class TransactionManager:
         """Wait until all records of the transaction are acknowledged, or raise its error."""
         machine = self._machine
         if machine.state is TransactionState.ABORTABLE_ERROR and machine.error is not None:
+            # This call reports the failure, so `begin` need not.
             if self._ending is not None:
                 self._ending.raised = True
             raise machine.error
+        # Nothing can be appended from here on.
         machine.apply(TransactionEvent.COMMIT)
         try:
             async with asyncio.timeout_at(deadline):
@@ -586,23 +623,28 @@ class TransactionManager:
         except TimeoutError as error:
             late = self._apply_error(_abortable("the records were not delivered in time"))
             raise machine.error or late from error
+        # Cancelled before EndTxn was sent: the transaction stays open.
         except BaseException:
             if machine.allows(TransactionEvent.COMMIT_INTERRUPTED):
                 machine.apply(TransactionEvent.COMMIT_INTERRUPTED)
             raise
         # The state machine has the error of these failures.
         self._accumulator.take_failures()
+        # A batch has failed during the flush.
         if machine.error is not None:
             raise machine.error
 
     async def _commit(self, deadline: float) -> None:
         attempts = RequestAttempts()
         try:
+            # As late as possible: the topics may have been created again since `add_offsets`.
             for each in self._offsets:
                 each.check()
+            # An empty transaction needs no EndTxn; the coordinator would refuse it.
             if self._known_to_coordinator():
                 await self._send_end_txn(commit=True, deadline=deadline, attempts=attempts)
         except Exception as error:
+            # An EndTxn without a response may end the next transaction of the same epoch.
             self._needs_new_epoch = self._needs_new_epoch or attempts.without_response > 0
             translated = self._handle_commit_error(error, attempts)
             if translated is error:
@@ -616,6 +658,7 @@ class TransactionManager:
         self._finish(committed=True)
 
     def _commit_sent(self) -> None:
+        # A retry of EndTxn calls this again.
         if self._machine.state is TransactionState.COMMITTING_TRANSACTION:
             self._machine.apply(TransactionEvent.COMMIT_SENT)
 
@@ -628,6 +671,8 @@ class TransactionManager:
         if isinstance(translated, TransactionOutcomeUnknownError):
             self._machine.apply(TransactionEvent.NO_RESPONSE)
             return translated
+        # One attempt got no response and a later one failed: the error of the later one does not
+        # show what became of the first.
         if attempts.without_response and category is not Category.APPLICATION_RECOVERABLE:
             lost = to_transaction_error(_no_response_error(error), commit_sent=True)
             self._machine.apply(TransactionEvent.NO_RESPONSE)
@@ -650,9 +695,12 @@ class TransactionManager:
                     f"the transaction was not aborted: {error}"
                 )
                 translated.category = Category.APPLICATION_RECOVERABLE
+            # Nothing can abort the transaction from here: the producer must be replaced.
             if translated.category is Category.APPLICATION_RECOVERABLE:
                 self._machine.apply(TransactionEvent.FATAL, translated)
             else:
+                # For example a missing permission: the transaction is left to its time-out, and a
+                # new epoch keeps its requests from the next one.
                 self._needs_new_epoch = True
                 self._finish(committed=False)
             if translated is error:
@@ -666,12 +714,15 @@ class TransactionManager:
     async def _send_abort(
         self, end_txn_deadline: float, deadline: float, attempts: RequestAttempts
     ) -> None:
+        # Before EndTxn, so that no partition is added after it.
         await self._stop_adding()
         failure: Exception | None = None
         if self._known_to_coordinator():
             try:
                 await self._send_end_txn(commit=False, deadline=end_txn_deadline, attempts=attempts)
             except _FENCED as error:
+                # The coordinator refuses this producer, for example since another one has taken
+                # over.
                 if not self._may_have_timed_out(error, attempts):
                     raise
                 try:
@@ -684,9 +735,12 @@ class TransactionManager:
                 # A new epoch aborts an open transaction and fences requests that may still arrive.
                 logger.debug("%s: aborting by a new epoch: %s", self._id, error)
                 failure = error
+        # In each of these cases a request of this transaction may still arrive. InitProducerId
+        # aborts what is open and fences these requests.
         if (
             failure is not None
             or self._needs_new_epoch
+            # A lost batch may still arrive; with v2 the new epoch of EndTxn fences it.
             or (not self._v2 and (attempts.without_response or self._accumulator.has_lost_batch))
         ):
             await self._new_epoch(deadline, failure)
@@ -701,6 +755,8 @@ class TransactionManager:
         """
         error = self._machine.error
         refused = error is not None and isinstance(error.__cause__, _AFTER_TIMEOUT)
+        # All of these must hold: otherwise a new producer has fenced this one, and InitProducerId
+        # would fence it in turn.
         return (
             isinstance(refusal, _FENCED_EPOCH)
             and not self._v2
@@ -715,10 +771,12 @@ class TransactionManager:
                 for outcome in outcomes:
                     await outcome.wait_completed()
         except TimeoutError:
+            # Batches may still arrive at a broker after the abort.
             self._needs_new_epoch = True
 
     async def _abort_after_failure(self, timeout: float) -> None:
         error = self._machine.error
+        # Fenced: the transaction belongs to another producer now.
         if (
             error is not None
             and not isinstance(error, _FENCED)
@@ -764,7 +822,7 @@ class TransactionManager:
         return self._open_for >= self._config.transaction_timeout_ms / 1000
 
     def _with_timeout(self, error: Exception) -> Exception:
-        """Return an error whose message says so if the transaction has probably timed out."""
+        """Return the error, with a note if the transaction has probably timed out."""
         if not isinstance(error, _AFTER_TIMEOUT) or not self._is_past_timeout:
             return error
         explained = type(error)(
@@ -780,6 +838,7 @@ class TransactionManager:
     def _apply_error(self, error: KafkaError) -> KafkaError:
         category = error.category or Category.APPLICATION_RECOVERABLE
         event = EVENT_FOR_CATEGORY[category]
+        # The first error decides; the state machine refuses those that follow from it.
         if self._machine.allows(event):
             self._machine.apply(event, error)
             if self._machine.error is not None:
@@ -792,12 +851,14 @@ class TransactionManager:
         done: asyncio.Future[None] = self._loop.create_future()
         ending = _TransactionEnd(commit, done)
 
+        # Errors go to `done`: an exception of the task would end the producer.
         async def run() -> None:
             try:
                 await body(deadline)
             except Exception as error:  # noqa: BLE001  # raised by the calls that await the end
                 done.set_exception(error)
                 done.exception()  # retrieved, since no call has to await the end
+            # The producer is closing: the calls that wait must not wait forever.
             except BaseException:
                 done.set_exception(self._closed_error())
                 done.exception()
@@ -824,6 +885,7 @@ class TransactionManager:
         ending.waiters += 1
         left = None if deadline is None else max(0.0, deadline - self._loop.time())
         try:
+            # Not `wait_for`, which would cancel the end that other calls share.
             await asyncio.wait({ending.done}, timeout=left)
         finally:
             ending.waiters -= 1
@@ -848,7 +910,7 @@ def _abortable(message: str) -> TransactionAbortableError:
 
 
 def _refuse_former(topics: Iterable[str]) -> None:
-    """Raise if there are topics, which are former ones, whose offsets a transaction has."""
+    """Raise if a transaction has offsets of former topics."""
     if former := sorted(topics):
         raise _abortable(
             f"the transaction has offsets of topics that were deleted since, and maybe created "

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 MAX_ADD_PARTITIONS_VERSION = 3
 """Later versions of AddPartitionsToTxn are for requests between brokers."""
+# Version 5 of EndTxn and TxnOffsetCommit stand for transactions v2 (KIP-890), so each protocol has
+# its own upper limit.
 MAX_END_TXN_VERSION_V1 = 4
 MAX_END_TXN_VERSION_V2 = 5
 MAX_OFFSETS_VERSION_V1 = 4
@@ -58,7 +60,7 @@ def init_producer_id(
 def add_partitions_to_txn(
     transactional_id: str, id_and_epoch: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """Build an AddPartitionsToTxn request; before KIP-890 it precedes the first write to each."""
+    """Build an AddPartitionsToTxn request; before KIP-890 it precedes a partition's first write."""
     from kafka_async.protocol.messages.add_partitions_to_txn import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnTopic,
@@ -132,7 +134,8 @@ def commit_txn_offsets(
 
 
 def max_offsets_version(request: TxnOffsetCommitRequest, *, v2: bool) -> int | None:
-    """Return the upper limit for the version of a TxnOffsetCommit request; None without one."""
+    """Return the upper limit for the version of a TxnOffsetCommit request, or None."""
+    # Version 5 would make the coordinator add the group to the transaction itself.
     if not v2:
         return MAX_OFFSETS_VERSION_V1
     return max_version_for(request.API_KEY, [topic.topic_id for topic in request.topics])
@@ -155,7 +158,7 @@ def end_txn(
 def partitions_error(
     partitions: Iterable[TopicPartition], response: AddPartitionsToTxnResponse
 ) -> KafkaError | None:
-    """Return the error that explains why one of the requested partitions was not added."""
+    """Return the error of the first requested partition that was not added, or None."""
     rows = {
         TopicPartition(topic.name, row.partition_index): row.partition_error_code
         for topic in response.results_by_topic_v3_and_below
@@ -169,7 +172,8 @@ def offsets_error(
     topic_ids: Mapping[str, UUID],
     response: TxnOffsetCommitResponse,
 ) -> KafkaError | None:
-    """Return the error that explains why one of the requested offsets was not accepted."""
+    """Return the error of the first requested offset that was not accepted, or None."""
+    # Versions with topic ids leave the name empty.
     names = {topic_id: name for name, topic_id in topic_ids.items()}
     rows = {
         TopicPartition(
@@ -188,14 +192,14 @@ def code_error(response: object) -> KafkaError | None:
 
 
 def _needs(code: int) -> str:
-    """Return the operation that a request with offsets needs on what its error is about."""
+    """Return the operation that the principal of a request with offsets is not authorized for."""
     return "WRITE" if code == TransactionalIdAuthorizationError.code else "READ"
 
 
 def _worst_of(
     codes: Mapping[TopicPartition, int | KafkaError], needs: Callable[[int], str]
 ) -> KafkaError | None:
-    """Return the first error that is not retriable, if any; "not attempted" comes last."""
+    """Return the most important error: one that is not retriable, "not attempted" last; or None."""
     errors = [
         code
         if isinstance(code, KafkaError)
@@ -205,6 +209,7 @@ def _worst_of(
         for partition, code in codes.items()
         if code
     ]
+    # Partitions that were not attempted are a consequence of another partition's error.
     ranked = sorted(
         errors,
         key=lambda e: (isinstance(e, OperationNotAttemptedError), isinstance(e, RetriableError)),

@@ -1,11 +1,12 @@
 """The states of a transactional producer, as a table, under the names of Java's TransactionManager.
 
-COMMITTING_TRANSACTION and COMMIT_SENT are one state there. Nothing here waits.
+Java's COMMITTING_TRANSACTION is two states here: only before EndTxn is sent can the transaction
+still be aborted. Nothing here waits.
 
 Errors are events too, by their KIP-1050 category. After an abortable error or one of configuration
-the transaction can only be aborted; after an application-recoverable one the producer cannot be
-used any more. Until EndTxn(commit) is sent a transaction can still be aborted; without a response
-to it the outcome is unknown (`OUTCOME_UNKNOWN`).
+the transaction can only be aborted; after an application-recoverable one the producer can no longer
+be used. Until EndTxn(commit) is sent a transaction can be aborted; without a response to it the
+outcome is unknown (`OUTCOME_UNKNOWN`).
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ TRANSITIONS: Final[Mapping[tuple[TransactionState, TransactionEvent], Transactio
     (S.IN_TRANSACTION, E.COMMIT): S.COMMITTING_TRANSACTION,
     (S.IN_TRANSACTION, E.ABORT): S.ABORTING_TRANSACTION,
     (S.IN_TRANSACTION, E.ABORTABLE): S.ABORTABLE_ERROR,
+    # Nothing was sent to the coordinator, so the transaction is still open.
     (S.COMMITTING_TRANSACTION, E.COMMIT_INTERRUPTED): S.IN_TRANSACTION,
     (S.COMMITTING_TRANSACTION, E.COMMIT_SENT): S.COMMIT_SENT,
     # Nothing was written, so no EndTxn is sent.
@@ -89,12 +91,14 @@ TRANSITIONS: Final[Mapping[tuple[TransactionState, TransactionEvent], Transactio
     (S.COMMIT_SENT, E.NO_RESPONSE): S.OUTCOME_UNKNOWN,
     # The coordinator has refused to commit.
     (S.COMMIT_SENT, E.ABORTABLE): S.ABORTABLE_ERROR,
+    # The same request again: the coordinator returns the outcome if it has committed already.
     (S.OUTCOME_UNKNOWN, E.COMMIT): S.COMMIT_SENT,
     (S.ABORTABLE_ERROR, E.ABORT): S.ABORTING_TRANSACTION,
     (S.ABORTABLE_ERROR, E.ABORTABLE): S.ABORTABLE_ERROR,
     # Failed records are part of the aborted transaction.
     (S.ABORTING_TRANSACTION, E.ABORTABLE): S.ABORTING_TRANSACTION,
     (S.ABORTING_TRANSACTION, E.ENDED): S.READY,
+    # No state is left without a way to fail, for example when another producer takes over.
     **{(state, E.FATAL): S.FATAL_ERROR for state in TransactionState},
 }
 
@@ -117,6 +121,7 @@ STATE_ERRORS: Final[Mapping[TransactionState, str]] = {
 
 EVENT_FOR_CATEGORY: Final[Mapping[Category, TransactionEvent]] = {
     Category.ABORTABLE: TransactionEvent.ABORTABLE,
+    # The producer stays usable, but the records of this transaction were not all written.
     Category.INVALID_CONFIGURATION: TransactionEvent.ABORTABLE,
     Category.APPLICATION_RECOVERABLE: TransactionEvent.FATAL,
 }
@@ -126,6 +131,7 @@ class TransactionStateMachine:
     """State of one producer. `on_change` is called after each change."""
 
     def __init__(self, on_change: Callable[[TransactionState], None]) -> None:
+        # The first cause of the present error state.
         self.state = TransactionState.UNINITIALIZED
         self.error: KafkaError | None = None
         self._on_change = on_change
@@ -143,6 +149,7 @@ class TransactionStateMachine:
         if after is None:
             raise self.state_error(event.value)
         if after in (TransactionState.ABORTABLE_ERROR, TransactionState.FATAL_ERROR):
+            # A later error of the same transaction is usually a consequence of the first.
             if self.state is not after:
                 self.error = error
         elif after is not TransactionState.ABORTING_TRANSACTION:

@@ -42,7 +42,8 @@ K = TypeVar("K", default=bytes)
 V = TypeVar("V", default=bytes)
 
 ABORT_TIMEOUT: Final = 10.0
-"""Seconds that a block left by an exception waits for the abort, which then continues in the
+"""Seconds for which a block that is left by an exception waits for the abort, which then continues
+in the background.
 background.
 """
 
@@ -58,9 +59,9 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
     is raised unchanged, with a note if the abort failed. `producer.begin()` opens a transaction
     without a block.
 
-    A call that sends and raises makes the transaction incomplete, so `commit` raises
-    `IncompleteTransactionError`, which names the first such error. A cancelled call does not count.
-    With `ignore_failed_sends=True` the transaction commits what was accepted.
+    A call that sends and raises makes the transaction incomplete: `commit` then raises
+    `IncompleteTransactionError`, whose message includes the first such error. A cancelled call does
+    not count. With `ignore_failed_sends=True` the transaction commits what was accepted.
 
     All errors that its calls raise belong to the classes of KIP-1050: `TransactionAbortableError`
     (abort, then continue), `ApplicationRecoverableError` (close the producer, and restart from what
@@ -71,6 +72,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         self, manager: TransactionManager, runtime: ProducerRuntime, *, ignore_failed_sends: bool
     ) -> None:
         super().__init__()
+        # Calls that raised: without their records the transaction may be incomplete.
         self._ignore_failed_sends = ignore_failed_sends
         self._failed_send: Exception | None = None
         self._failed_send_count = 0
@@ -107,6 +109,8 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         manager = self._active_manager("commit_offsets")
         source: OffsetSource | None = None
         with convert_transaction_errors():
+            # A consumer has the positions and the group's metadata together; offsets need the
+            # group's.
             if not isinstance(offsets, HasOffsetSource):
                 positions = by_partition(offsets, "offsets", offset_and_metadata)
                 metadata = group_metadata(group)
@@ -134,6 +138,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         """
         timeout = check_timeout(timeout)
         manager = self._active_manager("commit")
+        # Before anything is sent: the application may have caught the error of the call.
         self._refuse_incomplete(manager)
         with convert_transaction_errors():
             await manager.commit(timeout)
@@ -143,16 +148,16 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         """Deliver what was enqueued, and leave the transaction open for another process to end.
 
         This is the first phase of a two-phase commit. `Admin.end_transaction` commits or aborts it,
-        also after this producer was stopped and from another process; `commit` and `abort` do it
-        here. The end of a block leaves a prepared transaction open; an exception aborts it. The
+        even in another process or after this producer was stopped; `commit` and `abort` do it here.
+        The end of a block leaves a prepared transaction open; an exception aborts it. The
         coordinator aborts it after transaction_timeout_ms, counted from its first record.
 
         Args:
             timeout: Maximum time in seconds (default: delivery_timeout_ms).
 
         Returns:
-            What another process needs to end the transaction; None if it had neither records nor
-            offsets, and so is over.
+            What another process needs to end the transaction, or None if it had neither records nor
+            offsets and has ended.
 
         Raises:
             TransactionAbortableError: A record was not delivered, a call that sends has raised, or
@@ -198,6 +203,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             raise TransactionStateError("a transaction can be begun only once: begin another")
         with convert_transaction_errors():
             self._number = await self._manager.begin(self._on_state_changed)
+        # From now on the fast path may append; every state but "in transaction" closes it again.
         self._open_writer(self._producer_runtime)
         return self
 
@@ -207,6 +213,8 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        # Four ways to leave the block: it was ended inside, an exception aborts it, a prepared
+        # transaction stays open, and otherwise it is committed.
         if self._ended:
             return
         if error is not None:
@@ -216,12 +224,14 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             return
         try:
             await self.commit()
+        # A failed or cancelled commit is aborted, unless its outcome is unknown (`_abort_because`).
         except BaseException as failure:
             await self._abort_because(failure)
             raise
 
     async def _abort_because(self, error: BaseException) -> None:
         """Abort the transaction if it is open, even if the caller is cancelled repeatedly."""
+        # In other states there is nothing to abort, or the commit may already have taken effect.
         if self._manager.state not in (
             TransactionState.IN_TRANSACTION,
             TransactionState.ABORTABLE_ERROR,
@@ -235,11 +245,13 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         in_time = task.done()
         if not in_time:
             task.cancel()  # the wait only; the abort continues
+        # A cancellation during the abort takes precedence over the exception of the block.
         if cancelled is not None:
             raise cancelled
         problem: object = (
             f"it takes longer than {ABORT_TIMEOUT:g} s, and continues in the background"
         )
+        # The exception of the block stays the one that is raised, so the problem becomes a note.
         if in_time:
             problem = None if task.cancelled() else task.exception()
         if problem is not None:
@@ -253,7 +265,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         self._failed_send_count += 1
 
     def _refuse_incomplete(self, manager: TransactionManager) -> None:
-        """Let the transaction only be aborted if a call that sends has raised."""
+        """Make the transaction abortable only if a call that sends has raised."""
         first, count = self._failed_send, self._failed_send_count
         if first is not None and not self._ignore_failed_sends:
             calls = "a call" if count == 1 else f"{count} calls"
@@ -281,6 +293,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
     def _active_manager(self, call: str) -> TransactionManager:
         if not self._number:
             raise TransactionStateError(f"{call}: the transaction was not begun")
+        # An old object must not write into the next transaction.
         if self._ended or self._manager.current != self._number:
             raise TransactionStateError(f"{call}: this transaction is over; begin another")
         return self._manager
