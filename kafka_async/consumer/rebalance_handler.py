@@ -12,33 +12,23 @@ auto-commit has committed the processed records and the listeners have returned.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from kafka_async import hooks
-from kafka_async.cluster.request_router import CoordinatorOfGroup
-from kafka_async.cluster.requested_rows import requested_row
 from kafka_async.config import seconds
-from kafka_async.consumer.deleted_topics import deleted_topics
+from kafka_async.consumer.group_leader import GroupLeader, LeaderAssignment, assignor_error
 from kafka_async.errors import (
     AssignorError,
-    KafkaError,
     RetriableError,
-    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
-    error_for,
 )
-from kafka_async.fairness import THREAD_ASSIGN_SIZE, THREAD_DECODE_BYTES
 from kafka_async.group.assignors import (
     Assignor,
-    GroupAssignment,
     MemberSubscription,
     RebalanceProtocol,
-    TopicPartitions,
     create_assignors,
     rebalance_protocol,
 )
@@ -47,9 +37,6 @@ from kafka_async.group.consumer_protocol import (
     PROTOCOL_TYPE,
     MemberAssignment,
     decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_assignor_error,
     encode_subscription,
 )
 from kafka_async.group.explanation import (
@@ -58,9 +45,7 @@ from kafka_async.group.explanation import (
     explain_group,
     explain_member,
 )
-from kafka_async.group.member import AssignorFailedError, GroupSubscription
-from kafka_async.group.rewind_messages import merge_rewinds
-from kafka_async.protocol.messages.describe_groups import DescribeGroupsRequest
+from kafka_async.group.member import GroupSubscription
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -86,73 +71,6 @@ Args = TypeVarTuple("Args")
 Partitions = Collection[TopicPartition]
 Racks = Mapping[TopicPartition, frozenset[str]]
 CommitBeforeRevoke = Callable[[Partitions], Awaitable[None]]
-
-
-def decode_subscriptions(members: Sequence[Member]) -> dict[str, MemberSubscription]:
-    """Return each member's subscription, by member id. Raises DecodeError."""
-    return {
-        member.member_id: decode_subscription(member.metadata, member.group_instance_id)
-        for member in members
-    }
-
-
-class LeaderAssignment(NamedTuple):
-    """Input and result of the leader's assignor; `encoded` is what SyncGroup sends."""
-
-    topics: TopicPartitions
-    members: Mapping[str, MemberSubscription]
-    partitions: Mapping[str, Partitions]
-    encoded: Mapping[str, bytes]
-
-
-def assign_partitions(
-    assignor: Assignor, topics: TopicPartitions, members: Mapping[str, MemberSubscription]
-) -> LeaderAssignment:
-    """Return each member's assignment. Raises AssignorFailedError."""
-    try:
-        rows = GroupAssignment.of(assignor.assign(topics, members))
-        # Every member sends its rewind requests when it joins; the leader passes them on to the
-        # owners.
-        rewinds = merge_rewinds(topics, members).encode()
-        encoded = {
-            member_id: encode_assignment(
-                rows.partitions.get(member_id, ()),
-                rows.user_data.get(member_id),
-                # Only members of this client can read them.
-                rewinds if member.reads_errors else b"",
-            )
-            for member_id, member in members.items()
-        }
-    except Exception as error:  # raised by the application's assignor
-        raise _assignor_failed(assignor, members, error) from error
-    logger.debug(
-        "as the leader: %s of %s among %s: %s", assignor.name, topics, members, rows.partitions
-    )
-    return LeaderAssignment(topics, members, rows.partitions, encoded)
-
-
-def _assignor_failed(
-    assignor: Assignor, members: Mapping[str, MemberSubscription], cause: Exception
-) -> AssignorFailedError:
-    """Return the error that the leader raises, with the assignments to send to the members."""
-    error = _assignor_error(assignor, cause)
-    # Members of this client read the error; others get an empty assignment, so that they wait.
-    readers = {member_id for member_id, member in members.items() if member.reads_errors}
-    message, nothing = encode_assignor_error(error.message), encode_assignment(())
-    assignments = {m: message if m in readers else nothing for m in members}
-    others_read = len(readers) > 1 or (bool(readers) and len(members) > len(readers))
-    return AssignorFailedError(
-        error, assignments if others_read else {}, read_by_all=len(readers) == len(members)
-    )
-
-
-def _assignor_error(assignor: Assignor, cause: Exception) -> AssignorError:
-    error = AssignorError(
-        f"the assignor {assignor.name} raised {cause!r}, so no partitions were assigned; correct "
-        "the assignor, and poll again to join again"
-    )
-    error.__cause__ = cause
-    return error
 
 
 async def topic_names_by_id(
@@ -208,7 +126,6 @@ class ConsumerRebalanceHandler:
     ) -> None:
         # Parts of the consumer.
         self._services = services
-        self._supervisor = supervisor
         self._subscription = subscription
         self._delivery_gate = delivery_gate
         self._listeners = listeners
@@ -228,21 +145,13 @@ class ConsumerRebalanceHandler:
         self._generation = -1
         self._membership_ended = False
         self._group_id = config.group_id or ""
-        # A leader's rejoins are spaced by rebalance_min_interval_ms: changes in between count
-        # together.
-        self._rebalance_interval = seconds(config.rebalance_min_interval_ms)
-        self._rebalanced_at = 0.0
-        self._rejoin_pending = False
+        self._leader = GroupLeader(services, supervisor, config)
         # For `Consumer.explain_assignment`: what the leader assigned, and what this member
         # received.
         self._led: LeaderAssignment | None = None
         self._explained: Mapping[str, MemberExplanation] = {}
         self._explained_by = ""
         self._remote_assignor = config.group_remote_assignor or DEFAULT_ASSIGNOR
-        # Topics that this leader assigned, whose changes require a rebalance.
-        self._led_topics: Mapping[str, int | None] = {}
-        self._led_racks: Racks = {}
-        self._checking_deleted = False
         self._rewinds = rewinds
         self._stored_rewinds = stored_rewinds
 
@@ -276,7 +185,7 @@ class ConsumerRebalanceHandler:
     async def on_join_prepare(self) -> None:
         """Revoke all partitions, or cooperatively those of topics that are not subscribed to."""
         # The next leader may be another member.
-        self._track_led_topics({}, {})
+        self._leader.end()
         self._led = None
         owned, topics = self._subscription.owned, self._subscription.topics
         if self._cooperative:
@@ -285,78 +194,16 @@ class ConsumerRebalanceHandler:
             await self._revoke(owned)
 
     async def assign(self, name: str, members: Sequence[Member]) -> Mapping[str, bytes]:
-        """Return all members' assignments by the assignor that the group has chosen.
-
-        Work that takes milliseconds in a large group is done in a thread.
-        """
-        # Compared with the size, since decoding thousands of subscriptions takes milliseconds.
-        size = sum(len(member.metadata) for member in members)
-        subscriptions = await self._run(size > THREAD_DECODE_BYTES, decode_subscriptions, members)
-        counts, racks = await self._look_up_topics(subscriptions)
-        known = {topic: count for topic, count in counts.items() if count is not None}
-        self._led = await self._run(
-            sum(known.values()) + len(members) > THREAD_ASSIGN_SIZE,
-            assign_partitions,
-            self._assignors[name],
-            TopicPartitions(known, racks),
-            subscriptions,
-        )
-        self._track_led_topics(counts, racks)
+        """Return all members' assignments by the assignor that the group has chosen."""
+        self._led = await self._leader.assign(self._assignors[name], members)
         return self._led.encoded
-
-    async def _look_up_topics(
-        self, subscriptions: Mapping[str, MemberSubscription]
-    ) -> tuple[dict[str, int | None], Racks]:
-        """Return the partition counts of all members' topics, and racks if members have racks."""
-        topics = frozenset[str]().union(*(s.topics for s in subscriptions.values()))
-        # Refreshed: an assignment by old counts would need another rebalance.
-        metadata = await self._services.metadata.refresh(topics=topics, timeout=self._timeout)
-        in_racks = any(member.rack_id for member in subscriptions.values())
-        return (
-            {topic: metadata.partitions(topic) for topic in topics},
-            # Only rack-aware assignment needs them (KIP-881).
-            metadata.replica_racks(topics) if in_racks else {},
-        )
 
     async def on_assignment_kept(self, members: Sequence[Member]) -> bool:
         """Follow the topics of all members; return True if partitions were added while it was away.
 
         Java's client does not compare and misses these partitions until the next rebalance.
         """
-        size = sum(len(member.metadata) for member in members)
-        subscriptions = await self._run(size > THREAD_DECODE_BYTES, decode_subscriptions, members)
-        counts, racks = await self._look_up_topics(subscriptions)
-        self._track_led_topics(counts, racks)
-        # A static member that restarts as the leader has no memory of what it assigned (KIP-345).
-        try:
-            assigned = await self._assigned_in_group()
-        except KafkaError as error:
-            logger.debug("comparing the group's assignment with its topics: %s", error)
-            # Better one rebalance too many than partitions that no member reads.
-            return True
-        return any(
-            TopicPartition(topic, number) not in assigned
-            for topic, count in counts.items()
-            for number in range(count or 0)
-        )
-
-    async def _assigned_in_group(self) -> frozenset[TopicPartition]:
-        """Return the partitions that the coordinator describes as assigned to any member."""
-        response = await self._services.request(
-            DescribeGroupsRequest(groups=[self._group_id]),
-            to=CoordinatorOfGroup(self._group_id),
-            timeout=self._timeout,
-        )
-        group = requested_row(self._group_id, response.groups, lambda row: row.group_id)
-        if group.error_code:
-            raise error_for(group.error_code, needs="DESCRIBE", name=self._group_id)
-        assignments = [decode_assignment(row.member_assignment) for row in group.members]
-        return frozenset[TopicPartition]().union(*(each.partitions for each in assignments))
-
-    async def _run(self, in_thread: bool, function: Callable[[*Args], R], *args: *Args) -> R:
-        if in_thread:
-            return await self._services.supervisor.offload(function, *args)
-        return function(*args)
+        return await self._leader.on_assignment_kept(members)
 
     async def on_join_complete(self, name: str, assignment: bytes, generation: int) -> bool:
         """Revoke and add partitions as assigned; return True if any was revoked."""
@@ -424,7 +271,7 @@ class ConsumerRebalanceHandler:
         if revoked:
             await self._revoke(revoked)
         self._generation = generation
-        self._rebalanced_at = asyncio.get_running_loop().time()
+        self._leader.on_rebalanced()
         note_assignment()
         await self._assign_new(assigned - owned)
         return bool(revoked)
@@ -503,7 +350,7 @@ class ConsumerRebalanceHandler:
 
     async def on_partitions_lost(self) -> None:
         """Drop all partitions at the next poll. Until then the coordinator fences commits."""
-        self._track_led_topics({}, {})
+        self._leader.end()
         try:
             await self._lose_partitions()
         finally:
@@ -523,7 +370,7 @@ class ConsumerRebalanceHandler:
 
     async def on_leave_prepare(self) -> None:
         """Revoke all partitions."""
-        self._track_led_topics({}, {})
+        self._leader.end()
         if self._subscription.owned:
             # Leaving revokes in order even if the application has not polled in time.
             await self._revoke(self._subscription.owned, ignore_poll_timeout=True)
@@ -532,6 +379,10 @@ class ConsumerRebalanceHandler:
     def last_poll_time(self) -> float:
         """Return the event loop time of the last poll."""
         return self._delivery_gate.last_poll_time()
+
+    def on_metadata(self, metadata: ClusterMetadata, rejoin: Callable[[str], None]) -> None:
+        """Rejoin if topics that this member has assigned as the leader have changed."""
+        self._leader.on_metadata(metadata, rejoin)
 
     # -- revoking and assigning -------------------------------------------------------------------
 
@@ -591,88 +442,10 @@ class ConsumerRebalanceHandler:
         if self._services.hooks.active:
             self._services.hooks.emit(event(self._services.config.client_id, partitions))
 
-    # -- topics of a leader -----------------------------------------------------------------------
-
-    def on_metadata(self, metadata: ClusterMetadata, rejoin: Callable[[str], None]) -> None:
-        """Rejoin if topics that this leader assigned have changed, or were deleted.
-
-        That is, the number of partitions, and the racks of replicas if members have racks.
-        """
-        rejoin = partial(self._rejoin_in_time, rejoin)
-        # At most one reason: the first difference leads to a rebalance that covers all.
-        for topic, count in self._led_topics.items():
-            now = metadata.partitions(topic)
-            if now is not None and now != count:
-                rejoin(f"topic {topic} has {now} partitions, not {count or 0}")
-                return
-        if (
-            self._led_racks
-            and metadata.replica_racks({t: n for t, n in self._led_topics.items() if n is not None})
-            != self._led_racks
-        ):
-            rejoin("replicas have moved to other racks")
-            return
-        # Metadata of a single broker is no proof that a topic was deleted.
-        missing = self._missing_topics(metadata)
-        if missing and not self._checking_deleted:
-            self._checking_deleted = True
-            self._supervisor.spawn(self._check_deleted, missing, rejoin, name="deleted topics")
-
-    def _rejoin_in_time(self, rejoin: Callable[[str], None], reason: str) -> None:
-        """Rejoin, but not before `rebalance_min_interval_ms` has passed since the last rebalance.
-
-        Later changes up to then are part of the same rebalance.
-        """
-        delay = self._rebalanced_at + self._rebalance_interval - asyncio.get_running_loop().time()
-        if delay <= 0:
-            rejoin(reason)
-        elif not self._rejoin_pending:
-            self._rejoin_pending = True
-            self._supervisor.spawn(self._rejoin_later, delay, rejoin, reason, name="rejoin")
-
-    async def _rejoin_later(self, delay: float, rejoin: Callable[[str], None], reason: str) -> None:
-        generation = self._generation
-        await asyncio.sleep(delay)
-        self._rejoin_pending = False
-        # A rebalance in between has covered the change, or made another member the leader.
-        if self._generation == generation and self._led_topics:
-            rejoin(reason)
-
-    def _missing_topics(self, metadata: ClusterMetadata) -> frozenset[str]:
-        """Return the led topics that metadata reports as unknown.
-
-        They may exist: brokers update their metadata one by one.
-        """
-        return frozenset(
-            topic
-            for topic, count in self._led_topics.items()
-            if count is not None and isinstance(metadata.error(topic), UnknownTopicOrPartitionError)
-        )
-
-    async def _check_deleted(self, topics: frozenset[str], rejoin: Callable[[str], None]) -> None:
-        """Rejoin once it is certain that topics were deleted."""
-        deadline = asyncio.get_running_loop().time() + self._timeout
-        try:
-            deleted = await deleted_topics(self._services, topics, deadline)
-            missing = deleted & self._missing_topics(self._services.metadata.snapshot)
-            if missing:
-                rejoin(f"topics were deleted: {', '.join(sorted(missing))}")
-        except KafkaError as error:  # the next metadata response starts the check again
-            logger.debug("checking whether topics were deleted: %s", error)
-        finally:
-            self._checking_deleted = False
-
-    def _track_led_topics(self, counts: Mapping[str, int | None], racks: Racks) -> None:
-        # Tracked only for the assignment: this member may not subscribe to them.
-        self._services.metadata.track(counts.keys() - self._led_topics.keys())
-        self._services.metadata.untrack(self._led_topics.keys() - counts.keys())
-        self._led_topics = counts
-        self._led_racks = racks
-
 
 def _call(assignor: Assignor, method: Callable[[*Args], R], *args: *Args) -> R:
     """Call a method of an assignor; raise AssignorError for its exceptions."""
     try:
         return method(*args)
     except Exception as error:  # raised by the application's assignor
-        raise _assignor_error(assignor, error) from error
+        raise assignor_error(assignor, error) from error

@@ -191,9 +191,8 @@ async def test_assigning_10000_partitions_to_500_members_bounds_the_iteration(
 
     consumer = Consumer(large.bootstrap_servers, topics=["clicks"], **options)
     async with meter, consumer:
-        handler = consumer._active_runtime.rebalance_handler  # pyright: ignore[reportPrivateUsage]  # no public way to lead that many members
-        assert handler is not None
-        shares = await handler.assign(strategy, members)
+        group: Any = consumer._active_runtime.group  # pyright: ignore[reportPrivateUsage]  # no public way to lead that many members
+        shares = await group._rebalance_handler.assign(strategy, members)
         assert {len(decode_assignment(one).partitions) for one in list(shares.values())[:9]} == {
             share
         }
