@@ -25,27 +25,29 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.config import seconds
-from kafka_async.errors import KafkaTimeoutError, RecordPurgedError, RecordTooLargeError
+from kafka_async.errors import RecordPurgedError, RecordTooLargeError
 from kafka_async.fairness import MAX_ITEMS_PER_ITERATION
 from kafka_async.kernel import Delivery, OpenBatch, record_size_bound
 from kafka_async.producer.buffer_pool import MEMORY_OVERHEAD, BufferShortage
+from kafka_async.producer.expiry_errors import ExpiryErrors
 from kafka_async.producer.idempotence import Sequencer
 from kafka_async.producer.outcome import BatchOutcome, UnpartitionedRecord
+from kafka_async.producer.partition_chooser import PartitionChooser
 from kafka_async.producer.partition_queue import (
     BatchState,
     PartitionQueue,
     ProducerBatch,
     TopicQueue,
 )
-from kafka_async.producer.partitioner import call_partitioner, partition_for_key
 from kafka_async.producer.ready_partitions import ReadyPartitions
+from kafka_async.producer.transaction_scope import TransactionScope
 from kafka_async.producer.unpartitioned import UnpartitionedRecords, missing_topic_error
 from kafka_async.records.batch import HEADER_SIZE
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafka_async.config import ProducerConfig
     from kafka_async.errors import DeliveryError, KafkaError
@@ -72,36 +74,24 @@ MAX_PIGGYBACK_BYTES: Final = 1024 * 1024
 """Bytes of a request beyond which no open batches are added to it; a CRC takes 0.06 ms per MiB."""
 
 
-NO_BROKERS: Final[Set[int]] = frozenset()
-
-
 class Accumulator:
     """Holds all records of a producer that are neither acknowledged nor failed.
 
     Attributes:
         topics: Queue of each topic that records were appended to, by name.
-        written_count: Number of records that the last transaction has written.
+        partitions: Chooses the partitions of records.
+        transaction: The current transaction.
+        expiry: Errors of batches that expire.
     """
 
-    # Slots are read faster than more than thirty attributes in a dictionary.
+    # Slots are read faster than twenty-five attributes in a dictionary.
     __slots__ = (
-        *("_abort_error", "_aborting", "_add_partitions", "_translate_error"),
         *("_awaited_batches", "_batch_limit", "_batch_size", "_first_await_callback", "_linger"),
         *("_buffer_pool", "_failures", "_metrics", "_ready", "_sequencer", "_unpartitioned"),
-        *("_compression_enabled", "_compression_queue", "_connection_errors", "_flushes"),
-        "_throttles",
-        *("_delivery_timeout", "_incomplete", "_max_request_size", "_new_future", "_outage"),
-        *(
-            "_metadata_updates",
-            "_moved",
-            "_now",
-            "_partitioner",
-            "_rng",
-            "_stale_topics",
-            "_wakeup",
-        ),
-        *("_adaptive", "_availability_timeout", "_waiting_since"),
-        *("_written_offsets", "closed_count", "topics", "written_count"),
+        *("_compression_enabled", "_compression_queue", "_flushes"),
+        *("_delivery_timeout", "_incomplete", "_max_request_size", "_new_future"),
+        *("_metadata_updates", "_moved", "_now", "_stale_topics", "_wakeup"),
+        *("closed_count", "expiry", "partitions", "topics", "transaction"),
     )
 
     def __init__(
@@ -112,6 +102,8 @@ class Accumulator:
         metrics: ProducerMetrics,
         new_future: FutureFactory,
         rng: random.Random,
+        wakeup: Callable[[], None],
+        outage: Callable[[], KafkaError | None],
     ) -> None:
         self.topics: dict[str, TopicQueue] = {}
         # The writer compares this count before and after an append: a closed batch makes it yield.
@@ -130,37 +122,21 @@ class Accumulator:
         # were in flight to the former one. Dictionaries serve as ordered sets.
         self._stale_topics: dict[TopicQueue, None] = {}
         self._moved: dict[PartitionQueue, None] = {}
-        # Causes for the error of an expired batch; no decision depends on them.
-        self._connection_errors: dict[int, KafkaError] = {}
-        self._throttles: dict[int, float] = {}
-        self._outage: Callable[[], KafkaError | None] = _do_nothing
+        self.expiry = ExpiryErrors(config, outage)
         self._compression_enabled = config.compression_type != "none"
         # A count, since several tasks may flush at the same time.
         self._flushes = 0
-        # The current transaction. `_translate_error` is None in a producer without transactions;
-        # `_add_partitions` also with transactions v2, where brokers add the partitions (KIP-890).
-        self._translate_error: Callable[[Exception], Exception] | None = None
-        self._add_partitions: Callable[[list[PartitionQueue]], None] | None = None
-        self._abort_error: Exception | None = None
-        self._aborting = False
-        self._written_offsets: dict[TopicPartition, tuple[int, int]] = {}
-        self.written_count = 0
-        # Choice of a partition. `_waiting_since` has the brokers that accept no batches at the
-        # moment (KIP-794).
-        self._partitioner = config.partitioner
-        self._adaptive = config.partitioner_adaptive_partitioning_enable
-        self._availability_timeout = seconds(config.partitioner_availability_timeout_ms)
-        self._waiting_since: dict[int, float] = {}
-        # Passed in, so that this module needs no event loop and tests are reproducible.
+        self.transaction = TransactionScope()
+        self.partitions = PartitionChooser(config, rng)
+        # Passed in, so that this module needs no event loop.
         self._new_future = new_future
-        self._rng = rng
         # A topic may have thousands of partitions, so leaders are applied over several event loop
         # iterations; `_now` is the time that a continued iterator uses.
         self._metadata_updates: dict[TopicQueue, Iterator[None]] = {}
         self._now = 0.0
         # A batch that a task awaits ends its linger time early. The callback runs inside the task's
         # `await`, so it only notes the batch for the next `tick`.
-        self._wakeup = _do_nothing
+        self._wakeup = wakeup
         self._awaited_batches: deque[ProducerBatch] = deque()
         self._first_await_callback = self._mark_awaited  # bound once, not per batch
         # Limits from the configuration. The batch limit is 0 if max_request_size leaves no room
@@ -176,14 +152,6 @@ class Accumulator:
             min(self._delivery_timeout, seconds(config.max_block_ms))
         )
         self._compression_queue: deque[PartitionQueue] = deque()
-
-    def set_wakeup(self, wakeup: Callable[[], None]) -> None:
-        """Set the callback for a batch that is due before the time that `next_due` returned."""
-        self._wakeup = wakeup
-
-    def set_outage(self, outage: Callable[[], KafkaError | None]) -> None:
-        """Set a function that returns the last error while no broker can be reached."""
-        self._outage = outage
 
     # -- appending --------------------------------------------------------------------------------
 
@@ -212,14 +180,14 @@ class Accumulator:
             return self._append_unpartitioned(
                 topic_queue, key, value, headers, timestamp, bound, now, overtake=waiter is not None
             )
-        if partition is None and self._partitioner is not None:
-            partition = call_partitioner(self._partitioner, topic, key, topic_queue.partition_count)
+        if partition is None:
+            partition = self.partitions.of_application(topic_queue, key)
         # Each pass returns the handle, or a shortage of memory for a new batch or for the growth of
         # the open one, or closes a full batch and starts again with the next one.
         follows = False
         while True:
             queue = topic_queue.queue(
-                self._choose_partition(topic_queue, key, now) if partition is None else partition
+                self.partitions.choose(topic_queue, key, now) if partition is None else partition
             )
             batch = queue.open_batch
             if batch is None:
@@ -339,17 +307,6 @@ class Accumulator:
             if topic.leaders and topic.unpartitioned is not None:
                 self._assign_partition(topic, now)
         return bool(topic.leaders) and topic.unpartitioned is None
-
-    def _choose_partition(self, topic: TopicQueue, key: bytes | None, now: float) -> int:
-        if key is not None:
-            return partition_for_key(key, topic.partition_count)
-        # Records without a key only: a key must lead to the same partition whether or not its
-        # leader accepts batches.
-        unavailable: Set[int] = NO_BROKERS
-        if self._waiting_since:
-            latest = now - self._availability_timeout
-            unavailable = {node for node, since in self._waiting_since.items() if since < latest}
-        return topic.choose_partition(self._rng, unavailable, adaptive=self._adaptive)
 
     def _new_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         outcome = BatchOutcome(*queue.partition, self._new_future)
@@ -517,18 +474,17 @@ class Accumulator:
     def ready_nodes(self, now: float) -> list[int]:
         """Return the brokers that may have ready partitions.
 
-        Partitions that must be added to the transaction first are passed to its `add_partitions`.
+        Partitions that must be added to the transaction first are passed to `add_partitions`.
         Nothing is sent in a transaction that can only be aborted: what is not in flight fails.
         """
         # Failing them here, not in `fail_transaction`, keeps a caller's batch from failing while it
         # is handled.
-        if self._abort_error is not None:
-            self._fail_queued(self._abort_error, now, report=not self._aborting)
+        transaction = self.transaction
+        if transaction.abort_error is not None:
+            self._fail_queued(transaction.abort_error, now, report=not transaction.aborting)
             return []
-        if self._add_partitions is not None:
-            queues = self._ready.take_partitions_to_add()
-            if queues:
-                self._add_partitions(queues)
+        if not transaction.is_v2:
+            transaction.add_partitions(self._ready.take_partitions_to_add())
         return self._ready.nodes()
 
     def has_ready(self, node: int) -> bool:
@@ -544,7 +500,7 @@ class Accumulator:
         """
         drained: list[ProducerBatch] = []
         # No batch of a transaction that can only be aborted may reach a broker.
-        if self._abort_error is not None:
+        if self.transaction.abort_error is not None:
             return drained
         # Takes one batch per partition until the broker has no ready ones, the next does not fit,
         # or the request has its maximum number. A partition that gave a batch goes behind the
@@ -629,9 +585,7 @@ class Accumulator:
         self._metrics.acknowledged(batch, base_offset, now)
         if batch.sequence is not None:
             batch.queue.sequence.note_written(batch.sequence)
-        # The offset is unknown for a duplicate of a batch that was written before.
-        if self._translate_error is not None and base_offset >= 0:
-            self._note_written(batch.partition, base_offset, base_offset + count - 1)
+        self.transaction.note_written(batch.partition, base_offset, count)
         self._remove(batch)
         batch.outcome.acknowledge(base_offset, append_time, count)
         self._continue_partition(batch.queue, now)
@@ -656,13 +610,16 @@ class Accumulator:
         now, the batch is sent to that without delay (KIP-951).
         """
         batch.note_error(error)
-        if self._abort_error is not None:
-            self.fail(batch, self._abort_error, now, report=not self._aborting)
+        if self.transaction.abort_error is not None:
+            self._fail_in_abort(batch, self.transaction.abort_error, now)
         elif now >= batch.deadline:
-            self.fail(batch, self._timeout_error(batch), now)
+            self.fail(batch, self.expiry.error(batch), now)
         else:
             logger.debug("%s: retry after attempt %d: %s", batch, batch.attempts, error)
             self._requeue(batch, not_before, now)
+
+    def _fail_in_abort(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+        self.fail(batch, error, now, report=not self.transaction.aborting)
 
     def restart_sequence(
         self, batch: ProducerBatch, error: Exception, not_before: float, now: float
@@ -674,9 +631,9 @@ class Accumulator:
         bumps the epoch and restarts the partition's sequence. In a transaction that can only be
         aborted, the gap is a consequence of its first error, with which the batch fails.
         """
-        if self._abort_error is not None or not batch.queue.is_oldest(batch):
+        if self.transaction.abort_error is not None or not batch.queue.is_oldest(batch):
             self.retry(batch, error, not_before, now)
-        elif self._translate_error is not None or now >= batch.deadline:  # transactional
+        elif self.transaction.is_transactional or now >= batch.deadline:
             self.fail(batch, error, now)
         else:
             logger.info("%s: sequence broken, the epoch is bumped: %s", batch.partition, error)
@@ -689,8 +646,8 @@ class Accumulator:
 
         In a transaction that can only be aborted, the batch fails.
         """
-        if self._abort_error is not None:
-            self.fail(batch, self._abort_error, now, report=not self._aborting)
+        if self.transaction.abort_error is not None:
+            self._fail_in_abort(batch, self.transaction.abort_error, now)
             return
         self._metrics.split()
         queue = batch.queue
@@ -771,7 +728,7 @@ class Accumulator:
                     self._fail_record(each, _purged_error(each.name, None), report=False)
             elif in_flight if each.attempts else queued:
                 count += _record_count(each)
-                if each.attempts and sequencer.enabled and self._translate_error is None:
+                if each.attempts and sequencer.enabled and not self.transaction.is_transactional:
                     sequencer.bump_epoch(each.queue.sequence)
                 self.fail(
                     each, _purged_error(*each.partition, sent=each.attempts), now, report=False
@@ -807,10 +764,7 @@ class Accumulator:
         report: bool,
     ) -> None:
         self._metrics.failed(partition, count, error)
-        # The error of the transaction has been translated already.
-        if self._translate_error is not None and error is not self._abort_error:
-            error = self._translate_error(error)
-        outcome.fail(error, count)
+        outcome.fail(self.transaction.translated(error), count)
         if report:
             self._failures.add(outcome)
 
@@ -846,51 +800,7 @@ class Accumulator:
             self._sequencer.reset(queue.sequence)
         self._ready.add_if_ready(queue, now)
 
-    def _timeout_error(self, batch: ProducerBatch) -> KafkaError:
-        queue = batch.queue
-        if not queue.exists:
-            max_block = self._unpartitioned.max_block
-            return missing_topic_error(queue.topic, queue.partition.partition, max_block)
-        if queue.leader is None:  # the client has dropped all brokers, or the cluster has none
-            connection_error = self._outage()
-        else:
-            connection_error = self._connection_errors.get(queue.leader)
-        throttle = None if queue.leader is None else self._throttles.get(queue.leader)
-        return _timeout_error(batch, self._delivery_timeout, connection_error, throttle)
-
     # -- brokers ----------------------------------------------------------------------------------
-
-    def note_connected(self, node: int, error: KafkaError | None = None) -> None:
-        """Note that a connection attempt has succeeded, or failed with an error.
-
-        Included in the error of batches that expire.
-        """
-        if error is None:
-            self._connection_errors.pop(node, None)
-        else:
-            self._connection_errors[node] = error
-
-    def note_throttled(self, node: int, throttle_time: float | None) -> None:
-        """Note the seconds for which a broker throttles waiting batches, None once they are sent.
-
-        Included in the error of batches that expire.
-        """
-        if throttle_time is None:
-            self._throttles.pop(node, None)
-        else:
-            self._throttles[node] = throttle_time
-
-    def note_sendable(self, node: int, now: float, *, sendable: bool) -> None:
-        """Note whether a broker that has ready batches accepts them now.
-
-        The sticky partitioner leaves out a broker that accepts none for
-        partitioner_availability_timeout_ms (KIP-794).
-        """
-        if sendable:
-            self._waiting_since.pop(node, None)
-        else:
-            # The first refusal counts: later ones must not restart the time.
-            self._waiting_since.setdefault(node, now)
 
     @property
     def needs_producer_id(self) -> bool:
@@ -943,34 +853,13 @@ class Accumulator:
         transactions v2, is called with partitions that have a batch that is due: they wait for
         `mark_partitions_added`.
         """
-        self._translate_error = translate_error
-        self._written_offsets = {}
-        self.written_count = 0
-        self._add_partitions = add_partitions
+        self.transaction.begin(translate_error, add_partitions)
         self._sequencer.begin_transaction()
         self._ready.begin_transaction(must_add_partitions=add_partitions is not None)
 
     def end_transaction(self) -> None:
         """Require no more partitions to be added: the transaction is over."""
         self._ready.end_transaction()
-
-    @property
-    def written_offsets(self) -> dict[TopicPartition, tuple[int, int]]:
-        """First and last known offset that the last transaction has written, by partition."""
-        return dict(self._written_offsets)
-
-    def _note_written(self, partition: TopicPartition, first: int, last: int) -> None:
-        before = self._written_offsets.get(partition, (first, last))
-        self._written_offsets[partition] = (min(first, before[0]), max(last, before[1]))
-        self.written_count += last - first + 1
-
-    @property
-    def transactions_v2(self) -> bool:
-        """True if brokers add partitions to the transaction themselves (KIP-890).
-
-        Also True for a producer without transactions.
-        """
-        return self._add_partitions is None
 
     def mark_partitions_added(self, queues: list[PartitionQueue], now: float) -> None:
         """Make partitions ready that have been added to the transaction."""
@@ -994,26 +883,17 @@ class Accumulator:
         The first call defines the error, since later ones may be consequences of it. What is not
         in flight fails at the next `ready_nodes`: the caller may be handling one of its batches.
         """
-        if self._abort_error is None:
-            self._abort_error = error
+        if self.transaction.fail(error):
             self._wakeup()
 
     def begin_abort(self, error: Exception, now: float) -> list[BatchOutcome]:
-        """Fail, unreported, what is not in flight, and until `end_abort` what would be retried.
+        """Fail, unreported, what is not in flight, and until the abort ends what would be retried.
 
         The error passed to `fail_transaction` takes precedence. Return the outcomes of the batches
         in flight.
         """
-        self._aborting = True
-        # The first error is the cause; later ones are its consequences.
-        self._abort_error = self._abort_error or error
-        self._fail_queued(self._abort_error, now, report=False)
+        self._fail_queued(self.transaction.begin_abort(error), now, report=False)
         return list(self._incomplete)
-
-    def end_abort(self) -> None:
-        """Send batches and retry them again."""
-        self._abort_error = None
-        self._aborting = False
 
     def _fail_queued(self, error: Exception, now: float, *, report: bool) -> None:
         for each in list(self._incomplete.values()):
@@ -1131,12 +1011,9 @@ class Accumulator:
         # Removed only after its partition is known: the application's partitioner may raise.
         record = topic.unpartitioned[0]
         try:
-            if self._partitioner is None:
-                partition = self._choose_partition(topic, record.key, now)
-            else:
-                partition = call_partitioner(
-                    self._partitioner, topic.name, record.key, topic.partition_count
-                )
+            partition = self.partitions.of_application(topic, record.key)
+            if partition is None:
+                partition = self.partitions.choose(topic, record.key, now)
         except Exception as error:  # noqa: BLE001  # the application's partitioner
             self._fail_record(topic, error)
             return
@@ -1201,7 +1078,7 @@ class Accumulator:
         for _ in islice(ready.end_backoffs(now), MAX_ITEMS_PER_ITERATION):
             pass
         for batch in islice(ready.pop_expired(now), MAX_ITEMS_PER_ITERATION):
-            self.fail(batch, self._timeout_error(batch), now)
+            self.fail(batch, self.expiry.error(batch), now)
         for topic in islice(self._unpartitioned.expired(now), MAX_ITEMS_PER_ITERATION):
             error = missing_topic_error(topic, None, self._unpartitioned.max_block)
             self._fail_record(topic, error)
@@ -1230,42 +1107,8 @@ def _record_count(batch: ProducerBatch) -> int:
     return batch.count if batch.builder is None else batch.builder.count
 
 
-def _timeout_error(
-    batch: ProducerBatch,
-    timeout: float,
-    connection_error: KafkaError | None,
-    throttle_time: float | None,
-) -> KafkaError:
-    """Return the error of a batch that was not delivered within `timeout` seconds.
-
-    `connection_error` is the reason that its leader, or any broker, could not be reached;
-    `throttle_time` is the time in seconds for which the leader throttles the client.
-    """
-    text = f"not delivered within delivery_timeout_ms ({timeout:g} s)"
-    if batch.error is not None:
-        text += f"; the last of {batch.attempts} attempts: {batch.error}"
-    leader = batch.queue.leader
-    if connection_error is not None:
-        # A rebootstrap has dropped all leaders while no broker can be reached.
-        known = batch.queue.last_leader if leader is None else leader
-        text += "; no broker can" if known is None else f"; its leader, broker {known}, cannot"
-        text += f" be reached: {connection_error}"
-    elif leader is None:
-        text += "; the partition has no leader"
-    if throttle_time is not None:
-        text += f"; broker {leader} throttles this client for {throttle_time:.3g} s"
-    topic, partition = batch.partition
-    error = KafkaTimeoutError(text, topic=topic, partition=partition)
-    error.__cause__ = connection_error or batch.error
-    return error
-
-
 def _purged_error(topic: str, partition: int | None, *, sent: int = 0) -> RecordPurgedError:
     text = "purged after it was sent: it may or may not be in the log"
     return RecordPurgedError(
         text if sent else "purged before it was sent", topic=topic, partition=partition
     )
-
-
-def _do_nothing() -> None:
-    pass

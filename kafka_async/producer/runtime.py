@@ -97,6 +97,8 @@ class ProducerRuntime:
             self._metrics,
             loop.create_future,
             self.rng,
+            self._wake_sender,
+            services.brokers.outage_error,
         )
         self.sender = Sender(
             config, services, self.accumulator, self._metrics, supervisor, self.rng
@@ -108,6 +110,10 @@ class ProducerRuntime:
             self._on_cluster_changed
         )
         self._sending = supervisor.spawn(self.sender.run, name="sender")
+
+    def _wake_sender(self) -> None:
+        # A method, since the sender and the accumulator call each other.
+        self.sender.wakeup()
 
     @property
     def last_error(self) -> Exception | None:

@@ -132,8 +132,6 @@ class Sender:
         self._backoff = Backoff(
             seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms), rng=rng
         )
-        accumulator.set_wakeup(self.wakeup)
-        accumulator.set_outage(services.brokers.outage_error)
         self._unsubscribe = services.metadata.add_rejection_listener(self._on_rejection)
         self._compressor = BatchCompressor(
             config, accumulator, supervisor, now=self.now, wakeup=self.wakeup
@@ -281,7 +279,9 @@ class Sender:
         if self._notes_availability:
             # Also when nothing can be sent, since the time without capacity is what counts
             # (KIP-794).
-            self._accumulator.note_sendable(node, now, sendable=self._accepts_batches(broker, now))
+            self._accumulator.partitions.note_sendable(
+                node, now, sendable=self._accepts_batches(broker, now)
+            )
         # Leaves with False if an event will continue (a connection, the end of the throttle time, a
         # response), and with True if only the limit of the iteration was reached.
         if broker.connecting:
@@ -327,13 +327,13 @@ class Sender:
         self._next_run_at = min(self._next_run_at, broker.connection.muted_until)
         if broker.throttled_at is None:
             broker.throttled_at = now
-        self._accumulator.note_throttled(node, broker.connection.muted_until - now)
+        self._accumulator.expiry.note_throttled(node, broker.connection.muted_until - now)
 
     def _on_unthrottled(self, node: int, broker: BrokerState, now: float) -> None:
         """Note for how long the batches that are sent now have waited."""
         assert broker.throttled_at is not None
         waited, broker.throttled_at = now - broker.throttled_at, None
-        self._accumulator.note_throttled(node, None)
+        self._accumulator.expiry.note_throttled(node, None)
         self._metrics.add_throttle_wait(waited)
         broker.connection.note_throttle_wait(PRODUCE_API, waited)
 
@@ -345,7 +345,7 @@ class Sender:
             )
         except KafkaError as error:
             logger.debug("broker %d: %s", node, error)
-            self._accumulator.note_connected(node, error)
+            self._accumulator.expiry.note_connected(node, error)
             self._metrics.note_error(error)
             ended = self._services.lifetime.ended
             if ended is not None:  # the client was stopped: no later attempt can succeed
@@ -361,7 +361,7 @@ class Sender:
             broker.failures += 1
         else:
             broker.failures = 0
-            self._accumulator.note_connected(node)
+            self._accumulator.expiry.note_connected(node)
         finally:
             # Before the wakeup below, which connects again if batches are still waiting.
             broker.connecting = False
@@ -378,7 +378,7 @@ class Sender:
                 batches,
                 broker.connection,
                 self._topic_metadata.metadata.topic_id,
-                transactions_v2=self._accumulator.transactions_v2,
+                transactions_v2=self._accumulator.transaction.is_v2,
             )
             broker.connection.submit_with_callback(
                 call.request,

@@ -51,7 +51,7 @@ class UnfinishedRecords:
         transactions = self._transactions
         if transactions is None or not transactions.in_transaction:
             return ""
-        count = self._runtime.accumulator.written_count
+        count = self._runtime.accumulator.transaction.written_count
         return f"a transaction was not committed ({count} delivered)"
 
     async def finish(self) -> None:

@@ -79,6 +79,8 @@ class World:
             ProducerMetrics("producer", Hooks()),
             FakeFuture,
             random.Random(0),
+            wakeup=lambda: None,
+            outage=lambda: None,
         )
         self.accumulator.set_id_and_epoch(ProducerIdAndEpoch(7, 0))
         self.now = 0.0

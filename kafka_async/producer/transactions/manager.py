@@ -350,7 +350,7 @@ class TransactionManager:
             producer_id,
             epoch,
             version=2 if self._v2 else 1,
-            offsets=self._accumulator.written_offsets,
+            offsets=self._accumulator.transaction.written_offsets,
         )
 
     async def abort(self, timeout: float | None = None) -> None:
@@ -707,7 +707,7 @@ class TransactionManager:
                 raise
             raise translated from error
         finally:
-            self._accumulator.end_abort()
+            self._accumulator.transaction.end_abort()
         self._accumulator.take_failures()
         self._finish(committed=False)
 
