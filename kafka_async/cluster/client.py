@@ -403,7 +403,7 @@ class Client:
         Returns:
             By (broker id, kind), a number from 0 to 1, and 0 without a quota. It is None if the
             quotas are unknown: the client may not DESCRIBE_CONFIGS of the cluster, the cluster has
-            no such API, or the client does not know its user name, as with a certificate.
+            no such API, or the client has no user name, as with a certificate.
 
         Raises:
             KafkaTimeoutError: There was no response within `timeout`.

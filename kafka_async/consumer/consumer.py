@@ -903,8 +903,7 @@ class Consumer(Generic[K, V]):
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
             IllegalStateError: `what` contains a partition that is left out otherwise, or a topic
-            that
-                is neither assigned nor subscribed to.
+                that is neither assigned nor subscribed to.
             RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
                 member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
@@ -1102,9 +1101,8 @@ class Consumer(Generic[K, V]):
         """Return a snapshot of the consumer's condition; sends no request.
 
         This may be called in any thread at any time, also before `start` and after `stop`. The
-        state
-        is "failed" once a task has died or the group has rejected this member for good, and
-        "degraded" while no broker is both connected and responding. The brokers are those of its
+        state is "failed" once a task has died or the group has rejected this member for good, and
+        "degraded" while no broker is both connected and responding. Brokers are counted by the
         client, which may be shared; `in_flight` counts the consumer's own requests.
         """
         health = replace(self.client.health(), in_flight=0, state=self._state())

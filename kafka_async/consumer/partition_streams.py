@@ -512,7 +512,7 @@ class StreamRunner:
             raise self._failure
 
     def update(self) -> None:
-        """Create the streams of new partitions; end those of partitions that are not read."""
+        """Create streams for new partitions; end streams of partitions that are not read."""
         for partition, stream in list(self._streams.items()):
             if stream.belongs_to(self._subscription.states.get(partition)):
                 continue

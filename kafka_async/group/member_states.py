@@ -16,6 +16,7 @@ applies in ASSIGNING; nothing is revoked before, and SYNCING ends at once.
 The membership task runs the work of a state until an event ends it: an event of that work, or one
 that another task has posted (`PendingEvents`). A pair of state and event that is not in
 `TRANSITIONS` is a bug. The action for a broker's error is a row in the table of the request:
+`JOIN_ERRORS`, `SYNC_ERRORS` and `HEARTBEAT_ERRORS`.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def _failure(error: Exception) -> KafkaError:
 def _without_debug_logs() -> Generator[None]:
     """Drop botocore's records below WARNING in this thread: they show responses with secrets."""
     thread = threading.get_ident()
-# Other threads may use botocore too, and their logs are kept.
+    # Other threads may use botocore too, and their logs are kept.
 
     def shows(record: logging.LogRecord) -> bool:
         return record.levelno >= logging.WARNING or record.thread != thread

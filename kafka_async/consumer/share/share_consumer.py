@@ -225,9 +225,9 @@ class ShareConsumer(GroupClient, Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; no request is sent.
 
-        This may be called in any thread at any time. The brokers are those of its client, which may
-        be shared. A share consumer has no lag: see `Admin.list_share_group_offsets` for the group's
-        lag.
+        This may be called in any thread at any time. Brokers are counted by the client, which
+        may be shared. A share consumer has no lag: see `Admin.list_share_group_offsets` for the
+        group's lag.
         """
         health, fetcher = super().health(), self._fetcher
         if fetcher is None:
