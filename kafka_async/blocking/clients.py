@@ -319,7 +319,7 @@ class Client(BlockingClient):
         Returns:
             By (broker id, kind), a number from 0 to 1, and 0 without a quota. It is None if the
             quotas are unknown: the client may not DESCRIBE_CONFIGS of the cluster, the cluster has
-            no such API, or the client does not know its user name, as with a certificate.
+            no such API, or the client has no user name, as with a certificate.
 
         Raises:
             KafkaTimeoutError: There was no response within `timeout`.
@@ -369,8 +369,7 @@ class Producer(BlockingClient, Generic[K, V]):
             BootstrapError: None of the bootstrap servers could be used.
             ApplicationRecoverableError: A transactional producer could use none of the bootstrap
                 servers, or received no producer id within max_block_ms; its cause has the reason.
-                Start a
-                new producer.
+                Start a new producer.
             InvalidConfigurationError: An option or a permission must be changed first.
             ClientClosedError: The producer was stopped during the start.
             IllegalStateError: The producer was started before.
@@ -442,9 +441,8 @@ class Producer(BlockingClient, Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
 
-        This may be called in any thread at any time, also before `start` and after `stop`. The
-        brokers are those of its client, which may be shared. `in_flight` counts the producer's own
-        are those of its client, which may be shared. `in_flight` counts the producer's own
+        This may be called in any thread at any time, also before `start` and after `stop`. Brokers
+        are counted by the client, which may be shared. `in_flight` counts the producer's own
         requests, and `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
         """
         return call(self._client.health)
@@ -1354,8 +1352,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
             IllegalStateError: `what` contains a partition that is left out otherwise, or a topic
-            that
-                is neither assigned nor subscribed to.
+                that is neither assigned nor subscribed to.
             RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
                 member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
@@ -1452,9 +1449,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         """Return a snapshot of the consumer's condition; sends no request.
 
         This may be called in any thread at any time, also before `start` and after `stop`. The
-        state
-        is "failed" once a task has died or the group has rejected this member for good, and
-        "degraded" while no broker is both connected and responding. The brokers are those of its
+        state is "failed" once a task has died or the group has rejected this member for good, and
+        "degraded" while no broker is both connected and responding. Brokers are counted by the
         client, which may be shared; `in_flight` counts the consumer's own requests.
         """
         return call(self._client.health)
@@ -1534,9 +1530,9 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; no request is sent.
 
-        This may be called in any thread at any time. The brokers are those of its client, which may
-        be shared. A share consumer has no lag: see `Admin.list_share_group_offsets` for the group's
-        lag.
+        This may be called in any thread at any time. Brokers are counted by the client, which
+        may be shared. A share consumer has no lag: see `Admin.list_share_group_offsets` for the
+        group's lag.
         """
         return call(self._client.health)
 

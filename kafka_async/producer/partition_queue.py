@@ -143,7 +143,6 @@ class ProducerBatch:
         return self.contents
 
     def set_sequence(self, sequence: BatchSequence | None) -> None:
-        # The header contains the sequence.
         """Set the sequence with which the batch is sent from now on."""
         self.sequence = sequence
         self._frame = None

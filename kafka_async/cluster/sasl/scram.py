@@ -238,8 +238,7 @@ def salted_password(hash_name: str, password: Secret, salt: bytes, iterations: i
 
 
 def escape(name: str) -> str:
-    # They separate attributes of a message (RFC 5802).
-    """Return a user name with "," and "=" escaped."""
+    """Return a user name with "," and "=" escaped, which separate attributes of a message."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
