@@ -112,6 +112,7 @@ def encode_assignment(
 ) -> bytes:
     """Encode a member's assignment for SyncGroup."""
     if rewinds:
+        # Absent user data and empty user data differ for an assignor.
         header = _REWIND_HEADER.pack(_REWIND_START, user_data is not None, len(rewinds))
         user_data = header + rewinds + (user_data or b"")
     return _encode(

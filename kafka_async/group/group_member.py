@@ -83,6 +83,7 @@ class _AssignmentQueue:
 
     def __init__(self) -> None:
         self.assigned = asyncio.Event()
+        # At most one assignment that is not lost: the next rebalance withdraws it.
         self._rows: deque[MemberAssignment] = deque()
         self._changed = asyncio.Event()
         self._last: MemberAssignment | None = None

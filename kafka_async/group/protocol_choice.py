@@ -99,6 +99,7 @@ async def _describe(services: ClientServices, group_id: str) -> ProtocolChoice:
         try:
             error = await _consumer_group_error(services, group_id, deadline - loop.time())
             state = ""
+            # The error is the same for a group of the classic protocol and for none.
             if isinstance(error, GroupIdNotFoundError):
                 state = await _classic_state(services, group_id, deadline - loop.time())
             if not isinstance(error, RetriableError):
@@ -111,6 +112,7 @@ async def _describe(services: ClientServices, group_id: str) -> ProtocolChoice:
         except RetriableError as raised:
             error = raised
         delay = backoff.next()
+        # A timeout has used up the time to the deadline.
         if isinstance(error, KafkaTimeoutError) or loop.time() + delay >= deadline:
             raise error
         await services.lifetime.sleep(delay)
@@ -145,6 +147,7 @@ async def _classic_state(services: ClientServices, group_id: str, timeout: float
     response = await services.request(request, to=CoordinatorOfGroup(group_id), timeout=timeout)
     row = requested_row(group_id, response.groups, lambda row: row.group_id)
     error = _error(services, group_id, row.error_code, row.error_message)
+    # Version 6 has this error for a missing group (KIP-1043), earlier versions only the state.
     if error is not None and not isinstance(error, GroupIdNotFoundError):
         raise error
     return row.group_state

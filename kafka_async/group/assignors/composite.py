@@ -58,6 +58,7 @@ class CompositeAssignor(Assignor):
                 if topic in self._part_of:
                     raise InvalidConfigurationError(f"two strategies have the topic {topic}")
                 self._part_of[topic] = number
+        # A group has one rebalance protocol, which therefore all strategies must support.
         self.rebalance_protocols = frozenset(RebalanceProtocol).intersection(
             *(part.rebalance_protocols for part in self._parts)
         )
@@ -73,6 +74,7 @@ class CompositeAssignor(Assignor):
 
     def user_data(self, topics: Iterable[str]) -> bytes:
         """Return the user data of all strategies."""
+        # Each strategy iterates over all topics.
         known = list(topics)
         return _join([p.user_data(self._of(n, known)) for n, p in enumerate(self._parts)])
 

@@ -71,6 +71,7 @@ def _assign_by_rack(topics: Sequence[_Topic]) -> None:
             _assign_together(family, count)
         elif family[0].uses_racks:
             family[0].assign_ranges(family[0].matches)
+    # The rest goes to any member with room, so racks do not change the sizes.
     for topic in topics:
         topic.assign_ranges(lambda _member_id, _number: True)
         for numbers in topic.assigned.values():
@@ -85,6 +86,7 @@ def _assign_together(family: Sequence[_Topic], count: int) -> None:
                 for topic in family:
                     topic.add(member_id, [number])
                 if not any(topic.room(member_id) for topic in family):
+                    # The loop over the members ends right after, so changing it is safe.
                     del remaining[member_id]
                 break
 
