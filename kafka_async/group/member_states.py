@@ -138,7 +138,7 @@ TRANSITIONS: Final[Mapping[tuple[MemberState, MembershipEvent], MemberState]] = 
     (S.SYNCING, E.FAILED): S.FAILED,
     (S.SYNCING, E.REJECTED): S.FATAL,
     (S.SYNCING, E.LEAVE_REQUESTED): S.LEAVING,
-    # Events of other tasks stay pending until the assignment is applied and listeners have returned.
+    # Events of other tasks stay pending until the assignment is applied.
     (S.ASSIGNING, E.ASSIGNED): S.STABLE,
     (S.ASSIGNING, E.POLL_TIMED_OUT): S.POLL_TIMEOUT,
     (S.ASSIGNING, E.FAILED): S.FAILED,
