@@ -139,12 +139,12 @@ class Client(BlockingClient):
         Raises:
             BootstrapError: No bootstrap server could be used within default_api_timeout_ms, or
                 all have refused connections for bootstrap_refused_timeout_ms. If the failure of
-                every server is permanent, it is raised at once. The message names the cause for
-                each, and what to do.
+                every server is permanent, it is raised at once. The message has the cause for each
+                server, and the remedy.
             InvalidConfigurationError: A certificate or key that an option names cannot be used.
             SslAuthenticationError: The client does not accept a broker's certificate, or a broker
                 not the client's; raised at once, as every AuthenticationError.
-            ClientClosedError: The client was stopped meanwhile.
+            ClientClosedError: The client was stopped during the start.
             IllegalStateError: The client was started before.
         """
         start(self._client.start)
@@ -152,13 +152,13 @@ class Client(BlockingClient):
     def stop(self, timeout: float | None = None) -> None:
         """Close all connections; requests in flight fail. May be called again.
 
-        It completes even if the caller is cancelled meanwhile. A start in progress is cancelled,
+        It completes even if the caller is cancelled. A start in progress is cancelled,
         and raises ClientClosedError.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
                 connections that are still open then are aborted. Closing waits only for brokers
-                that have not read the last bytes, for 2 s at most.
+                that have not read the last bytes, for at most 2 s.
 
         Raises:
             IllegalStateError: The client was started in another process.
@@ -170,21 +170,22 @@ class Client(BlockingClient):
 
         This may be called in any thread at any time, also before `start` and after `stop`. The
         state of a running client is "degraded" after a connection has failed or a request has timed
-        out, while no broker is connected and responding; and while a broker has not responded for
-        5 s to a request that it does not hold back: `last_error` names that broker. An idle client
-        stays "running". The fields of producers and consumers keep their defaults.
+        out, while no broker is connected and responding. It is also "degraded" while a broker has
+        not responded for 5 s to a request that it does not hold back: `last_error` then has that
+        broker. An idle client stays "running". The fields of producers and consumers keep their
+        defaults.
         """
         return call(self._client.health)
 
     def reload_certificates(self) -> bool:
         """Read the files of ssl_cafile, ssl_certfile and ssl_keyfile again.
 
-        This happens by itself at the next connection after the modification time of a file has
+        This happens automatically at the next connection after the modification time of a file has
         changed. New connections use the new certificates; open connections are not closed.
 
         Returns:
-            False if the files cannot be used: the certificates before stay in use, and a warning
-            names the cause.
+            False if the files cannot be used: the old certificates stay in use, and a warning
+            contains the cause.
 
         Raises:
             InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
@@ -197,11 +198,11 @@ class Client(BlockingClient):
 
         New connections use them, and open ones at their next authentication, before their session
         ends (KIP-368). A connection whose user changes is then replaced by a new one. Open
-        connections without a session's end keep their user until they are closed.
+        connections whose session has no end keep their user until they are closed.
 
         Later calls raise no error of the former credentials, unless they report records or a
-        transaction that have failed before. Attempts to connect do not wait for the reconnect
-        backoff of those that were rejected. Setting equal credentials changes nothing.
+        transaction that failed earlier. Attempts to connect do not wait for the reconnect backoff
+        of rejected attempts. Setting equal credentials changes nothing.
 
         Args:
             username: The user name, or a delegation token's id.
@@ -239,8 +240,8 @@ class Client(BlockingClient):
             to: The destination, such as `AnyBroker()` or `Leader(partition)`.
             timeout: Maximum time in seconds, retries included (default: default_api_timeout_ms).
             retry: Whether to send the request again after a lost connection, a timeout, or a
-                top-level error after which the destination is looked up again. Use False for a
-                request that must not be executed twice.
+                top-level error after which the destination is looked up again (default: True). Use
+                False for a request that must not be executed twice.
             max_version: Upper limit for the negotiated version.
 
         Raises:
@@ -273,9 +274,9 @@ class Client(BlockingClient):
     ) -> RequestHandle[ResponseT]:
         """Start a request and return its handle, without waiting.
 
-        It is retried like that of `request`, also if the handle is dropped. Requests that are
-        submitted one after another may leave in another order, since a connection or a leader may
-        have to be found first.
+        It is retried as by `request`, even if the handle is dropped. Requests that are submitted
+        one after another may be sent in another order, since a connection or a leader may have to
+        be found first.
 
         Args:
             request: The request, which must not be changed before it is done.
@@ -285,7 +286,7 @@ class Client(BlockingClient):
             max_version: Upper limit for the negotiated version.
 
         Returns:
-            A handle of the request; its `response` raises errors.
+            A handle, which can be awaited and then raises the errors of `request`.
 
         Raises:
             ClientClosedError: The client was not started, or is closed.
@@ -307,7 +308,7 @@ class Client(BlockingClient):
         The fraction is the client's rate over 11 s, divided by the quota that applies to its user
         and client id; a broker throttles it at 1. It is too low if other clients share the quota.
         The kinds are "produce" and "fetch": a client cannot measure request_percentage. Brokers
-        with which neither was exchanged are left out.
+        without any produce or fetch request are left out.
 
         `statistics()` of producers and consumers uses the quotas that the last call has found.
 
@@ -317,8 +318,8 @@ class Client(BlockingClient):
 
         Returns:
             By (broker id, kind), a number from 0 to 1, and 0 without a quota. It is None if the
-            quotas are not known: the client may not DESCRIBE_CONFIGS of the cluster, the cluster
-            has no such API, or the name of the client's user is not known, as with a certificate.
+            quotas are unknown: the client may not DESCRIBE_CONFIGS of the cluster, the cluster has
+            no such API, or the client has no user name, as with a certificate.
 
         Raises:
             KafkaTimeoutError: There was no response within `timeout`.
@@ -367,10 +368,10 @@ class Producer(BlockingClient, Generic[K, V]):
         Raises:
             BootstrapError: None of the bootstrap servers could be used.
             ApplicationRecoverableError: A transactional producer could use none of the bootstrap
-                servers, or received no producer id within max_block_ms; the cause says why. Start a
-                new producer.
+                servers, or received no producer id within max_block_ms; its cause has the reason.
+                Start a new producer.
             InvalidConfigurationError: An option or a permission must be changed first.
-            ClientClosedError: The producer was stopped meanwhile.
+            ClientClosedError: The producer was stopped during the start.
             IllegalStateError: The producer was started before.
         """
         start(self._client.start)
@@ -397,7 +398,7 @@ class Producer(BlockingClient, Generic[K, V]):
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything enqueued is acknowledged or has failed.
 
-        Batches do not linger meanwhile.
+        Lingering batches are sent at once.
 
         Args:
             timeout: Maximum time in seconds (default: no limit but delivery_timeout_ms).
@@ -440,8 +441,8 @@ class Producer(BlockingClient, Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
 
-        It may be taken in any thread at any time, also before `start` and after `stop`. The brokers
-        are those of its client, which may be shared. `in_flight` counts the producer's own
+        This may be called in any thread at any time, also before `start` and after `stop`. Brokers
+        are counted by the client, which may be shared. `in_flight` counts the producer's own
         requests, and `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
         """
         return call(self._client.health)
@@ -490,7 +491,7 @@ class Producer(BlockingClient, Generic[K, V]):
 
         Raises:
             TransactionStateError: A transaction is open.
-            ApplicationRecoverableError: There is no new epoch; its cause says why.
+            ApplicationRecoverableError: There is no new epoch; its cause has the reason.
             InvalidConfigurationError: An option or a permission must be changed first.
         """
         run(self._client.init_transactions, timeout=timeout)
@@ -737,16 +738,16 @@ class Transaction(BlockingClient, Generic[K, V]):
         """Deliver what was enqueued, and leave the transaction open for another process to end.
 
         This is the first phase of a two-phase commit. `Admin.end_transaction` commits or aborts it,
-        also after this producer was stopped and from another process; `commit` and `abort` do it
-        here. The end of a block leaves a prepared transaction open; an exception aborts it. The
+        even in another process or after this producer was stopped; `commit` and `abort` do it here.
+        The end of a block leaves a prepared transaction open; an exception aborts it. The
         coordinator aborts it after transaction_timeout_ms, counted from its first record.
 
         Args:
             timeout: Maximum time in seconds (default: delivery_timeout_ms).
 
         Returns:
-            What another process needs to end the transaction; None if it had neither records nor
-            offsets, and so is over.
+            What another process needs to end the transaction, or None if it had neither records nor
+            offsets and has ended.
 
         Raises:
             TransactionAbortableError: A record was not delivered, a call that sends has raised, or
@@ -1011,7 +1012,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             BootstrapError: No bootstrap server could be used.
             RetriableError: With group_protocol="auto", the group's coordinator was not available
                 for default_api_timeout_ms.
-            ClientClosedError: The consumer was stopped meanwhile.
+            ClientClosedError: The consumer was stopped during the start.
             IllegalStateError: The consumer was started before.
         """
         start(self._client.start)
@@ -1022,10 +1023,15 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         The records of the last `poll`, and the current one of an iteration, do not count as
         processed: end the `async with` block instead to commit them, or call `commit` before.
 
-        Offsets that could not be committed in time are named in a warning. Without anything to
-        commit, it returns within 2 s even if no broker responds. It is completed even if the
-        caller is cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s.
-        Safe to call again. A start in progress is cancelled, and raises ClientClosedError.
+        A warning lists offsets that could not be committed in time. Without anything to commit, it
+        returns within 2 s even if no broker responds. It is completed even if the caller is
+        cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s. Safe to call
+        again. A start in progress is cancelled, and raises ClientClosedError.
+
+        In a handler of `process` or a task of `partition_streams` it returns at once: the consumer
+        closes after the handlers have returned, and `process`, or the block of `partition_streams`,
+        then ends. In a task that a rebalance listener has created it also returns at once, and the
+        consumer closes after the listener has returned.
 
         Args:
             timeout: Maximum total time in seconds (default: close_timeout_ms).
@@ -1066,9 +1072,10 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
     def unsubscribe(self) -> None:
         """Unsubscribe from all topics, leave the group and return when that is done.
 
-        Manually assigned partitions stay. A `subscribe` meanwhile replaces it: then it returns
-        early, perhaps without having left the group. It does not clear the error of a consumer that
-        the group rejected for good, which each poll raises until the consumer is closed.
+        Manually assigned partitions stay. If `subscribe` is called during this call, it replaces
+        it: then this returns early, perhaps without having left the group. It does not clear the
+        error of a consumer that the group rejected for good, which each poll raises until the
+        consumer is closed.
 
         Raises:
             IllegalStateError: A rebalance listener calls it, or a handler of `process` or of a
@@ -1148,9 +1155,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
     def poll(
         self, *, timeout: float | None = 1.0, max_records: int | None = None
     ) -> list[Record[K, V]]:
-        """Return records of any partitions, once there are any; an empty list at the timeout.
+        """Return records of any partitions once there are any, or an empty list at the timeout.
 
-        One poll parses records for at most 2.5 ms, so it may return fewer than there are.
+        One poll parses records for at most 2.5 ms, so it may return fewer than were fetched.
 
         Args:
             timeout: Maximum time in seconds (None: no limit).
@@ -1176,8 +1183,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             ClientClosedError: The consumer is not started, or is stopped.
             AuthenticationError: The brokers reject the credentials. Positions and the membership in
                 the group are kept: polls continue once the credentials are right again.
-            GroupAuthorizationError: The principal may not join the group or be a member of it. Once
-                it may, polls continue likewise.
+            GroupAuthorizationError: The principal may not join the group or be a member of it.
+                Polls continue once it may.
             KafkaError: The group rejected this consumer, or a task of it has died. If joining
                 again cannot help, as with FencedInstanceIdError, each poll raises the group's error
                 until the consumer is closed.
@@ -1190,7 +1197,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
     def poll_batches(self, *, timeout: float | None = 1.0) -> list[PartitionBatch]:
         """Return all fetched batches by partition, for Arrow or to parse elsewhere.
 
-        Waits like `poll` and raises the same errors except RecordDeserializationError, since
+        Waits like `poll` and raises the same errors except RecordDeserializationError:
         deserializers are not used.
 
         Args:
@@ -1199,7 +1206,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         return run(self._client.poll_batches, timeout=timeout)
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Set the position of a partition; returned records of it no longer count as unprocessed.
+        """Set the position of a partition; its returned records no longer count as unprocessed.
 
         Args:
             partition: The partition.
@@ -1244,26 +1251,26 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         run(self._client.seek_to_time, when, partitions, timeout=timeout)
 
     def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
-        """Return the offset of the next record to return; waits until it is known.
+        """Return the offset of the next record to return, after waiting until it is known.
 
         Args:
             partition: The partition.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            KafkaTimeoutError: Not known in time.
+            KafkaTimeoutError: The position was not found in time.
         """
         return run(self._client.position, partition, timeout=timeout)
 
     def rewind(
         self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Rewind partitions of the running group, also those that other members own.
+        """Rewind partitions of the running group, including those that other members own.
 
         Each owner finishes the records that it has returned, commits the offset, seeks to it and
-        reports it; the other partitions continue. An offset that the log does not have is replaced
-        by the nearest one. Partitions of this member are rewound at once, as with `seek`, unless
-        another task or handlers process records.
+        reports it; the other partitions continue. If the log does not have an offset, the nearest
+        one is used. Partitions of this member are rewound at once, as with `seek`, unless another
+        task or handlers process records.
 
         If other members own partitions, all members must be consumers of this package. In the
         classic protocol they rebalance; in the consumer protocol (KIP-848) they do not, and all
@@ -1271,9 +1278,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
 
         Args:
             offsets: Offset of the next record to read, by partition.
-            timeout: Maximum time in seconds (default: default_api_timeout_ms). If other members
-                own partitions and this one has returned records, the application must poll
-                meanwhile, in another task. Use it in place of `asyncio.wait_for`, which calls from
+            timeout: Maximum time in seconds (default: default_api_timeout_ms). If other members own
+                partitions and this one has returned records, the application must continue to poll
+                in another task. Use this argument in place of `asyncio.wait_for`, which calls from
                 another task on Python 3.11.
 
         Returns:
@@ -1284,8 +1291,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
                 client or has no rewind_check_interval_ms, no member subscribes to a partition, an
                 owner could not commit, or a rebalance listener, or a handler of `process` or of a
                 stream, calls.
-            KafkaTimeoutError: Not all owners have reported in time; they may rewind them yet.
-            ClientClosedError: The consumer was closed meanwhile; owners may rewind them yet.
+            KafkaTimeoutError: Not all owners have reported in time; they may still rewind.
+            ClientClosedError: The consumer was closed during the call; owners may still rewind.
         """
         return run(self._client.rewind, offsets, timeout=timeout)
 
@@ -1314,7 +1321,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
     def offsets_for_times(
         self, times: Mapping[TopicPartition, float | datetime], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the offset and time of the first record not older than a time; None if none is.
+        """Return the offset and time of the first record not older than a time, or None.
 
         Args:
             times: Seconds since the epoch, or a datetime, by partition.
@@ -1328,9 +1335,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         """Commit the positions, which include the records returned last.
 
         A commit that the coordinator rejects because of a rebalance is retried after the rebalance.
-        Offsets of deleted topics are dropped with a warning in the log. Left out are partitions
-        whose offset another member commits (`RedundantAssignor`), and those that are manually
-        assigned while the consumer subscribes to topics: they are not the group's.
+        Offsets of deleted topics are dropped with a warning in the log. Partitions whose offset
+        another member commits are left out (`RedundantAssignor`), as are partitions that are
+        manually assigned while the consumer subscribes to topics: they are not the group's.
 
         Handlers of `process`, tasks of `partition_streams` and `on_revoked` may also commit while
         `stop` waits for them, and make the other calls that do not request further records.
@@ -1344,8 +1351,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
             TypeError: `what` is something else, such as a record.
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
-            IllegalStateError: `what` names a partition that is left out otherwise, or a topic that
-                is neither assigned nor subscribed to.
+            IllegalStateError: `what` contains a partition that is left out otherwise, or a topic
+                that is neither assigned nor subscribed to.
             RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
                 member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
@@ -1356,7 +1363,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
     def committed(
         self, partitions: Partitions = (), *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets; None where there is none.
+        """Return the committed offsets, None for partitions without one.
 
         Args:
             partitions: The partitions (default: all assigned).
@@ -1383,7 +1390,8 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
 
         A partition without a committed offset follows auto_offset_reset or, if it is new,
         auto_offset_reset_new_partitions. Partitions that are manually assigned while the consumer
-        subscribes to topics stay where they are. A `seek` of another task meanwhile is undone.
+        subscribes to topics stay where they are. A `seek` of another task during this call is
+        undone.
 
         Args:
             partitions: The partitions (default: all assigned).
@@ -1403,7 +1411,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         return run(self._client.topics, timeout=timeout)
 
     def partitions_for(self, topic: str, *, timeout: float | None = None) -> list[int]:
-        """Return the numbers of a topic's partitions; never creates the topic.
+        """Return the numbers of a topic's partitions. It never creates the topic.
 
         Args:
             topic: Name of the topic.
@@ -1424,9 +1432,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         return call(self._client.statistics)
 
     def explain(self) -> AssignmentExplanation:
-        """Explain the group's current assignment: who has which partitions, and why.
+        """Explain the group's current assignment: the partitions of each member, and the reasons.
 
-        The group leader knows the assignment of all members, every other member only its own.
+        Only the group leader has the assignment of all members; other members have their own.
 
         Returns:
             The generation, the assignor, the reason of the rebalance and the members, with a reason
@@ -1440,9 +1448,9 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; sends no request.
 
-        It may be called in any thread at any time, also before `start` and after `stop`. The state
-        is "failed" once a task has died or the group has rejected this member for good, and
-        "degraded" while no broker is both connected and responding. The brokers are those of its
+        This may be called in any thread at any time, also before `start` and after `stop`. The
+        state is "failed" once a task has died or the group has rejected this member for good, and
+        "degraded" while no broker is both connected and responding. Brokers are counted by the
         client, which may be shared; `in_flight` counts the consumer's own requests.
         """
         return call(self._client.health)
@@ -1450,7 +1458,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
     def high_watermark(self, partition: TopicPartition) -> int | None:
         """Return the offset after the last record that all in-sync replicas have; no request.
 
-        It is as of the last fetch response, and None before the first one of this partition.
+        It is as of the last fetch response, or None before the first one of this partition.
 
         Args:
             partition: The partition.
@@ -1464,7 +1472,7 @@ class Consumer(RecordIteration["Record[K, V]"], Generic[K, V]):
         """Return the offset below which no transaction is open; sends no request (KIP-98).
 
         Records below it are what `isolation_level="read_committed"` lets a consumer read. It is as
-        of the last fetch response, and None before the first one of this partition.
+        of the last fetch response, or None before the first one of this partition.
 
         Args:
             partition: The partition.
@@ -1522,8 +1530,9 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; no request is sent.
 
-        It may be taken in any thread at any time. The brokers are those of its client, which may be
-        shared. A share consumer has no lag: `Admin.list_share_group_offsets` has that of the group.
+        This may be called in any thread at any time. Brokers are counted by the client, which
+        may be shared. A share consumer has no lag: see `Admin.list_share_group_offsets` for the
+        group's lag.
         """
         return call(self._client.health)
 
@@ -1546,7 +1555,7 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
     def poll(
         self, *, timeout: float | None = 1.0, max_records: int | None = None
     ) -> list[ShareRecord[K, V]]:
-        """Return acquired records, once there are any; an empty list at the timeout.
+        """Return acquired records as soon as there are any, or an empty list at the timeout.
 
         Records are acquired only while a poll waits for them. A record whose lock has been renewed
         is returned again before others (KIP-1222).
@@ -1582,7 +1591,7 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
         record: ShareRecord[Any, Any],
         type: Literal["accept", "release", "reject", "renew"] = "accept",
     ) -> None:
-        """Acknowledge a record that the last poll returned; the next poll or `commit` sends it.
+        """Acknowledge a record of the last poll; the next poll or `commit` sends that.
 
         Until then another call replaces the acknowledgement.
 
@@ -1616,8 +1625,8 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
             For each partition with acknowledgements None, or its first error:
             InvalidRecordStateError if a lock has ended, NotLeaderOrFollowerError if the partition
             has another leader, ShareSessionNotFoundError if the broker has ended the session,
-            KafkaConnectionError if the connection was lost, KafkaTimeoutError without a response in
-            time.
+            KafkaConnectionError if the connection was lost, or KafkaTimeoutError if there was no
+            response in time.
 
         Raises:
             ClientClosedError: The consumer is not started, or is stopped.
@@ -1626,10 +1635,10 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
         return run(self._client.commit, timeout=timeout)
 
     def on_acknowledged(self, callback: AcknowledgementCallback) -> AcknowledgementCallback:
-        """Add a callback for the outcome of acknowledgements, those of `commit` and all others.
+        """Add a callback for the outcome of all acknowledgements, with or without `commit`.
 
-        Without one, failed acknowledgements are logged as warnings. An exception of the callback
-        goes to the event loop's exception handler.
+        Without a callback, failed acknowledgements are logged as warnings. Its exceptions go to the
+        event loop's exception handler.
 
         Args:
             callback: A plain function, called with the partition, a frozenset of offsets, and the
@@ -1641,11 +1650,11 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
         return call(self._client.on_acknowledged, callback)
 
     def start(self) -> None:
-        """Connect and begin to join the group; the first result waits until that is done.
+        """Connect and begin to join the group. Calls for results wait until it has joined.
 
         Raises:
             BootstrapError: No bootstrap server could be used.
-            ClientClosedError: The client was stopped meanwhile.
+            ClientClosedError: The client was stopped during the start.
             IllegalStateError: The client was started before.
         """
         start(self._client.start)
@@ -1666,9 +1675,9 @@ class ShareConsumer(RecordIteration["ShareRecord[K, V]"], Generic[K, V]):
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """Time for which a broker locks a record for this member; None before the first response.
+        """Time for which a broker locks a record for this member; None before any response.
 
-        It is the group's share.record.lock.duration.ms. A renewal begins it anew.
+        It is the group's share.record.lock.duration.ms. A renewal restarts it.
         """
         return self._client.acquisition_lock_timeout_ms
 

@@ -1,8 +1,8 @@
 """Assertions of a client for the token endpoint (JWT bearer, RFC 7523, KIP-1139).
 
 An assertion is read from a file, or signed with a private key by Authlib, of the extra `oidc`. The
-files are read for each assertion, so that a file that is replaced is used for the next token. They
-are regular files of at most 64 KiB; errors name the option, not the path or the content.
+files are read for each assertion, so a replaced file is used for the next token. They are regular
+files of at most 64 KiB; errors contain the option, not the path or the content.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def assertion_of(config: ClientConfig, now: float) -> Secret:
     It reads files and signs, so it is for a thread.
 
     Raises:
-        SaslAuthenticationError: A file cannot be used; the message says which and why.
+        SaslAuthenticationError: A file cannot be used; the message has the option and the cause.
         ImportError: The extra `oidc` is not installed.
     """
     if config.sasl_oauthbearer_assertion_file is not None:
@@ -64,6 +64,7 @@ def _signed(config: ClientConfig, now: float) -> Secret:
     passphrase = config.sasl_oauthbearer_assertion_private_key_passphrase
     kind = ECKey if algorithm.startswith("ES") else RSAKey
     header, payload = _template(config.sasl_oauthbearer_assertion_template_file)
+    # The template is the more specific of the two.
     claims = {**_claims_of_options(config), **payload}
     missing = [name for name in ("iss", "aud") if not claims.get(name)]
     if missing:
@@ -71,6 +72,7 @@ def _signed(config: ClientConfig, now: float) -> Secret:
             f"{_TEMPLATE} has no {' and no '.join(missing)} in its payload: add it there, or set "
             f"sasl_oauthbearer_assertion_claim_{missing[0]}"
         )
+    # RFC 7523: the subject of a client's own assertion is the client.
     claims.setdefault("sub", claims["iss"])
     content = _read(_KEY, config.sasl_oauthbearer_assertion_private_key_file or "")
     failure = ""
@@ -94,6 +96,7 @@ def _signed(config: ClientConfig, now: float) -> Secret:
         return Secret(str(signed))
     except Exception as error:  # noqa: BLE001  # its frames hold the key
         failure = type(error).__name__
+    # Outside the `except`: as a context, the exception would show the key.
     names = "" if not header else f", and {_TEMPLATE} for names in its header that JOSE lacks"
     raise SaslAuthenticationError(
         f"{_KEY} cannot sign an assertion with {algorithm} ({failure}). It is the path of a PEM "
@@ -112,7 +115,7 @@ def _claims_of_options(config: ClientConfig) -> dict[str, Any]:
 
 
 def _template(path: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the header and the payload of the template; nothing without one."""
+    """Return the header and the payload of the template, or empty dicts."""
     if path is None:
         return {}, {}
     data = _read(_TEMPLATE, path)
@@ -139,4 +142,5 @@ def _read(option: str, path: str) -> SecretBytes:
         )
     except InvalidConfigurationError as error:
         failure = error.message
+    # Outside the `except`, as above.
     raise SaslAuthenticationError(failure)

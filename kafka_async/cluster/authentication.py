@@ -1,8 +1,8 @@
 """The steps of an authentication by SASL (KIP-43, KIP-152).
 
 An authentication is a generator, as the handshake is: it yields requests, functions and coroutine
-functions, which `connection_authentication.py` carries out, and returns the session that the broker
-grants. Pure.
+functions, which `connection_authentication.py` carries out, and returns the session granted by the
+broker. Pure.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 MAX_LIFETIME: Final = 30 * 86_400.0
 """Seconds after which a connection authenticates again, even if its session lasts longer."""
 MAX_BROKER_TEXT: Final = 300
-"""Characters of a broker's text that an error message repeats."""
+"""Characters of a broker's text that an error message contains."""
 
 _HANDSHAKE: Final = 17
 _AUTHENTICATE: Final = 36
@@ -65,10 +65,10 @@ _ADVICE: Final[Mapping[str, str]] = {
 
 
 class Session(NamedTuple):
-    """Holds the result of an authentication.
+    """Result of an authentication.
 
     Attributes:
-        username: The user name in use when it began.
+        username: The user name that was used.
         lifetime: Seconds for which the broker accepts requests; infinite without a limit.
     """
 
@@ -87,14 +87,15 @@ class Authenticator:
         mechanism: The mechanism that the options name, checked.
 
     Attributes:
-        replacements: How often the credentials were replaced. Read-only for callers.
+        replacements: Number of times that the credentials were replaced. Read-only for callers.
     """
 
     def __init__(self, config: ClientConfig, mechanism: SaslMechanism) -> None:
         self.mechanism = mechanism
         self.replacements = 0
         self._config = config
-        # The value of `replacements` when the authentication began that ended with the error.
+        # By error: the value of `replacements` when its authentication began. Weak, since errors
+        # may be dropped without having been raised.
         self._failures = WeakKeyDictionary[KafkaError, int]()
 
     @property
@@ -115,6 +116,7 @@ class Authenticator:
                 "takes new credentials from its source by itself"
             )
         before = self._config
+        # A copy, so that an authentication in progress keeps its credentials.
         config = replace(before, sasl_username=username, sasl_password=password)
         self.mechanism.check(config)
         if (config.sasl_username, config.sasl_password) == (
@@ -131,7 +133,7 @@ class Authenticator:
         self._failures[error] = replacements
 
     def is_outdated(self, error: BaseException | None) -> bool:
-        """Return whether an error is that of an authentication with replaced credentials."""
+        """Return True if an error comes from an authentication with replaced credentials."""
         if not isinstance(error, SaslAuthenticationError):
             return False
         return self._failures.get(error, self.replacements) < self.replacements
@@ -141,8 +143,8 @@ class Authenticator:
     ) -> Authentication:
         """Authenticate a connection; return its session.
 
-        `tokens` are the tokens of the client. An exception of a function is thrown into the
-        generator; a request without a response ends it.
+        `tokens` are the client's tokens. An exception of a function is thrown into the generator; a
+        request without a response closes it.
 
         Raises:
             AuthenticationError: The broker rejects the credentials or the mechanism, or the
@@ -157,6 +159,7 @@ class Authenticator:
         try:
             yield from self._handshake(versions)
             lifetime = yield from self._exchange(context, versions)
+        # The error gets the broker's address, unless a function has added it.
         except SaslAuthenticationError as error:
             if place in error.message:
                 raise
@@ -182,6 +185,7 @@ class Authenticator:
                 "the broker supports SASL only as before Kafka 1.0 (SaslHandshake v0): upgrade it"
             )
         frame = yield Step(SaslHandshakeRequest(mechanism=name), version)
+        # The broker lists its mechanisms in any case.
         response = decode_response(frame, SaslHandshakeResponse, version)[1]
         if response.error_code == UnsupportedSaslMechanismError.code:
             offered = ", ".join(response.mechanisms)[:MAX_BROKER_TEXT] or "none"
@@ -209,7 +213,10 @@ class Authenticator:
         exchange: Exchange | None = None
         result: object = None
         failure: KafkaError | None = None
+        # Everything that a broker might repeat in its error message.
         hidden = [context.password]
+        # Ends when the mechanism is done, or with an error. Failures of a step are thrown into the
+        # mechanism, which may explain them.
         while True:
             try:
                 if exchange is None:
@@ -227,6 +234,7 @@ class Authenticator:
             try:
                 if isinstance(step, SecretBytes):
                     response = yield from self._send(step, context, hidden, versions)
+                    # The lifetime in the last response counts (KIP-368).
                     lifetime, result = _lifetime(response), bytes(response.auth_bytes)
                 elif isinstance(step, Compute | Await):  # pyright: ignore[reportUnnecessaryIsInstance]
                     result = yield step
@@ -265,7 +273,7 @@ class Authenticator:
 
     def _rejected(self, code: int, reason: str, context: SaslContext) -> KafkaError:
         """Return the error of a SaslAuthenticate response."""
-        option = self._config.sasl_mechanism  # AWS_MSK_IAM is OAUTHBEARER to the broker.
+        option = self._config.sasl_mechanism  # for the broker, AWS_MSK_IAM is OAUTHBEARER
         name = option if isinstance(option, str) else self.mechanism.name
         if code != SaslAuthenticationError.code:
             return error_for(code, reason or None)
@@ -279,7 +287,7 @@ class Authenticator:
 
 
 def authenticator_for(config: ClientConfig) -> Authenticator | None:
-    """Return the authenticator of a client; None without SASL.
+    """Return the authenticator of a client, or None without SASL.
 
     Raises:
         InvalidConfigurationError: The options of SASL are wrong or incomplete.
@@ -289,10 +297,10 @@ def authenticator_for(config: ClientConfig) -> Authenticator | None:
 
 
 def error_of_function(purpose: str, error: Exception) -> KafkaError:
-    """Return the error for an exception of a function that a mechanism has named.
+    """Return the error for an exception of a function that a mechanism calls.
 
     Errors of this package keep their meaning. The text of another exception is not repeated, since
-    it may have a secret.
+    it may contain a secret.
     """
     if isinstance(error, AuthenticationError | KafkaConnectionError):
         return error
@@ -315,7 +323,7 @@ def _lifetime(response: SaslAuthenticateResponse) -> float:
 
 
 def _padding(context: SaslContext) -> str:
-    """Return a hint at spaces around the credentials, which files and variables often add."""
+    """Return a hint at spaces around the credentials, as files and variables often add."""
     username, password = context.username or "", context.password or Secret("")
     if username != username.strip():
         return "; sasl_username begins or ends with a space or a line break"
@@ -325,7 +333,7 @@ def _padding(context: SaslContext) -> str:
 
 
 def _without_secrets(text: str, hidden: Sequence[Secret | None]) -> str:
-    """Return a broker's text, short, printable and without secrets, which a broker may repeat."""
+    """Return a broker's text: short, printable, without secrets that it might repeat."""
     for secret in hidden:
         if secret:
             text = text.replace(secret.reveal(), HIDDEN)

@@ -463,8 +463,7 @@ class BrokerConnection:
             try:
                 return await self._wait_for_attempt(deadline)
             except SaslAuthenticationError as error:
-                # The credentials may have been replaced since the attempt has failed.
-                # Another attempt, with the new credentials.
+                # Another attempt, if the credentials were replaced since this one has failed.
                 if not self._context.is_outdated(error):
                     raise
 

@@ -171,9 +171,8 @@ class Brokers:
         """Return the general connection for a request to any broker; None during all backoffs.
 
         An open connection with the fewest requests in flight is preferred, then the one whose last
-        failure is the longest ago. Brokers that are slower than usual come last, before those with
-        failure is the longest ago. Brokers that are slower than usual come last, then those with an
-        overdue response. Connections that are throttled come after others.
+        failure is the longest ago. Slow brokers come after the others, and brokers with an overdue
+        response last. Among equal brokers, throttled connections are avoided.
         """
         candidates = [self._broker(node_id) for node_id in self._candidates()]
         # Clients that start together must not all use the first broker.

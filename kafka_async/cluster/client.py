@@ -94,8 +94,10 @@ class Client:
         dialer: Dialer | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
+        # Wrapped before anything can fail: tracebacks may show local variables.
         servers, options = hide_secrets(servers), hide_secrets(options)
         self.config = resolve_config(ClientConfig, servers, config, options)
+        # Checked now, so that wrong SASL options raise in the constructor and not in `start()`.
         self._authenticator = authenticator_for(self.config)
         if hooks is not None and not isinstance(cast("object", hooks), Hooks):
             raise TypeError(
@@ -108,6 +110,8 @@ class Client:
         self._start_guard = StartGuard(name)
         self._clock = clock
         self._dialer = dialer
+        # Life cycle. `_services` exists from the start on, and after the stop for statistics and
+        # health.
         self._services: ClientServices | None = None
         self._started = False
         self._stopped = False
@@ -121,12 +125,12 @@ class Client:
         Raises:
             BootstrapError: No bootstrap server could be used within default_api_timeout_ms, or
                 all have refused connections for bootstrap_refused_timeout_ms. If the failure of
-                every server is permanent, it is raised at once. The message names the cause for
-                each, and what to do.
+                every server is permanent, it is raised at once. The message has the cause for each
+                server, and the remedy.
             InvalidConfigurationError: A certificate or key that an option names cannot be used.
             SslAuthenticationError: The client does not accept a broker's certificate, or a broker
                 not the client's; raised at once, as every AuthenticationError.
-            ClientClosedError: The client was stopped meanwhile.
+            ClientClosedError: The client was stopped during the start.
             IllegalStateError: The client was started before.
         """
         _log_kernel()
@@ -142,11 +146,15 @@ class Client:
             self.config, self.hooks, clock, dialer, self._supervisor, self._authenticator
         )
         self._services = services
+        # If a task of the client dies, no request may wait until its deadline.
         self._supervisor.on_failure(services.end)
         try:
+            # In order: certificates are checked before the first connection, and the first metadata
+            # proves that a server can be used.
             await services.load_certificates()
             self._supervisor.spawn(services.metadata.run, services.brokers, name="metadata")
             await services.metadata.refresh(tracked=False)
+        # The deadline of the start is over: the failures of all servers are more useful than that.
         except KafkaTimeoutError as error:
             failure = bootstrap_error(services.brokers)
             await self._stop(None)
@@ -159,13 +167,13 @@ class Client:
     async def stop(self, timeout: float | None = None) -> None:
         """Close all connections; requests in flight fail. May be called again.
 
-        It completes even if the caller is cancelled meanwhile. A start in progress is cancelled,
+        It completes even if the caller is cancelled. A start in progress is cancelled,
         and raises ClientClosedError.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
                 connections that are still open then are aborted. Closing waits only for brokers
-                that have not read the last bytes, for 2 s at most.
+                that have not read the last bytes, for at most 2 s.
 
         Raises:
             IllegalStateError: The client was started in another event loop or process.
@@ -182,6 +190,7 @@ class Client:
         self._stopped = True
         if services is None:
             return
+        # One task for all callers, since cancelling a caller must not stop it halfway.
         if self._closing is None:
             self._closing = self._supervisor.loop.create_task(
                 self._close(services, timeout), name=f"{self._supervisor.name} closing"
@@ -193,6 +202,7 @@ class Client:
 
     async def _close(self, services: ClientServices, timeout: float | None) -> None:
         reason = ClientClosedError(f"{self._supervisor.name} was closed")
+        # Before the connections are closed, so that calls that wait raise this reason.
         services.lifetime.end(reason)
         try:
             limit = seconds(self.config.close_timeout_ms) if timeout is None else timeout
@@ -217,9 +227,10 @@ class Client:
 
         This may be called in any thread at any time, also before `start` and after `stop`. The
         state of a running client is "degraded" after a connection has failed or a request has timed
-        out, while no broker is connected and responding; and while a broker has not responded for
-        5 s to a request that it does not hold back: `last_error` names that broker. An idle client
-        stays "running". The fields of producers and consumers keep their defaults.
+        out, while no broker is connected and responding. It is also "degraded" while a broker has
+        not responded for 5 s to a request that it does not hold back: `last_error` then has that
+        broker. An idle client stays "running". The fields of producers and consumers keep their
+        defaults.
         """
         services, failure = self._services, self._supervisor.failure
         if services is None:
@@ -244,12 +255,12 @@ class Client:
     async def reload_certificates(self) -> bool:
         """Read the files of ssl_cafile, ssl_certfile and ssl_keyfile again.
 
-        This happens by itself at the next connection after the modification time of a file has
+        This happens automatically at the next connection after the modification time of a file has
         changed. New connections use the new certificates; open connections are not closed.
 
         Returns:
-            False if the files cannot be used: the certificates before stay in use, and a warning
-            names the cause.
+            False if the files cannot be used: the old certificates stay in use, and a warning
+            contains the cause.
 
         Raises:
             InvalidConfigurationError: The client does not use TLS, or was given an ssl_context.
@@ -262,11 +273,11 @@ class Client:
 
         New connections use them, and open ones at their next authentication, before their session
         ends (KIP-368). A connection whose user changes is then replaced by a new one. Open
-        connections without a session's end keep their user until they are closed.
+        connections whose session has no end keep their user until they are closed.
 
         Later calls raise no error of the former credentials, unless they report records or a
-        transaction that have failed before. Attempts to connect do not wait for the reconnect
-        backoff of those that were rejected. Setting equal credentials changes nothing.
+        transaction that failed earlier. Attempts to connect do not wait for the reconnect backoff
+        of rejected attempts. Setting equal credentials changes nothing.
 
         Args:
             username: The user name, or a delegation token's id.
@@ -284,6 +295,7 @@ class Client:
                 f'security_protocol is "{self.config.security_protocol}", which does not '
                 'authenticate: make a client with security_protocol="SASL_SSL"'
             )
+        # Equal credentials leave errors and backoffs as they are.
         replaced = self._authenticator.set_credentials(username, password)
         if replaced and self._services is not None:
             self._services.on_credentials_replaced()
@@ -312,8 +324,8 @@ class Client:
             to: The destination, such as `AnyBroker()` or `Leader(partition)`.
             timeout: Maximum time in seconds, retries included (default: default_api_timeout_ms).
             retry: Whether to send the request again after a lost connection, a timeout, or a
-                top-level error after which the destination is looked up again. Use False for a
-                request that must not be executed twice.
+                top-level error after which the destination is looked up again (default: True). Use
+                False for a request that must not be executed twice.
             max_version: Upper limit for the negotiated version.
 
         Raises:
@@ -343,9 +355,9 @@ class Client:
     ) -> RequestHandle[ResponseT]:
         """Start a request and return its handle, without waiting.
 
-        It is retried like that of `request`, also if the handle is dropped. Requests that are
-        submitted one after another may leave in another order, since a connection or a leader may
-        have to be found first.
+        It is retried as by `request`, even if the handle is dropped. Requests that are submitted
+        one after another may be sent in another order, since a connection or a leader may have to
+        be found first.
 
         Args:
             request: The request, which must not be changed before it is done.
@@ -355,7 +367,7 @@ class Client:
             max_version: Upper limit for the negotiated version.
 
         Returns:
-            A handle, which can be awaited; errors are raised there.
+            A handle, which can be awaited and then raises the errors of `request`.
 
         Raises:
             ClientClosedError: The client was not started, or is closed.
@@ -380,7 +392,7 @@ class Client:
         The fraction is the client's rate over 11 s, divided by the quota that applies to its user
         and client id; a broker throttles it at 1. It is too low if other clients share the quota.
         The kinds are "produce" and "fetch": a client cannot measure request_percentage. Brokers
-        with which neither was exchanged are left out.
+        without any produce or fetch request are left out.
 
         `statistics()` of producers and consumers uses the quotas that the last call has found.
 
@@ -390,8 +402,8 @@ class Client:
 
         Returns:
             By (broker id, kind), a number from 0 to 1, and 0 without a quota. It is None if the
-            quotas are not known: the client may not DESCRIBE_CONFIGS of the cluster, the cluster
-            has no such API, or the name of the client's user is not known, as with a certificate.
+            quotas are unknown: the client may not DESCRIBE_CONFIGS of the cluster, the cluster has
+            no such API, or the client has no user name, as with a certificate.
 
         Raises:
             KafkaTimeoutError: There was no response within `timeout`.
@@ -405,6 +417,7 @@ class Client:
             limit = seconds(self.config.default_api_timeout_ms) if timeout is None else timeout
             try:
                 entries = await client_quotas.describe_candidates(services, names, timeout=limit)
+            # Not an error of the call: the rates are known, and the quotas are not.
             except (ClusterAuthorizationError, UnsupportedVersionError):
                 pass
             else:
@@ -414,13 +427,14 @@ class Client:
         return services.quota_usage.fractions(self._supervisor.loop.time())
 
     def _quota_user(self) -> str | None:
-        """Return the name of the user that brokers see; None if it is not known."""
+        """Return the user name that brokers see, or None if it is unknown."""
         if self._authenticator is not None:
             return self._authenticator.username
         return "ANONYMOUS" if self.config.security_protocol == "PLAINTEXT" else None
 
     def _started_services(self) -> ClientServices:
         self._supervisor.check()
+        # The services appear in the middle of `start`.
         if self._services is None:
             raise ClientClosedError(f"{self._supervisor.name} is starting")
         return self._services
@@ -431,6 +445,7 @@ class Client:
         if self._stopped:
             return "stopping" if self._supervisor.hosting else "closed"
         if not self._started:
+            # The event loop of the start is running, but no metadata has arrived.
             return "starting"
         return "degraded" if brokers.degraded else "running"
 
@@ -459,7 +474,7 @@ def connect_with(
 ) -> tuple[ConfigT, Client, bool]:
     """Return the configuration of a producer, consumer or admin client, and its `Client`.
 
-    The third result is False if the `Client` is shared, so that another owner closes it.
+    The third result is False if the `Client` is shared: its owner closes it.
     """
     if not isinstance(client, Client):
         config = resolve_config(role, client, config, options)
@@ -485,7 +500,7 @@ def _check_request(request: object, to: object, max_version: object) -> None:
 def _log_kernel() -> None:
     """Log the kernel in use, on the first call only.
 
-    An installer hides the output of the build, so this is how a user learns that the build found no
+    An installer hides the output of the build, so this is the only sign that the build had no
     compiler.
     """
     if IMPLEMENTATION == "c":

@@ -53,6 +53,7 @@ async def describe_candidates(
     loop = services.supervisor.loop
     deadline = loop.time() + timeout
     found: QuotaEntries = {}
+    # Two queries per entity type, since a filter component matches one name or the default.
     for kind, name in names.items():
         for match in (name, None):
             # An entry with a user is found by the user, whatever its client id.
@@ -70,6 +71,7 @@ def resolve(
 ) -> dict[str, tuple[float, EntityNames]]:
     """Return the value of each quota that applies, and the entity that it comes from. Pure."""
     found: dict[str, tuple[float, EntityNames]] = {}
+    # The first entity with a value for a key wins; entities are not merged.
     for entity in precedence(names):
         for key, value in entries.get(entity, {}).items():
             found.setdefault(key, (value, entity))
@@ -77,12 +79,14 @@ def resolve(
 
 
 def precedence(names: Mapping[str, str]) -> list[EntityNames]:
-    """Return the entities that may apply, the one that goes before all others first. Pure."""
+    """Return the entities that may apply, in the order of precedence. Pure."""
     if "ip" in names:
         return [frozenset({("ip", names["ip"])}), frozenset({("ip", None)})]
     users: list[str | None] = [names["user"], None] if "user" in names else []
     clients: list[str | None] = [names["client-id"], None] if "client-id" in names else []
     found: list[EntityNames] = []
+    # Kafka's order (KIP-55): for the user, then the default user, each with the client id, with the
+    # default client id, and alone; then the client id without a user.
     for user in users:
         found += [frozenset({("user", user), ("client-id", client)}) for client in clients]
         found.append(frozenset({("user", user)}))

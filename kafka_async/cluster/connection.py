@@ -134,9 +134,9 @@ class BrokerActivity:
     """Responses and timeouts of one broker, over all connections to it.
 
     Attributes:
+        responded_at: Event loop time of the last response; None before.
         overdue: A request timed out after request_timeout_ms or UNANSWERED_AFTER, whichever is
             shorter, and the broker has not responded since.
-            is shorter, and the broker has not responded since.
         suspected: A request takes longer than usual on its connection, and the broker has not
             responded since: other brokers are preferred for requests that any can handle.
         hang_ups: Connections in a row that the broker closed before its first response, or at the

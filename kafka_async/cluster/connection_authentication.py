@@ -1,7 +1,7 @@
 """Authenticates one connection, and again before its session ends (KIP-368).
 
 A new connection authenticates after the handshake. When most of the session's lifetime is over,
-SaslHandshake is sent behind the requests in flight, and requests that are submitted meanwhile are
+SaslHandshake is sent behind the requests in flight, and requests that are submitted after it are
 held until the broker has accepted the credentials.
 
 The connection owns the socket, the timer and the tasks; this module owns the session and the
@@ -79,10 +79,12 @@ class ConnectionAuthentication:
         send: Callable[[Step, float], Awaitable[Frame]],
         wait_unthrottled: Callable[[asyncio.Timeout], Awaitable[None]],
     ) -> None:
+        # Read by the connection.
         self.hold_from = inf
         self.due_at = inf
         self.held: deque[HeldRequest] = deque()
         self.retiring = False
+        # Passed in.
         self._context = context
         self._hooks = context.hooks
         self._address = address
@@ -90,12 +92,15 @@ class ConnectionAuthentication:
         self._send = send
         self._wait_unthrottled = wait_unthrottled
         self._loop = asyncio.get_running_loop()
+        # The authentication in progress, or the last one.
         self._session = Session()
         self._running = False
         self._again = False
         self._replacements = 0
         self._step_timeout = 0.0
         self._began_at = 0.0
+        # When the last request was sent, and the function of the application that is awaited: both
+        # are for the session's end and for errors.
         self._asked_at = 0.0
         self._awaited = ""
         self._awaited_since = 0.0
@@ -124,6 +129,7 @@ class ConnectionAuthentication:
         user name this returns False: the connection must close as soon as the requests in flight
         have their responses.
         """
+        # Held from the past on, so that nothing follows the SaslHandshake.
         self.hold_from, self.due_at = -inf, inf
         self.retiring = self._authenticator.username != self._session.username
         return not self.retiring
@@ -140,6 +146,7 @@ class ConnectionAuthentication:
         self._running = self._again = True
         async with asyncio.timeout(first_timeout) as limit:
             session = await self._run(versions, first_timeout, limit)
+            # The response may have begun a throttle time.
             await self._wait_unthrottled(limit)
         self._begin_session(session)
 
@@ -157,7 +164,10 @@ class ConnectionAuthentication:
         )
         self._began_at = self._loop.time()
         self._replacements = self._authenticator.replacements
+        # Only the first response waits for the requests in flight; the time for the other steps
+        # begins after it.
         step, timeout, behind_requests = next(procedure), first_timeout, self._again
+        # A generator without I/O decides the steps; this loop carries them out.
         while True:
             result: Any = None
             failure: Exception | None = None
@@ -199,7 +209,7 @@ class ConnectionAuthentication:
         self._running = False
         self._session = session
         fraction = random.uniform(EARLIEST_REAUTHENTICATION, LATEST_REAUTHENTICATION)
-        # The broker's clock began later, when it had the request.
+        # The broker's session began later, when it had received the request.
         self.hold_from = self._asked_at + session.lifetime * fraction
         self.due_at = max(self.hold_from, self._began_at + MIN_REAUTHENTICATION_INTERVAL)
         if self._hooks.active:
@@ -211,7 +221,7 @@ class ConnectionAuthentication:
     def diagnosis(self, error: BaseException) -> Diagnosis | None:
         """Return the cause of `error` if it is a function that has not returned in time.
 
-        A source of tokens that tries again has the cause of its last failure.
+        If a source of tokens is retrying, the cause is its last failure.
         """
         if not self._awaited or not isinstance(error, TimeoutError):
             return None
@@ -223,6 +233,7 @@ class ConnectionAuthentication:
 
     def fail(self, error: KafkaError) -> None:
         """Note a failure and emit its event, if an authentication had begun."""
+        # The connection failed before or after its authentication.
         if not self._running:
             return
         self._authenticator.note_failure(error, self._replacements)
@@ -230,7 +241,7 @@ class ConnectionAuthentication:
             self._hooks.emit(AuthenticationFailed(*self._facts(), error))
 
     def _facts(self) -> tuple[str, int, str, str, float, bool]:
-        """Return what events tell of the current authentication."""
+        """Return the common fields of the events of this authentication."""
         return (
             self._context.config.client_id,
             self._address.node_id,
@@ -247,7 +258,7 @@ class ConnectionAuthentication:
         self.held.append(request)
 
     def take_held(self, now: float) -> HeldRequest | None:
-        """Return the oldest request that is no longer held; None if there is none."""
+        """Return the oldest request that is no longer held, or None."""
         return self.held.popleft() if self.held and now < self.hold_from else None
 
     def take_overdue(self, now: float) -> list[HeldRequest]:

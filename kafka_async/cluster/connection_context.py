@@ -31,12 +31,12 @@ class ConnectionContext:
 
     Attributes:
         supervisor: Runs the attempts to connect, and blocking functions in its threads.
-        authenticator: Authenticates the connections by SASL; None without SASL.
+        authenticator: Authenticates the connections by SASL, or None.
         software_version: Version of this library, for the brokers' metrics.
-        cluster_id: Id of the cluster; None before the first metadata response.
+        cluster_id: Id of the cluster, or None before the first metadata response.
         throttle_windows: Throttle times by the address of brokers.
         quota_usage: Bytes that count for quotas, by broker.
-        tokens: The client's tokens; None if its options name no origin of tokens.
+        tokens: The client's tokens, or None if no option selects a provider.
     """
 
     def __init__(
@@ -48,16 +48,21 @@ class ConnectionContext:
         clock: Clock,
         authenticator: Authenticator | None = None,
     ) -> None:
+        # Passed in.
         self.config = config
         self.hooks = hooks
         self.dialer = dialer
         self.supervisor = supervisor
         self.authenticator = authenticator
+        # One per client: memory, lifetime, open streams, throttle times and quotas concern all
+        # connections.
         self.budget = ReceiveBudget(config.receive_buffer_memory)
         self.lifetime = Lifetime()
         self.streams = OpenStreams()
         self.throttle_windows = ThrottleWindows()
         self.quota_usage = QuotaUsage()
+        # Brokers have it in their metrics (KIP-511); read from the package without importing it
+        # again.
         self.software_version: str = getattr(sys.modules["kafka_async"], "__version__", "unknown")
         self.cluster_id: str | None = None
         self._tls = TlsContext(config, supervisor.offload)
@@ -65,13 +70,13 @@ class ConnectionContext:
 
     @property
     def expected_cluster(self) -> str | None:
-        """Cluster id that brokers check (KIP-1242); None if they do not, as in Java."""
+        """Cluster id that brokers check (KIP-1242), or None if they do not, as in Java."""
         rebootstraps = self.config.metadata_recovery_strategy == "rebootstrap"
         checks = rebootstraps and self.config.metadata_cluster_check_enable
         return self.cluster_id if checks else None
 
     def is_outdated(self, error: BaseException | None) -> bool:
-        """Return whether an error is that of an authentication with replaced credentials."""
+        """Return True if an error comes from an authentication with replaced credentials."""
         return self.authenticator is not None and self.authenticator.is_outdated(error)
 
     def retry_backoff(self) -> Backoff:
@@ -80,9 +85,9 @@ class ConnectionContext:
         return Backoff(seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms))
 
     async def tls(self) -> ssl.SSLContext | None:
-        """Return the TLS context for a new connection; None for plaintext.
+        """Return the TLS context for a new connection, or None for plaintext.
 
-        Raises InvalidConfigurationError if the files that options name cannot be used.
+        Raises InvalidConfigurationError if a certificate or key file cannot be used.
         """
         if not self.config.security_protocol.endswith("SSL"):
             return None

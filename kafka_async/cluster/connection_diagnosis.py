@@ -1,8 +1,8 @@
-"""Explains why a connection failed, in a sentence that names the cause and what to do.
+"""Explains the failure of a connection, in a sentence with the cause and the remedy.
 
-The error of a wrong address says little by itself: a TLS port closes the connection, a web server
-responds in HTTP, a firewall does not respond at all. The tables here derive the cause from the
-error and from how far the connection had come.
+The error of a wrong address explains little: a TLS port closes the connection, a web server
+responds in HTTP, a firewall does not respond. The tables here derive the cause from the error and
+from how far the connection had come.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class ConnectionFacts(NamedTuple):
 
     Attributes:
         protocol: The option security_protocol.
-        known: The broker has responded before, so that the address must be right.
+        known: The broker has responded before, so the address must be right.
         hang_ups: Connections in a row, this one included, that the broker has closed without
-            responding to a request that it responds to at once.
-        tls_version: The version of TLS that was negotiated, such as "TLSv1.3"; None before.
+            responding to a request that brokers handle immediately.
+        tls_version: The negotiated version of TLS, such as "TLSv1.3"; None before.
         certificate: True if the client has a certificate, None if that is unknown.
         first_request: The first request after the handshake is in flight.
-        joined: The client has had metadata of the cluster, so that its protocol must be right.
+        joined: The client has received metadata of the cluster, so its protocol must be right.
     """
 
     protocol: str = "PLAINTEXT"
@@ -88,7 +88,7 @@ class ConnectionFacts(NamedTuple):
         return self.hang_ups >= MAX_HANG_UPS and not self.joined
 
     def with_tls(self, tls: bool) -> str:
-        """Return what to do to use, or not to use, TLS."""
+        """Return the remedy: how to use TLS, or how not to use it."""
         name = ("SASL_SSL" if tls else "SASL_PLAINTEXT") if self.sasl else "SSL"
         if not tls and not self.sasl:
             return "leave security_protocol out"
@@ -96,7 +96,7 @@ class ConnectionFacts(NamedTuple):
         return f'set security_protocol="{name}"{other}'
 
     def with_sasl(self) -> str:
-        """Return what to do to authenticate by SASL."""
+        """Return the remedy: how to authenticate by SASL."""
         name = "SASL_SSL" if self.tls else "SASL_PLAINTEXT"
         return f'set security_protocol="{name}" and sasl_mechanism'
 
@@ -125,7 +125,7 @@ _ALERTS: Final[tuple[tuple[str, str], ...]] = (
     ("HANDSHAKE_FAILURE", "it finds no common cipher, or requires a certificate: {certificate}"),
     ("DECRYPT_ERROR", "it cannot verify the client's certificate: {certificate}"),
 )
-"""By the name of a TLS alert that a broker sends: what it means.
+"""By the name of a TLS alert that a broker sends: its meaning.
 
 Java's brokers send CERTIFICATE_REQUIRED, or before TLS 1.3 BAD_CERTIFICATE, to a client without a
 certificate, and CERTIFICATE_UNKNOWN for an untrusted one.
@@ -138,8 +138,10 @@ _CERTIFICATE_NOT_YET_VALID: Final = 9  # X509_V_ERR_CERT_NOT_YET_VALID
 
 def diagnose(error: BaseException, stage: ConnectionStage, facts: ConnectionFacts) -> Diagnosis:
     """Return the cause of the error that ended a connection in `stage`."""
+    # The address is right, so only the broker can be the cause.
     if facts.known and stage is ConnectionStage.HANDSHAKE and isinstance(error, TimeoutError):
         return Diagnosis("it accepts connections but does not answer: it is frozen or overloaded")
+    # The first row that explains the error counts; a function may decline.
     for error_type, stages, describe in _CAUSES:
         if isinstance(error, error_type) and stage in stages:
             found = describe(error, facts)
@@ -150,7 +152,7 @@ def diagnose(error: BaseException, stage: ConnectionStage, facts: ConnectionFact
 
 
 def is_hang_up(error: BaseException) -> bool:
-    """Return whether the broker has closed the connection without naming an error."""
+    """Return True if the broker has closed the connection without an explanation."""
     # A KafkaConnectionError is not of the socket: a source of credentials may be unreachable.
     if isinstance(error, ConnectionRefusedError | KafkaError):
         return False
@@ -158,13 +160,14 @@ def is_hang_up(error: BaseException) -> bool:
 
 
 def sasl_required(protocol: str) -> str:
-    """Return the message for a broker that demands SASL of a client without it."""
+    """Return the message for a broker that requires SASL of a client without it."""
     return f"this listener requires SASL: {ConnectionFacts(protocol).with_sasl()}"
 
 
 def _certificate(error: BaseException, facts: ConnectionFacts) -> Diagnosis:
     reason = getattr(error, "verify_message", None) or str(error)
     code = getattr(error, "verify_code", None)
+    # OpenSSL's codes, since its texts differ between versions.
     if code in _HOST_NAME_MISMATCH:
         advice = (
             "connect by a name that the certificate has, or with ssl_check_hostname=False to any "
@@ -184,7 +187,7 @@ def _certificate(error: BaseException, facts: ConnectionFacts) -> Diagnosis:
 
 
 def _alert(error: BaseException, facts: ConnectionFacts) -> Diagnosis | None:
-    """Return the meaning of an alert by which the broker has refused the client."""
+    """Return the meaning of an alert with which the broker has refused the client."""
     reason = str(getattr(error, "reason", None) or "")
     if "ALERT" not in reason:
         return None
@@ -250,7 +253,7 @@ def _silent(error: BaseException, facts: ConnectionFacts) -> Diagnosis:
 
 
 def _hung_up_in_setup(error: BaseException, facts: ConnectionFacts) -> Diagnosis | None:
-    """Return the cause of an end while TLS was set up, or of a connection that never began."""
+    """Return the cause of a close while TLS was set up, or of a connection that never began."""
     if not is_hang_up(error):
         return None
     if facts.tls:
@@ -263,9 +266,10 @@ def _hung_up_in_setup(error: BaseException, facts: ConnectionFacts) -> Diagnosis
 
 
 def _hung_up(error: BaseException, facts: ConnectionFacts) -> Diagnosis | None:
-    """Return the cause of an end before the first response."""
+    """Return the cause of a close before the first response."""
     if not is_hang_up(error):
         return None
+    # Without TLS the port probably expects it.
     if not facts.tls:
         return Diagnosis(
             "it closed the connection before answering: not a Kafka broker, or a TLS port "
@@ -291,7 +295,8 @@ def _hung_up(error: BaseException, facts: ConnectionFacts) -> Diagnosis | None:
 
 
 def _hung_up_on_request(error: BaseException, facts: ConnectionFacts) -> Diagnosis | None:
-    """Return the cause of an end at the first request after the handshake."""
+    """Return the cause of a close at the first request after the handshake."""
+    # A SASL listener closes the connection of a client that sends requests without authentication.
     if facts.sasl or not facts.first_request or not facts.certain or not is_hang_up(error):
         return None
     return Diagnosis(
@@ -353,6 +358,8 @@ _CAUSES: Final[
         ...,
     ]
 ] = (
+    # From the specific rows to the general ones: classes of the standard library are subclasses of
+    # OSError.
     (ssl.SSLCertVerificationError, _SETTING_UP, _certificate),
     (ssl.SSLError, _STARTED, _alert),
     (OSError, (ConnectionStage.CONNECTING,), _hung_up_in_setup),

@@ -52,6 +52,7 @@ class CoordinatorLookup:
         self._context = context
         self._brokers = brokers
         self._updater = updater
+        # Until a response of a broker that is not the coordinator; see `forget`.
         self._cache: dict[tuple[CoordinatorKind, str], int] = {}
         self._loop = asyncio.get_running_loop()
 
@@ -66,8 +67,8 @@ class CoordinatorLookup:
     async def find(self, kind: CoordinatorKind, key: str, timeout: float) -> int:
         """Return the id of the broker that coordinates a group id or transactional id.
 
-        An error that is not retriable is raised at once, the error of the last attempt after
-        `timeout` seconds.
+        An error that is not retriable is raised immediately, the last other error after `timeout`
+        seconds.
         """
         node_id = self._cache.get((kind, key))
         if node_id is not None:
@@ -77,9 +78,11 @@ class CoordinatorLookup:
     async def find_all(
         self, kind: CoordinatorKind, keys: Iterable[str], timeout: float
     ) -> dict[str, int]:
-        """Find several coordinators like `find`, in as few requests as possible (KIP-699)."""
+        """Find several coordinators, as `find`, in as few requests as possible (KIP-699)."""
         backoff = self._context.retry_backoff()
         wanted, deadline = list(keys), self._loop.time() + timeout
+        # Ends when all are cached, or with the last error at the deadline. Each pass requests only
+        # what is missing.
         while True:
             missing = [key for key in wanted if (kind, key) not in self._cache]
             if not missing:
@@ -95,10 +98,10 @@ class CoordinatorLookup:
     async def _attempt(
         self, kind: CoordinatorKind, keys: list[str], deadline: float
     ) -> RetriableError | None:
-        """Send the requests once; return the error after which to retry, None on success."""
+        """Send the requests once; return the error that requires a retry, or None."""
         try:
             if not self._updater.snapshot.brokers:
-                # Metadata tells whether the bootstrap servers lead to another cluster.
+                # The metadata shows if the bootstrap servers lead to another cluster.
                 await self._updater.refresh(deadline - self._loop.time(), tracked=False)
             connection = self._brokers.least_loaded(self._loop.time())
             if connection is None:
@@ -124,7 +127,8 @@ class CoordinatorLookup:
     def _store(
         self, kind: CoordinatorKind, keys: Iterable[str], rows: Iterable[Coordinator]
     ) -> None:
-        """Cache the coordinators that were found, then raise the error of a key that has none."""
+        """Cache the coordinators that were found, then raise the error of a key without one."""
+        # Found ones are cached before the error of another key is raised.
         failure: KafkaError | None = None
         for row in requested_rows(keys, {row.key: row for row in rows}).values():
             if isinstance(row, KafkaError):
@@ -139,6 +143,7 @@ class CoordinatorLookup:
             elif row.node_id < 0:
                 failure = CoordinatorNotAvailableError(f"{row.key} has no coordinator yet")
             else:
+                # FindCoordinator may know a broker before metadata does.
                 self._updater.update_broker(Node(row.node_id, row.host, row.port))
                 self._cache[kind, row.key] = row.node_id
         if failure is not None:

@@ -17,6 +17,7 @@ async def call_each(items: Iterable[K], function: Callable[[K], Awaitable[V]]) -
 
     The first exception is raised and cancels the other calls.
     """
+    # Tasks, so that all calls run at once.
     calls = {item: asyncio.ensure_future(function(item)) for item in items}
     try:
         await asyncio.gather(*calls.values())

@@ -27,7 +27,7 @@ Frame: TypeAlias = "bytes | bytearray"
 BUFFER_SIZE: Final = 64 * 1024
 """Bytes of a connection's buffer for small frames."""
 MIN_FRAME_SIZE: Final = 4
-"""Bytes of the smallest frame, which has a correlation id only."""
+"""Bytes of the smallest frame, which has only a correlation id."""
 _SIZE: Final = Struct(">i")
 _PREFIX: Final = _SIZE.size
 _MIN_READ_SIZE: Final = BUFFER_SIZE // 4
@@ -55,6 +55,7 @@ class ReceiveBudget:
     def __init__(self, total: int) -> None:
         self.total = total
         self.held = 0
+        # In order, so that a large frame is not passed by small ones forever.
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
     def reserve(self, size: int, granted: Callable[[], None]) -> bool:
@@ -72,6 +73,7 @@ class ReceiveBudget:
 
     def cancel(self, granted: Callable[[], None]) -> None:
         """Cancel a reservation that was not granted yet."""
+        # Bound methods are compared by equality: each access creates another object.
         self._waiting = deque(entry for entry in self._waiting if entry[1] != granted)
         self._grant()
 
@@ -82,6 +84,7 @@ class ReceiveBudget:
             granted()
 
     def _fits(self, size: int) -> bool:
+        # A frame beyond the whole budget must not wait forever.
         return not self.held or self.held + size <= self.total
 
 
@@ -102,10 +105,14 @@ class FrameReader:
         self._on_blocked = on_blocked
         self._buffer = bytearray(BUFFER_SIZE)
         self._view = memoryview(self._buffer)
+        # Small frames: the part of the buffer with unread bytes.
         self._start = self._end = 0
+        # A large frame: its buffer, size and received bytes; the size of the last one is the first
+        # guess.
         self._large: bytearray | None = None
         self._large_size = self._filled = 0
         self._expected_large_size = BUFFER_SIZE
+        # Bytes granted by the budget, and those still waited for.
         self._reserved = 0
         self._requested = 0
 
@@ -115,6 +122,7 @@ class FrameReader:
             return memoryview(self._large)[self._filled :]
         if self._start == self._end:
             self._start = self._end = 0
+        # Few bytes are left: moving the incomplete frame costs less than many tiny reads.
         elif BUFFER_SIZE - self._end < _MIN_READ_SIZE:
             kept = self._end - self._start
             self._buffer[:kept] = self._view[self._start : self._end].tobytes()
@@ -131,15 +139,18 @@ class FrameReader:
             return self._received_large(self._large, count, deliver)
         start = self._start
         end = self._end = self._end + count
+        # Ends at an incomplete frame, or with an error before any of its bytes is used.
         while end - start >= _PREFIX:
             (size,) = _SIZE.unpack_from(self._buffer, start)
             if not MIN_FRAME_SIZE <= size <= self.max_frame_size:
                 raise self._size_error(size)
             begin, start = start, start + _PREFIX + size
             if start > end:
+                # Too large for the buffer: it continues in a buffer of its size.
                 if size > BUFFER_SIZE - _PREFIX:
                     self._begin_large(size, begin + _PREFIX)
                 return True
+            # Before the call: `deliver` may close the connection.
             self._start = start
             deliver(self._view[begin + _PREFIX : start].tobytes())
         return start != end
@@ -170,6 +181,7 @@ class FrameReader:
 
     def _begin_large(self, size: int, begin: int) -> None:
         arrived = self._end - begin
+        # Not the claimed size: a peer must send bytes to make the buffer grow.
         self._large = bytearray(min(size, self._expected_large_size))
         self._large[:arrived] = self._view[begin : self._end]
         self._large_size, self._filled = size, arrived

@@ -1,11 +1,12 @@
 """The requests that open a connection, as generators that yield requests. Pure.
 
 A procedure yields a request and its version, is sent the frame of the response, and returns what
-the broker supports. ApiVersions comes first (KIP-35): in the newest version that this client knows,
-then in the newest that the broker names, or in version 0 if it names none. Version 5 names the
-cluster and the broker that metadata places at the address, so that another broker there responds
-with REBOOTSTRAP_REQUIRED (KIP-1242). A broker rejects a request with only one of the two
-(INVALID_REQUEST), so a connection to a bootstrap server, whose node id is negative, names neither.
+the broker supports. ApiVersions comes first (KIP-35): in the newest version that this client has,
+then in the newest version in the broker's response, or in version 0 if that has none. Version 5
+contains the ids of the cluster and the broker that metadata places at the address, so that another
+broker there responds with REBOOTSTRAP_REQUIRED (KIP-1242). A broker rejects a request with only one
+of the two (INVALID_REQUEST), so the request to a bootstrap server, whose node id is negative,
+contains neither.
 
 Message modules are imported where they are used, here and in the whole package: importing a client,
 as web services do at their start, loads none of them.
@@ -40,10 +41,11 @@ class Step(NamedTuple):
 
 SOFTWARE_NAME: Final = "kafka-async"
 _UNSUPPORTED_VERSION: Final = UnsupportedVersionError.code
+# The response's header of version 0: the correlation id.
 _HEADER_SIZE: Final = 4
 _TRANSACTION_VERSION: Final = "transaction.version"
 _TRANSACTIONS_V2: Final = {0: 12, 26: 5, 28: 5}
-"""Versions of Produce, EndTxn and TxnOffsetCommit from which on a broker has transactions v2."""
+"""First versions of Produce, EndTxn and TxnOffsetCommit for transactions v2 (KIP-890)."""
 _API_VERSIONS: Final = 18
 
 
@@ -54,8 +56,8 @@ class BrokerVersions:
     Attributes:
         ranges: Version range by API key.
         features: Level of each finalized feature by its name.
-        features_epoch: Orders the finalized features that several brokers report; -1 if there are
-            none.
+        features_epoch: Orders the finalized features that several brokers report; -1 if a broker
+            reports none.
         throttle_time_ms: Throttle time of the broker's response, in milliseconds.
     """
 
@@ -63,12 +65,13 @@ class BrokerVersions:
     features: Mapping[str, int] = field(default_factory=dict[str, int])
     features_epoch: int = -1
     throttle_time_ms: int = 0
+    # Negotiated once per API and connection, since each request needs it.
     _chosen: dict[int, int] = field(default_factory=dict[int, int], repr=False, compare=False)
 
     def version(self, api_key: int, max_version: int | None = None) -> int:
         """Return the newest version of an API that the broker and this client support.
 
-        Raises UnsupportedVersionError, which names the API and both ranges, if there is none up to
+        Raises UnsupportedVersionError, with the API and both ranges, if there is none up to
         `max_version`.
         """
         chosen = self._chosen.get(api_key)
@@ -77,6 +80,7 @@ class BrokerVersions:
         if max_version is None or chosen <= max_version:
             return chosen
         offered = self.ranges[api_key]
+        # The broker may have dropped the versions that this request needs.
         if max_version < offered.min:
             by_name = max_version == LAST_VERSION_WITH_NAMES.get(api_key)
             raise UnsupportedVersionError(
@@ -93,7 +97,7 @@ def handshake(software_version: str, cluster_id: str | None = None, node_id: int
     """Run all requests that a connection needs before its first ordinary request.
 
     The broker checks that it is the one that metadata placed at the address, unless `cluster_id` is
-    None or `node_id` negative; RebootstrapRequiredError is raised if it is not, and BrokerError if
+    None or `node_id` negative. RebootstrapRequiredError is raised if it is not, and BrokerError if
     the broker rejects a request.
     """
     from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
@@ -105,6 +109,7 @@ def handshake(software_version: str, cluster_id: str | None = None, node_id: int
         request.cluster_id, request.node_id = cluster_id, node_id
     api = lookup(_API_VERSIONS)
     response = _decode(version := api.versions.max, (yield Step(request, version)))
+    # The response lists the broker's versions, in a form that every client can read (KIP-511).
     if response.error_code == _UNSUPPORTED_VERSION:
         version = _supported_version(response)
         response = _decode(version, (yield Step(request, version)))
@@ -122,9 +127,9 @@ def handshake(software_version: str, cluster_id: str | None = None, node_id: int
 def _usable_features(
     features: dict[str, int], ranges: Mapping[int, VersionRange]
 ) -> dict[str, int]:
-    """Return the features without transactions v2 if a broker lacks a version that they need.
+    """Return the features, without transactions v2 if the broker lacks a version that they need.
 
-    A proxy in front of the brokers may know older versions than they do.
+    A proxy in front of the brokers may have older versions than they do.
     """
     level = features.get(_TRANSACTION_VERSION, 0)
     if level >= 2 and any(

@@ -29,7 +29,7 @@ _MAX_CORRELATION_ID = 2**31 - 1
 class InFlightRequest(Generic[W]):
     """A request that was sent, and the waiter for its response.
 
-    Times are seconds of the loop's clock. After `deadline` the waiter fails with a timeout; after
+    Times are seconds of the loop's clock. After `deadline` the waiter fails with a timeout. After
     `connection_deadline` the connection counts as dead, because responses arrive in order.
     """
 
@@ -60,6 +60,7 @@ class InFlightRequests(Generic[W]):
         on_response: Callable[[InFlightRequest[W], Frame], None],
     ) -> None:
         self.queue: deque[InFlightRequest[W]] = deque()
+        # The transport writes into the reader's buffer directly.
         self.room = reader.room
         self._client_id = client_id
         self._reader = reader
@@ -69,6 +70,7 @@ class InFlightRequests(Generic[W]):
     def encode(self, request: Request[Any], version: int) -> tuple[int, list[BytesLike]]:
         """Return a new correlation id and the buffers of the frame; raises as `Message.encode`."""
         correlation_id = self.next_id
+        # Encoded first: an id is used up only by a request that can be sent.
         parts = encode_request(request, version, correlation_id, self._client_id)
         self.next_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
         return correlation_id, parts
@@ -85,7 +87,7 @@ class InFlightRequests(Generic[W]):
         """Process `count` bytes that were written into `room()`.
 
         Raises FrameSizeError, and CorrelationIdMismatchError if a response, or the beginning of
-        one, matches no request.
+        one, does not match a request.
         """
         if self._reader.received(count, self._match) and not self.queue:
             # Waiting for the rest would keep its memory reserved for as long as the peer likes.
@@ -99,11 +101,13 @@ class InFlightRequests(Generic[W]):
                 f"{correlation_id})"
             )
         request = self.queue[0]
+        # The stream is out of step: no later response could be trusted either.
         if request.correlation_id != correlation_id:
             raise CorrelationIdMismatchError(
                 f"received the response to request {correlation_id} instead of "
                 f"{request.correlation_id}"
             )
+        # Before the callback, which may send or close.
         self.queue.popleft()
         self._on_response(request, frame)
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Lifetime:
-    """Ends the waits of one client when it stops or fails; `ended` is the reason, None before."""
+    """Ends the waits of one client when it stops or fails; `ended` is the reason, or None."""
 
     def __init__(self) -> None:
         self.ended: KafkaError | None = None
@@ -23,6 +23,7 @@ class Lifetime:
         if self.ended is not None:
             return
         self.ended = error
+        # A copy, since a wait that ends removes itself.
         for wait in list(self._waits):
             if not wait.done():
                 wait.set_exception(error)
@@ -31,7 +32,7 @@ class Lifetime:
         """Wait for a future that no other task awaits.
 
         Raises TimeoutError after `deadline` (time of the loop's clock), and the reason of a client
-        that has stopped.
+        when the client has stopped.
         """
         if self.ended is not None:
             raise self.ended
@@ -43,7 +44,8 @@ class Lifetime:
             self._waits.discard(future)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for some seconds; raise the reason of a client that has stopped."""
+        """Wait for some seconds; raise the reason if the client has stopped."""
+        # Not asyncio.sleep, which the end of the client would not interrupt.
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(seconds, _wake, future)

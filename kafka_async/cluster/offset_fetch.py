@@ -1,7 +1,7 @@
-"""Fetches the committed offsets of one group (OffsetFetch), in the form that its coordinator has.
+"""Fetches the committed offsets of a group, in a form that its coordinator supports.
 
-Brokers before Kafka 3.0 take no groups in a request but its fields themselves (version 7), and
-those before 2.5 do not wait for the end of transactions (version 6, KIP-447).
+Brokers before Kafka 3.0 take the fields of one group, not a list of groups (version 7). Brokers
+before 2.5 do not wait for the end of transactions (version 6, KIP-447).
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ async def fetch_offsets(
 ) -> OffsetFetchResponseGroup:
     """Return the group of the response to the newest request that the coordinator supports.
 
-    `send` raises UnsupportedVersionError for a request that it cannot encode, and so does this
-    function if it is for the oldest one. Raises IncompleteResponseError if the group is missing.
+    `send` raises UnsupportedVersionError for a request that it cannot encode; this function raises
+    it for the oldest form. Raises IncompleteResponseError if the group is missing.
     """
     from kafka_async.protocol.messages import offset_fetch
 
     request = offset_fetch.OffsetFetchRequest(groups=[group], require_stable=require_stable)
     try:
         response = await send(request)
+    # From the newest form to the oldest; most brokers take the first.
     except UnsupportedVersionError:
         pass
     else:
@@ -57,8 +58,11 @@ async def fetch_offsets(
     try:
         response = await send(request)
     except UnsupportedVersionError:
+        # Nothing older can be tried.
         if not require_stable:
             raise
+        # The broker would return offsets before their transaction ends; older brokers offer no
+        # better.
         request.require_stable = False
         response = await send(request)
     except EncodeError as error:

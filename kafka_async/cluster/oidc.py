@@ -3,14 +3,14 @@
 The grants are client credentials, and a signed assertion (JWT bearer, RFC 7523) of
 `assertion.py`. It needs the extra `oidc`: httpx sends the requests.
 
-Credentials are sent to the configured URL alone, by https; no redirect is followed. The issuer's
-certificate is checked with the system's certificate authorities and those of `ssl_cafile`, whatever
-`ssl_check_hostname` and `ssl_context` say; the client's own certificate is not presented. httpx
-reads the usual variables of the environment for proxies, such as HTTPS_PROXY. If the variable
-KAFKA_ASYNC_OAUTHBEARER_ALLOWED_URLS is set, the URL must be one of those that it lists, separated
-by commas, for programs that let others choose options.
+Credentials are sent only to the configured URL, by https; no redirect is followed. The issuer's
+certificate is checked with the system's certificate authorities and those of `ssl_cafile`,
+regardless of `ssl_check_hostname` and `ssl_context`; the client's own certificate is not presented.
+httpx reads the usual environment variables for proxies, such as HTTPS_PROXY. If the variable
+KAFKA_ASYNC_OAUTHBEARER_ALLOWED_URLS is set, the URL must be in its comma-separated list; this is
+for programs that let others choose options.
 
-The size of a response and the time for it are bounded. Errors repeat nothing of a response but the
+The size of a response and the time for it are bounded. Errors contain nothing of a response but its
 field `error`.
 """
 
@@ -64,9 +64,13 @@ JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _UNKNOWN_NAME: Final = frozenset(
     getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA") if hasattr(socket, name)
 )
-"""Codes of a name that the DNS does not have; EAI_AGAIN is a DNS that does not respond."""
+"""Codes for a name that the DNS does not have; EAI_AGAIN means a DNS that does not respond."""
+# Timeouts, rate limits and server errors, except "not implemented" and "HTTP version not
+# supported".
 _RETRIABLE: Final = frozenset({408, 425, 429, *range(500, 600)} - {501, 505})
+# Longer lifetimes are not believed: the token's own claim decides then.
 _MAX_LIFETIME: Final = 1e9
+# The characters that RFC 6749 needs for its error codes; anything else may be an injection.
 _ERROR_FIELD: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -79,12 +83,12 @@ class _Response(NamedTuple):
 
 
 class TokenEndpoint:
-    """Returns a new token at each call; a `TokenSource` calls it when one is needed.
+    """Returns a new token at each call; a `TokenSource` calls it when a token is needed.
 
     Args:
         config: The client's options, checked by `OAuthBearer.check`.
         offload: Runs imports, reads files and signs in a thread.
-        clock: Tells the time by which tokens expire.
+        clock: Clock by which tokens expire.
         transport: Replaces the connections of httpx, for tests.
     """
 
@@ -105,7 +109,7 @@ class TokenEndpoint:
     async def __call__(self) -> Token:
         """Request a token; retry while the network or the issuer fails, for RETRY_FOR seconds.
 
-        The first failure that is retried is logged, once until a token is issued.
+        The first failure that is retried is logged, only once until a token is issued.
 
         Raises:
             SaslAuthenticationError: The issuer refused the request, its certificate is not
@@ -119,6 +123,8 @@ class TokenEndpoint:
         _check_allowed(self._url)
         backoff = Backoff(RETRY_BACKOFF, RETRY_BACKOFF_MAX)
         deadline = self._clock.monotonic() + RETRY_FOR
+        # Ends with a token, with an error that is not retriable, or when the next attempt would
+        # come after RETRY_FOR. `TokenSource` retries after that.
         while True:
             # An error is returned and raised here: exceptions of httpx, whose frames hold the
             # credentials, are not its context.
@@ -136,6 +142,8 @@ class TokenEndpoint:
 
     async def _attempt(self) -> Token | KafkaError:
         """Send one request."""
+        # Read before the request: the token's lifetime begins at the issuer, at the latest at the
+        # response.
         now = self._clock.wall()
         try:
             async with asyncio.timeout(ATTEMPT_TIMEOUT):
@@ -184,9 +192,11 @@ class TokenEndpoint:
             ) as client,
             client.stream("POST", self._url, data=form.fields(), auth=form.auth()) as response,
         ):
+            # Raw chunks, since a compressed response could expand beyond the limit.
             body = bytearray()
             async for chunk in response.aiter_raw():
                 body += chunk
+                # Leaving the block closes the connection.
                 if len(body) > MAX_RESPONSE_SIZE:
                     break
             return _Response(
@@ -259,6 +269,7 @@ class TokenEndpoint:
         )
 
     def _token(self, fields: dict[str, Any], now: float) -> Token | KafkaError:
+        # Only fields that are needed are read; other fields may be of any form.
         problem = ""
         if not isinstance(fields.get("access_token"), str) or not fields["access_token"]:
             problem = "no access_token"
@@ -269,6 +280,7 @@ class TokenEndpoint:
                 f"{self._url} sent a response with {problem}: check that it is a token endpoint, "
                 "and that it issues bearer tokens"
             )
+        # Some issuers send no lifetime, or a text.
         lifetime = _number(fields.get("expires_in"))
         if lifetime is None or lifetime > _MAX_LIFETIME:
             expires_at = _number(_claims(fields["access_token"]).get("exp"))
@@ -325,6 +337,7 @@ def _check_allowed(url: str) -> None:
 def _tls_error(error: BaseException) -> str | None:
     """Return the reason if a TLS handshake caused an error; None for other causes."""
     found: BaseException | None = error
+    # Bounded, since causes may form a cycle.
     for _ in range(10):
         if isinstance(found, ssl.SSLCertVerificationError):
             return found.verify_message
@@ -344,6 +357,7 @@ def _is_retriable(error: KafkaError) -> bool:
 
 def _connect_error(error: BaseException) -> ConnectionRefusedError | socket.gaierror | None:
     """Return the cause of an error if no connection was made; None for other causes."""
+    # Breadth-first, through the groups in which anyio collects the attempts of several addresses.
     pending: list[BaseException | None] = [error]
     for _ in range(20):
         found = pending.pop(0) if pending else None
@@ -358,7 +372,7 @@ def _connect_error(error: BaseException) -> ConnectionRefusedError | socket.gaie
 
 
 def _json_object(response: _Response) -> dict[str, Any]:
-    """Return the JSON object of a response; an empty one if it has another form."""
+    """Return the JSON object of a response, or an empty one if the response has another form."""
     if response.encoding.lower() != "identity":
         return {}
     try:
@@ -373,13 +387,14 @@ def _error_field(fields: dict[str, Any], secret: Secret) -> str:
     named = fields.get("error")
     if not isinstance(named, str) or not _ERROR_FIELD.fullmatch(named):
         return ""
+    # An issuer may repeat the secret in its error.
     if secret and (secret.reveal() in named or named in secret.reveal()):
         return ""
     return f", error {named}"
 
 
 def _number(value: object) -> float | None:
-    """Return a number that is positive and finite, also one in a text; None for all else."""
+    """Return a positive finite number, even if given as text, or None."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,15}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -388,7 +403,7 @@ def _number(value: object) -> float | None:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    """Return the claims of a token that is a JWT, without checking it; otherwise nothing."""
+    """Return the claims of a token that is a JWT, without checking it, or an empty dict."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}

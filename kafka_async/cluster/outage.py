@@ -30,13 +30,14 @@ class OutageLog:
             self._interval = FIRST_INTERVAL
         if now < self._next_at:
             return None
+        # The first warning comes at once, without doubling.
         if now > self._since:
             self._interval = min(self._interval * 2, MAX_INTERVAL)
         self._next_at = now + self._interval
         return now - self._since
 
     def record_reachable(self, now: float) -> float | None:
-        """Record that a broker responded; return the outage's length in seconds, None if none."""
+        """Record that a broker responded; return the outage's length in seconds, or None."""
         if self._since is None:
             return None
         since, self._since = self._since, None

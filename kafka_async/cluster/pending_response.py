@@ -26,7 +26,7 @@ OnThrottle: TypeAlias = "Callable[[int, int, int], None]"
 def _report_throttle(
     frame: Frame, response: type[Response], version: int, on_throttle: OnThrottle
 ) -> None:
-    """Report the throttle time of a response to which no caller listens any more."""
+    """Report the throttle time of a response that no caller awaits any more."""
     try:
         message = decode_response_body(frame, response, version)
     except KafkaError:
@@ -40,7 +40,7 @@ class ResponseFuture(asyncio.Future[R]):
 
     It is done when the frame has arrived. Reading the result decodes the frame once; without a
     `response` class the result is the frame itself. `on_throttle` is called when the frame arrives,
-    also after the future was cancelled or has failed. Cancelling the future does not change the
+    even after the future was cancelled or has failed. Cancelling the future does not change the
     order of the connection's responses. An exception that is never retrieved is not logged.
     """
 
@@ -52,6 +52,7 @@ class ResponseFuture(asyncio.Future[R]):
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(loop=loop)
+        # Set to None once the frame is decoded; `_class` stays.
         self._response: Any = response
         self._class = response
         self._on_throttle = on_throttle
@@ -81,6 +82,7 @@ class ResponseFuture(asyncio.Future[R]):
         response = self._response
         if response is not None and len(frame) >= OFFLOAD_DECODE_BYTES:
             message = await offload(decode_response_body, frame, response, self._version)
+            # Another caller may have read the result in the meantime.
             if self._response is not None:
                 self._set_message(message)
         return self.result()
@@ -99,7 +101,7 @@ class ResponseFuture(asyncio.Future[R]):
             raise
 
     def exception(self) -> BaseException | None:
-        """Return the error of the request or of decoding its response; None if it succeeded."""
+        """Return the error of the request or of decoding its response, or None."""
         error = super().exception()
         if error is None:
             try:
@@ -109,7 +111,7 @@ class ResponseFuture(asyncio.Future[R]):
         return error
 
     def set_frame(self, frame: Frame, version: int) -> None:
-        """Complete the future with a response in that version, unless it is done."""
+        """Complete the future with a response in this version, unless it is done."""
         if self._on_throttle is not None and self._class is not None:
             self._set_throttle(frame, cast("Any", self._class), version, self._on_throttle)
         if not self.done():
@@ -121,6 +123,7 @@ class ResponseFuture(asyncio.Future[R]):
     ) -> None:
         """Report the throttle time now: the caller may decode the frame later, or never."""
         throttle = leading_throttle_time_ms(frame, response, version)
+        # The version has it elsewhere, so the whole response is decoded.
         if throttle is None:
             _report_throttle(frame, response, version, on_throttle)
         elif throttle:
@@ -138,6 +141,7 @@ class ResponseFuture(asyncio.Future[R]):
             super().exception()  # marks it as retrieved: callers may drop the future
 
     def __await__(self) -> Generator[Any, None, R]:
+        # As asyncio.Future does, without its call of `result` on the raw frame.
         if not self.done():
             self._asyncio_future_blocking = True
             yield self
@@ -149,8 +153,8 @@ class ResponseFuture(asyncio.Future[R]):
 class ResponseCallback(Generic[ResponseT]):
     """Decodes a response in the protocol's callback and passes it on without a future.
 
-    `callback` is called exactly once, with the response or an error; `on_throttle` before it, and
-    for a response that arrives after it.
+    `callback` is called exactly once, with the response or an error. `on_throttle` is called before
+    it, and for a response that arrives after it.
     """
 
     __slots__ = ("_callback", "_done", "_loop", "_on_throttle", "_response")
@@ -169,8 +173,9 @@ class ResponseCallback(Generic[ResponseT]):
         self._done = False
 
     def set_frame(self, frame: Frame, version: int) -> None:
-        """Decode a response in that version and call the callback, unless it was called."""
+        """Decode a response in this version and call the callback, unless it was called."""
         response = self._response
+        # The request has timed out; its throttle time still applies.
         if self._done:
             _report_throttle(frame, response, version, self._on_throttle)
             return

@@ -1,8 +1,8 @@
-"""The share of its client quotas that this client uses, per broker (KIP-13). Pure.
+"""The fraction of its client quotas that this client uses, per broker (KIP-13). Pure.
 
-A broker measures a client over eleven samples of a second and throttles it above its quota. This
-module measures the same bytes at the client: those of Produce requests and of Fetch responses. Only
-this client's are counted, so the share is too low if other clients have part in the quota.
+A broker measures a client over eleven samples of one second and throttles it above its quota. This
+module measures the same bytes at the client: Produce requests and Fetch responses. Only this
+client's bytes are counted, so the fraction is too low if other clients share the quota.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class ByteRate:
     def record(self, size: int, now: float) -> None:
         """Add bytes at a time in seconds."""
         second = int(now)
+        # One sample per second, so that memory does not depend on the number of requests.
         if self._samples and self._samples[-1][0] == second:
             self._samples[-1] = (second, self._samples[-1][1] + size)
         else:
@@ -39,10 +40,12 @@ class ByteRate:
     def rate(self, now: float) -> float:
         """Return the bytes of eleven samples over the ten to eleven seconds they cover.
 
-        It changes nothing, since any thread may call it.
+        It changes nothing, so any thread may call it.
         """
         oldest = int(now) - SAMPLES
+        # A copy, since the event loop may append in another thread.
         covered = (size for second, size in self._samples.copy() if second > oldest)
+        # As Kafka's Rate: whole samples, and the part of the current second.
         return sum(covered) / (SAMPLES - 1 + now % 1)
 
     def _drop_old(self, second: int) -> None:
@@ -53,7 +56,7 @@ class ByteRate:
 class QuotaUsage:
     """Measures the requests and responses of one client that count for quotas.
 
-    The quotas are those that the cluster had when `set_quotas` was called last.
+    The quotas are those at the last call of `set_quotas`.
     """
 
     def __init__(self) -> None:
@@ -68,13 +71,13 @@ class QuotaUsage:
         rate.record(size, now)
 
     def set_quotas(self, quotas: Mapping[str, float] | None) -> None:
-        """Set the client's quotas by Kafka's names; None if they are not known."""
+        """Set the client's quotas by Kafka's names, or None if they are unknown."""
         self._quotas = quotas
 
     def fractions(self, now: float) -> dict[tuple[int, str], float | None]:
         """Return the used part of each quota, from 0 to 1, by broker and kind.
 
-        It is 0 without a quota, and None while the quotas are not known.
+        It is 0 without a quota, and None while the quotas are unknown.
         """
         found: dict[tuple[int, str], float | None] = {}
         for (node_id, kind), rate in sorted(self._rates.items()):
@@ -86,6 +89,6 @@ class QuotaUsage:
         return found
 
     def percentages(self, now: float) -> dict[tuple[int, str], float | None]:
-        """Return what `fractions` returns, in percent."""
+        """Return the result of `fractions` in percent."""
         found = self.fractions(now)
         return {key: None if part is None else 100 * part for key, part in found.items()}

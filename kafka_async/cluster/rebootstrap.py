@@ -1,9 +1,10 @@
 """Decides when to drop the known brokers and bootstrap again (KIP-899, KIP-1102). Pure.
 
-There are three reasons: every known broker is unavailable (no connection, and backoff forbids a new
-one, or the last attempt has failed since any broker has responded); a broker requires it (error 129
-in Metadata or, KIP-1242, in ApiVersions); no metadata has arrived for the trigger's time. That time
-starts with the first metadata request and ends only with a response that names at least one broker.
+There are three reasons. Every known broker is unavailable: it has no connection, and backoff
+forbids a new one, or the last attempt has failed since any broker has responded. A broker requires
+it: error 129 in Metadata or, KIP-1242, in ApiVersions. No metadata has arrived for the trigger's
+time, which starts with the first metadata request and ends only with a response that contains at
+least one broker.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ class RebootstrapTrigger:
     """Decides when one client rebootstraps. Owned by its metadata updater.
 
     Args:
-        enabled: False for `metadata_recovery_strategy="none"`; there is never a reason then.
+        enabled: False for `metadata_recovery_strategy="none"`; then there is never a reason.
         after: Seconds without metadata after which the client rebootstraps.
     """
 
     def __init__(self, *, enabled: bool, after: float) -> None:
         self.enabled = enabled
         self._after = after
+        # Time of the first metadata request without a response, and a broker's reason.
         self._since: float | None = None
         self._requested: str | None = None
 
@@ -33,9 +35,10 @@ class RebootstrapTrigger:
         self._requested = reason
 
     def reason(self, now: float, *, available: bool) -> str | None:
-        """Return the reason to rebootstrap now; None if there is none."""
+        """Return the reason to rebootstrap now, or None."""
         if not self.enabled:
             return None
+        # A broker's request comes first: it is certain.
         if self._requested is not None:
             return self._requested
         if not available:
@@ -45,6 +48,6 @@ class RebootstrapTrigger:
         return None
 
     def reset(self) -> None:
-        """Start over after a response that names a broker, and after a rebootstrap."""
+        """Start over after a response that contains a broker, and after a rebootstrap."""
         self._since = None
         self._requested = None

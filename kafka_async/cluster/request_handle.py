@@ -21,9 +21,9 @@ ResponseT = TypeVar("ResponseT", bound="Response")
 class RequestHandle(Generic[ResponseT]):
     """A request that `Client.submit` has started: await it, cancel it, or look at it later.
 
-    It may be awaited several times, also at once; each await returns the response or raises the
-    request's error. Cancelling an await does not cancel the request. A handle may be dropped: the
-    request continues, and its error is not reported.
+    It may be awaited several times, even concurrently; each await returns the response or raises
+    the request's error. Cancelling an await does not cancel the request. A handle may be dropped:
+    the request continues, and its error is not reported.
     """
 
     def __init__(self, supervisor: Supervisor, send: Callable[[], Awaitable[ResponseT]]) -> None:
@@ -45,7 +45,7 @@ class RequestHandle(Generic[ResponseT]):
     def cancel(self) -> bool:
         """Cancel the request; awaiting the handle then raises asyncio.CancelledError.
 
-        A request that has left already is still handled by its broker, but not sent again.
+        A request that was sent already is still handled by its broker, but not retried.
 
         Returns:
             False if the request was done.
@@ -79,12 +79,13 @@ class RequestHandle(Generic[ResponseT]):
         return self.response().__await__()
 
     async def _run(self) -> None:
-        if self._future.done():  # cancelled before it has left
+        if self._future.done():  # cancelled before it was sent
             return
         try:
             response = await self._send()
         except Exception as error:  # noqa: BLE001  # raised when the handle is awaited
             self._fail(error)
+        # The client stops; the handle must not wait forever.
         except BaseException:
             self._fail(ClientClosedError(f"{self._client} was closed"))
             raise

@@ -1,8 +1,8 @@
 """Pairs the rows of a response with what was requested. Pure.
 
 A broker responds with a row per topic, partition, group or the like. A row that was requested and
-is missing is a defect of the response, worth a retry, and never an empty result; a row that was not
-requested is ignored.
+is missing is a defect of the response: it is worth a retry, and never an empty result. A row that
+was not requested is ignored.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def missing_row(requested: object) -> IncompleteResponseError:
 def requested_rows(
     requested: Iterable[K], rows: Mapping[K, V]
 ) -> dict[K, V | IncompleteResponseError]:
-    """Return the row of each requested item, or the error of its absence."""
+    """Return the row of each requested item, or the error for its absence."""
     return {item: rows[item] if item in rows else missing_row(item) for item in requested}
 
 
 def requested_row(requested: K, rows: Iterable[V], key: Callable[[V], K]) -> V:
-    """Return the row whose key is the requested one.
+    """Return the row with the requested key.
 
     Raises IncompleteResponseError if there is none.
     """

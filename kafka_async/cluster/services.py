@@ -1,6 +1,6 @@
 """The parts of a started client, which producers, consumers, members and admin calls use.
 
-The parts have no reference to the `Client`, so that one that was started and never stopped is
+The parts have no reference to the `Client`, so that a client that was started and never stopped is
 garbage collected and warns.
 """
 
@@ -32,7 +32,7 @@ ResponseT = TypeVar("ResponseT", bound="Response")
 
 
 class ClientServices:
-    """The parts of a started client; `retry_backoff` returns the backoff of one call's retries."""
+    """The parts of a started client; `retry_backoff` returns the backoff of one call."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class ClientServices:
         authenticator: Authenticator | None = None,
     ) -> None:
         context = ConnectionContext(config, hooks, dialer, supervisor, clock, authenticator)
+        # Shared with all connections.
         self.config = config
         self.hooks = hooks
         self.clock = clock
@@ -54,6 +55,8 @@ class ClientServices:
         self.retry_backoff = context.retry_backoff
         self.is_outdated = context.is_outdated
         self.quota_usage = context.quota_usage
+        # A lambda, since brokers and metadata need each other. Metadata is requested by several
+        # events.
         self.metadata = MetadataUpdater(context)
         self.brokers = Brokers(
             context,
@@ -64,13 +67,14 @@ class ClientServices:
         )
         self.coordinators = CoordinatorLookup(context, self.brokers, self.metadata)
         self._router = RequestRouter(context, self.brokers, self.metadata, self.coordinators)
+        # Coordinators of before a rebootstrap may be brokers of another cluster.
         self.metadata.on_rebootstrap = self.coordinators.forget_all
         self.metadata.add_cluster_listener(self.brokers.on_cluster_changed)
         self._credentials_listeners: list[Callable[[], None]] = []
 
     @property
     def responsive(self) -> bool:
-        """True while the client runs, unless failures have left it without a broker that responds.
+        """True while the client runs, unless failures have left it without a responding broker.
 
         An idle client is responsive; see `Client.health`, whose 5 s limit is not applied here.
         """
@@ -92,11 +96,14 @@ class ClientServices:
             timeout = seconds(config.default_api_timeout_ms)
         deadline = loop.time() + timeout
         backoff = self.retry_backoff()
+        # Ends with a response, with an error that retries do not cure, or when the next attempt
+        # would come after the deadline. `retry=False` makes one attempt.
         while True:
             try:
                 connection = await router.connection(to, request.API_KEY, deadline)
                 limit = min(deadline - loop.time(), seconds(config.request_timeout_ms))
                 version: int | None = None
+                # Without a limit `send` negotiates the version itself.
                 if max_version is not None:
                     await connection.connect(limit)
                     version = connection.version(request.API_KEY, max_version)
@@ -106,12 +113,15 @@ class ClientServices:
                 delay = backoff.next()
                 if not retry or loop.time() + delay >= deadline:
                     raise
+                # A client that died in the meantime must not wait for the next attempt.
                 self.supervisor.check()
+                # After a timeout the destination may be right and only slow.
                 if isinstance(error, KafkaConnectionError):
                     router.forget(to)
             else:
                 if not retry or not router.must_reroute(to, response):
                     return response
+                # An error in the response is returned, not raised, even at the deadline.
                 delay = backoff.next()
                 if loop.time() + delay >= deadline:
                     return response
@@ -139,7 +149,7 @@ class ClientServices:
         return remove
 
     def on_credentials_replaced(self) -> None:
-        """Forget the rejections of the former credentials, and tell the listeners."""
+        """Forget the rejections of the former credentials, and call the listeners."""
         self.brokers.on_credentials_replaced()
         self.metadata.on_credentials_replaced()
         for listener in list(self._credentials_listeners):

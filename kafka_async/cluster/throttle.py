@@ -1,11 +1,11 @@
 """Throttle times of brokers (KIP-219): until when a client sends a broker no request. Pure.
 
-A response may have a throttle time. From then on the broker does not read the connection for this
-time, so a request that is sent meanwhile would only fill buffers, and one on a new connection would
-evade the quota. So a window covers all connections of one client to the same address for the same
-purpose, also those that are opened later. Connections for other purposes have other windows. A
-group member's heartbeats wait only for the connection that carries them: another member or producer
-of the client, throttled by the same coordinator, must not end the member's session.
+A response may have a throttle time. For this time the broker does not read the connection. A
+request sent on it would only fill buffers, and one on a new connection would evade the quota. So a
+window covers all connections of one client to the same address for the same purpose, including
+connections that are opened later. Connections for other purposes have other windows. A group
+member's heartbeats wait only for the connection that carries them: another member or producer of
+the client, throttled by the same coordinator, must not end the member's session.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ CLIENT_WAITS_FROM: Final[dict[int, int]] = {
     41: 1,  # DescribeDelegationToken
     42: 1,  # DeleteGroups
 }
-"""First version of an API whose throttle time the client waits for (KIP-219); for other APIs, all.
+"""First version of an API whose throttle time the client waits for; any of other APIs.
 
-Since KIP-219 a broker responds at once and does not read the connection for the throttle time, so
-that requests sent meanwhile would only fill buffers. Before, it delayed the response instead.
+Since KIP-219 a broker responds immediately and does not read the connection for the throttle time.
+Before, it delayed the response instead.
 """
 
 
@@ -90,9 +90,9 @@ class ThrottleWindows:
 
 
 def throttle_seconds(api_key: int, version: int, throttle_time_ms: int) -> float:
-    """Return for how many seconds the client waits after a response with this throttle time.
+    """Return the seconds that the client waits after a response with this throttle time.
 
-    Before KIP-219 a broker delayed the response itself, and the client does not wait.
+    Before KIP-219 a broker delayed the response itself, so the client does not wait.
     """
     if throttle_time_ms <= 0 or version < CLIENT_WAITS_FROM.get(api_key, 0):
         return 0.0

@@ -177,7 +177,7 @@ def _build(config: ClientConfig) -> tuple[_Stamps, ssl.SSLContext]:
 
 
 def load_authorities(context: ssl.SSLContext, authorities: str | None) -> None:
-    """Trust the certificates of the option ssl_cafile, or those of the system.
+    """Trust the certificates of the option ssl_cafile, or else the system's.
 
     Raises InvalidConfigurationError if there are none.
     """

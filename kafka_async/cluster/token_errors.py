@@ -1,6 +1,6 @@
-"""Errors of the origins of tokens that end the start of a client.
+"""Token errors that are fatal during startup.
 
-They are retriable for a client that has started: connections are retried, and so are their tokens.
+After the start they are retriable: connections are retried, and their tokens are requested again.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ MAX_JOINED_BYTES: Final = 64 * 1024
 HIGH_WATER_MARK: Final = 512 * 1024
 """Bytes in the transport's buffer above which writing pauses."""
 MAX_ABORT_TIME: Final = 1.0
-"""Maximum seconds for a transport to end that is aborted, which takes an event loop iteration."""
+"""Maximum seconds for an aborted transport to end, which takes an event loop iteration."""
 NEXT_ADDRESS_AFTER: Final = 0.25
 """Seconds without a connection after which the next address is tried (RFC 8305)."""
 
@@ -71,10 +71,12 @@ class Stream(asyncio.BufferedProtocol):
         # The transport calls the receiver directly: one call less per read.
         self.get_buffer = receiver.room
         self.buffer_updated = receiver.received
+        # Reading: nothing is passed on before `attach`.
         self._receiver = receiver
         self._attached = False
         self._lost: Exception | None = None
         self._loop = asyncio.get_running_loop()
+        # Writing: buffers for the end of the iteration, or until the transport has room.
         self._transport: asyncio.Transport | None = None
         self._outgoing: list[BytesLike] = []
         self._flush_scheduled = False
@@ -88,6 +90,7 @@ class Stream(asyncio.BufferedProtocol):
         """Set up the transport; reading starts with `attach`."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_MARK)
+        # This may be one of several attempts; the others must not consume bytes.
         self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -97,6 +100,7 @@ class Stream(asyncio.BufferedProtocol):
             self.ended.set_result(None)
         self._wake_drain_waiters()
         self._lost = exc
+        # Otherwise `attach` raises it.
         if self._attached:
             self._receiver.lost(exc)
 
@@ -108,6 +112,7 @@ class Stream(asyncio.BufferedProtocol):
         """Write what was kept while writing was paused."""
         self.paused_at = None
         self._flush()
+        # Flushing may have filled the buffer again.
         if self.paused_at is None:
             self._wake_drain_waiters()
 
@@ -137,6 +142,7 @@ class Stream(asyncio.BufferedProtocol):
         With `flush` they are written at once, otherwise together with all other writes of this
         event loop iteration.
         """
+        # The common case, a single small request, needs no list.
         small = len(parts) == 1 and len(parts[0]) <= MAX_BYTES_PER_WRITE
         if small and flush and not (self._outgoing or self.writing_paused):
             assert self._transport is not None
@@ -151,6 +157,7 @@ class Stream(asyncio.BufferedProtocol):
 
     async def drain(self) -> None:
         """Wait until writing is no longer paused or the connection has ended."""
+        # Woken tasks may fill the buffer again, so each checks.
         while self.writing_paused and not self.ended.done():
             waiter = self._loop.create_future()
             self._drain_waiters.append(waiter)
@@ -184,6 +191,7 @@ class Stream(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None:
             return
+        # The transport pauses writing in `write`; `_chunks` then keeps the rest.
         for chunk in self._chunks():
             transport.write(chunk)
 
@@ -191,6 +199,7 @@ class Stream(asyncio.BufferedProtocol):
         """Yield the bytes to write, small buffers joined, until writing is paused."""
         parts, self._outgoing = self._outgoing, []
         first = 0
+        # Each pass yields a piece of a large buffer, a single buffer, or several small ones joined.
         while first < len(parts):
             if self.writing_paused:
                 self._outgoing[:0] = parts[first:]
@@ -218,7 +227,7 @@ class Stream(asyncio.BufferedProtocol):
 class OpenStreams:
     """Tracks the streams of a client until they have ended.
 
-    The orderly end of a TLS stream waits for the broker, longer than its connection is used.
+    The orderly end of a TLS stream waits for the broker, longer than the connection is used.
     """
 
     def __init__(self) -> None:
@@ -235,6 +244,7 @@ class OpenStreams:
         if not ended:
             return
         _, late = await asyncio.wait(ended, timeout=max(0.0, timeout))
+        # `ended` needs one more iteration after an abort.
         for stream in list(self._streams):
             stream.abort()
         if late:
@@ -262,6 +272,7 @@ class SocketDialer:
         OSError.
         """
         host = host.removeprefix("[").removesuffix("]")
+        # An address needs no thread for its resolution.
         addresses = [host] if _is_address(host) else await self._resolve(host, port)
         name = server_hostname or host
 
@@ -274,6 +285,7 @@ class SocketDialer:
                 server_hostname=name if ssl is not None else None,
             )
 
+        # Without the race, which costs tasks.
         if len(addresses) == 1:
             opened = await open_one(addresses[0])
         else:
@@ -287,6 +299,7 @@ class SocketDialer:
 
     async def _resolve(self, host: str, port: int) -> list[str]:
         rows = await self._supervisor.offload(_getaddrinfo, host, port)
+        # Without duplicates, which would only repeat a failure.
         return list(dict.fromkeys(str(row[4][0]) for row in rows))
 
 
@@ -298,13 +311,15 @@ async def first_to_connect(
     """Return the result of `attempt(address)` for the first address that succeeds.
 
     Each address is tried NEXT_ADDRESS_AFTER seconds after the one before, or as soon as that has
-    failed. Further results are passed to `undo`. If all attempts fail, the last one's OSError is
-    raised, with the others in its notes.
+    failed. Further results are passed to `undo`. If all attempts fail, the OSError of the last one
+    is raised, with the others in its notes.
     """
     attempts: dict[asyncio.Task[T], str] = {}
     failures: list[tuple[str, OSError]] = []
     remaining = deque(addresses)
     try:
+        # Each pass starts one attempt, then waits for the first result or for the next attempt's
+        # time.
         while remaining or attempts:
             if remaining:
                 address = remaining.popleft()
@@ -322,6 +337,7 @@ async def first_to_connect(
                 failures.append((address, error))
     finally:
         for task in attempts:
+            # Cancelled too late, an attempt may still succeed.
             task.cancel()
             task.add_done_callback(partial(_undo_result, undo))
     *before, (_, last) = failures
@@ -358,5 +374,6 @@ def _is_address(host: str) -> bool:
 
 def _enable_keep_alive(transport: asyncio.Transport) -> None:
     sock = transport.get_extra_info("socket")
+    # A peer that vanishes without a FIN would otherwise be noticed only by a request's timeout.
     if sock is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -40,23 +40,27 @@ class CloseDeadlines:
     def of(cls, now: float, limit: float) -> CloseDeadlines:
         """Divide `limit` seconds from `now` among the steps."""
         end, spare = now + limit, min(LEAVE_RESERVE, limit / 4)
+        # A quarter of what is reserved is for disconnecting.
         return cls(end - spare, end - spare / 4, end)
 
     def shorten(self, now: float) -> None:
         """Drop the time for committing and most of the time for leaving."""
         self.commit_by = min(self.commit_by, now)
         self.leave_by = min(self.leave_by, now + CANCELLED_LEAVE_TIMEOUT)
+        # The caller was cancelled: the group must not wait for the session of a member that is
+        # gone.
         self.end = min(self.end, now + CANCELLED_LEAVE_TIMEOUT)
 
 
 class Closing:
-    """Runs the steps of closing; `name` is the consumer's in log messages."""
+    """Runs the steps of closing; `name` is the consumer's name in log messages."""
 
     def __init__(self, name: str, deadlines: CloseDeadlines, subscription: Subscription) -> None:
         self._name = name
         self._deadlines = deadlines
         self._subscription = subscription
         self._now = asyncio.get_running_loop().time
+        # The step that `shorten` may cut short, with a function for its deadline.
         self._current_step: tuple[asyncio.Timeout, Callable[[], float]] | None = None
 
     @property
@@ -75,13 +79,14 @@ class Closing:
     async def drain(self, gate: DeliveryGate) -> None:
         """Wait for running handlers, for half of the time that is left for committing."""
         partitions = frozenset(self._subscription.states)
+        # Half of it, so that a commit can follow.
         left = max(0.0, self._deadlines.commit_by - self._now())
         with contextlib.suppress(TimeoutError):
             async with self._timeout(lambda: self._deadlines.commit_by):
                 await gate.drain(partitions, left / 2)
 
     async def commit(self, offset_committer: OffsetCommitter) -> KafkaError | None:
-        """Commit and log what was not committed; return an error that a retry cannot resolve."""
+        """Commit, and log what was not committed; return an error that is not retriable."""
         error: Exception | None = None
         try:
             async with self._timeout(lambda: self._deadlines.commit_by):
@@ -89,6 +94,7 @@ class Closing:
         except (TimeoutError, KafkaError) as failure:
             error = failure
         due = self._subscription.to_commit(include_unprocessed=False)
+        # A commit that failed for deleted topics, for example, leaves nothing to warn of.
         if error is None or not due:
             return None
         shown = ", ".join(
@@ -108,7 +114,8 @@ class Closing:
         return None
 
     async def _commit_owned(self, offset_committer: OffsetCommitter) -> None:
-        """Commit, and again if a rebalance has moved some of the partitions meanwhile."""
+        """Commit, and again if a rebalance has moved some of the partitions in the meantime."""
+        # Repeated while partitions are lost on the way; the rest is still this member's to commit.
         while True:
             left = max(0.001, self._deadlines.commit_by - self._now())
             due = self._subscription.to_commit(include_unprocessed=False)
@@ -121,7 +128,7 @@ class Closing:
                 return
 
     async def leave_group(self, membership: GroupMembership) -> None:
-        """Leave the group; log if the time did not suffice."""
+        """Leave the group; log a warning if there was not enough time."""
         try:
             async with self._timeout(lambda: self._deadlines.leave_by):
                 await membership.close(self._deadlines.leave_by)
@@ -134,7 +141,7 @@ class Closing:
 
     @contextlib.asynccontextmanager
     async def _timeout(self, deadline: Callable[[], float]) -> AsyncGenerator[None]:
-        """Limit a step; `shorten` may bring its deadline forward."""
+        """Limit a step, whose deadline `shorten` may bring forward."""
         try:
             async with asyncio.timeout_at(deadline()) as step:
                 self._current_step = step, deadline

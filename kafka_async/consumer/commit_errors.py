@@ -58,9 +58,12 @@ COMMIT_ERRORS: Final[Mapping[type[KafkaError], CommitErrorAction]] = {
     UnknownTopicIdError: CommitErrorAction.CHECK_TOPIC,
     UnstableOffsetCommitError: CommitErrorAction.RETRY,
     RebalanceInProgressError: CommitErrorAction.WAIT_FOR_REBALANCE,
+    # The generation or epoch is over. `OffsetCommitter` waits instead if the member is about to
+    # join the next one.
     UnknownMemberIdError: CommitErrorAction.RAISE_COMMIT_FAILED,
     IllegalGenerationError: CommitErrorAction.RAISE_COMMIT_FAILED,
     FencedMemberEpochError: CommitErrorAction.RAISE_COMMIT_FAILED,
+    # The member's epoch has changed since the request was built; it may still own the partitions.
     StaleMemberEpochError: CommitErrorAction.RETRY_OWNED,
     FencedInstanceIdError: CommitErrorAction.RAISE,
     OffsetMetadataTooLargeError: CommitErrorAction.RAISE,

@@ -89,13 +89,12 @@ class Consumer(Generic[K, V]):
     With a group, `topics` are assigned to its consumers; without one, this consumer reads all of
     their partitions. `partitions` are manually assigned: read regardless of the group.
 
-    Returned records are being processed until the application polls again or commits them. Until
-    then none of their partitions is revoked, unless it takes longer than max_poll_interval_ms.
-    Auto-commit commits the records that a poll returned only after the next poll, and a record of a
-    stream only after the next one was requested; `unsubscribe`, and an `async with` block that ends
-    without an exception, commit what was returned before. Keys and values are bytes unless
-    deserializers are given. A consumer belongs to the event loop and the process in which it was
-    started, and only one task at a time may poll it.
+    A record counts as processed once the application polls again or commits it. Until then its
+    partition is not revoked, for at most max_poll_interval_ms. Auto-commit commits the records of a
+    poll after the next poll, and a record of a stream after the next one was requested.
+    `unsubscribe`, and an `async with` block that ends without an exception, commit all returned
+    records. Keys and values are bytes unless deserializers are given. A consumer belongs to the
+    event loop and the process in which it was started, and only one task at a time may poll it.
 
     Args:
         servers: Addresses of brokers, as "host:port,host:port" or a sequence, may also be given as
@@ -132,13 +131,16 @@ class Consumer(Generic[K, V]):
         dialer: Dialer | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
+        # Wrapped before anything can fail: tracebacks may show local variables.
         servers, options = hide_secrets(servers), hide_secrets(options)
         chosen, client, self._owns_client = connect_with(
             servers, ConsumerConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
         )
+        # Checked now, so that a wrong option raises in the constructor and not in `start()`.
         _check_assignors(chosen)
         self.config = chosen
         self.client = client
+        # Exists before the start, so that topics can be subscribed to and partitions assigned then.
         self._subscription = Subscription()
         name = f"Consumer {chosen.group_id or chosen.client_id}"
         self._supervisor = Supervisor(name, client.hooks)
@@ -146,6 +148,8 @@ class Consumer(Generic[K, V]):
         self._runtime: ConsumerRuntime | None = None
         self._convert = converter_of(chosen)
         self._interceptors = ConsumerInterceptors.from_config(chosen)
+        # Life cycle. `_closing` is the one task that closes; a handler of the consumer cannot wait
+        # for it.
         self._stopped = False
         self._listeners = RebalanceListenerInvoker(
             seconds(self.config.rebalance_listener_timeout_ms)
@@ -169,7 +173,7 @@ class Consumer(Generic[K, V]):
             BootstrapError: No bootstrap server could be used.
             RetriableError: With group_protocol="auto", the group's coordinator was not available
                 for default_api_timeout_ms.
-            ClientClosedError: The consumer was stopped meanwhile.
+            ClientClosedError: The consumer was stopped during the start.
             IllegalStateError: The consumer was started before.
         """
         async with self._start_guard.starting():
@@ -192,6 +196,7 @@ class Consumer(Generic[K, V]):
             )
             self._started = True
             self._runtime.start()
+        # Also when cancelled: connections and tasks must not outlive a failed start.
         except BaseException:
             await self._await_closing(self._in_closing_task(self._tear_down()))
             raise
@@ -202,15 +207,15 @@ class Consumer(Generic[K, V]):
         The records of the last `poll`, and the current one of an iteration, do not count as
         processed: end the `async with` block instead to commit them, or call `commit` before.
 
-        Offsets that could not be committed in time are named in a warning. Without anything to
-        commit, it returns within 2 s even if no broker responds. It is completed even if the
-        caller is cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s.
-        Safe to call again. A start in progress is cancelled, and raises ClientClosedError.
+        A warning lists offsets that could not be committed in time. Without anything to commit, it
+        returns within 2 s even if no broker responds. It is completed even if the caller is
+        cancelled; a cancelled `stop` does not commit, and leaves the group within 1 s. Safe to call
+        again. A start in progress is cancelled, and raises ClientClosedError.
 
-        In a handler of `process`, or a task of `partition_streams`, it returns at once: the
-        consumer closes once the handlers have returned, and `process`, or the block of
-        `partition_streams`, ends when it is closed. In a task that a rebalance listener has
-        created it also returns at once, and the consumer closes once the listener has returned.
+        In a handler of `process` or a task of `partition_streams` it returns at once: the consumer
+        closes after the handlers have returned, and `process`, or the block of `partition_streams`,
+        then ends. In a task that a rebalance listener has created it also returns at once, and the
+        consumer closes after the listener has returned.
 
         Args:
             timeout: Maximum total time in seconds (default: close_timeout_ms).
@@ -231,6 +236,7 @@ class Consumer(Generic[K, V]):
         await self._stop(timeout, finished=False)
 
     async def _stop(self, timeout: float | None, *, finished: bool) -> None:
+        # False: no start has begun, so there is nothing to stop.
         if not await self._start_guard.end():
             return
         runtime = self._runtime
@@ -238,6 +244,7 @@ class Consumer(Generic[K, V]):
             self._stopped = True
             return
         self._supervisor.check_event_loop(self._closing)
+        # The first call starts to close; later ones wait for the same task.
         if self._closing is None:
             if self._stopped:
                 return
@@ -249,9 +256,10 @@ class Consumer(Generic[K, V]):
             )
         elif self._closing.done() and not self._stopped_by_handler:
             return
+        # Closing waits for the handler or listener that calls this, so it must not wait in turn.
         if runtime.gate.runs_handler or runtime.gate.runs_listener:
             self._stopped_by_handler = True
-            await asyncio.sleep(0)  # Closing begins, so that no further handler does.
+            await asyncio.sleep(0)  # closing begins, so that no further handler does
             return
         self._stopped_by_handler = False
         await self._await_closing(self._closing, runtime.shorten_closing)
@@ -283,14 +291,16 @@ class Consumer(Generic[K, V]):
                 await self.client.stop(None if left is None else max(0.0, left))
 
     def _in_closing_task(self, closing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Close in a separate task, which no cancel scope or cancellation of the caller ends."""
+        """Close in a separate task, which outlives cancellations of the caller."""
         loop = asyncio.get_running_loop()
         name = f"{self._supervisor.name} closing"
+        # An empty context: listeners must not see the caller's variables.
         return loop.create_task(closing, name=name, context=contextvars.Context())
 
     async def _await_closing(
         self, closing: asyncio.Task[None], on_cancel: Callable[[], None] | None = None
     ) -> None:
+        # The caller is cancelled only after the closing task has ended, shortened by `on_cancel`.
         cancelled = await wait_shielded(closing, on_cancel=on_cancel)
         failure = closing.exception()
         if cancelled is not None:
@@ -314,6 +324,7 @@ class Consumer(Generic[K, V]):
         if error is None:
             await self._stop(None, finished=True)
             return
+        # A shorter limit: the exception of the block should not wait for the full closing time.
         try:
             limit = min(ERROR_CLOSE_TIMEOUT, seconds(self.config.close_timeout_ms))
             await self._stop(limit, finished=False)
@@ -353,11 +364,12 @@ class Consumer(Generic[K, V]):
             raise TypeError(
                 'subscribe takes topics or pattern=, one of the two: subscribe(["orders"])'
             )
+        # A compiled pattern has Python's syntax, so only the client can match it.
         on_broker = isinstance(pattern, str) and self.config.group_protocol == "consumer"
         compiled = None if pattern is None or on_broker else _compile_pattern(pattern)
         names = frozenset[str]() if topics is None else topic_names(topics)
         if listener is not None:
-            self._listeners.add(listener)  # first, since it raises TypeError for another type
+            self._listeners.add(listener)  # first, since it raises TypeError for other types
         broker_pattern = pattern if on_broker and isinstance(pattern, str) else ""
         self._subscription.subscribe(names, compiled, broker_pattern)
         if runtime is not None:
@@ -366,9 +378,10 @@ class Consumer(Generic[K, V]):
     async def unsubscribe(self) -> None:
         """Unsubscribe from all topics, leave the group and return when that is done.
 
-        Manually assigned partitions stay. A `subscribe` meanwhile replaces it: then it returns
-        early, perhaps without having left the group. It does not clear the error of a consumer that
-        the group rejected for good, which each poll raises until the consumer is closed.
+        Manually assigned partitions stay. If `subscribe` is called during this call, it replaces
+        it: then this returns early, perhaps without having left the group. It does not clear the
+        error of a consumer that the group rejected for good, which each poll raises until the
+        consumer is closed.
 
         Raises:
             IllegalStateError: A rebalance listener calls it, or a handler of `process` or of a
@@ -377,6 +390,7 @@ class Consumer(Generic[K, V]):
         runtime = self._reading_runtime
         runtime.gate.check_may_wait_for_rebalance("unsubscribe")
         self._subscription.unsubscribe()
+        # Leaving revokes all partitions, which waits for records in progress: this call ends them.
         runtime.mark_all_processed()
         await runtime.group.leave()
         runtime.on_assignment_changed()
@@ -478,9 +492,9 @@ class Consumer(Generic[K, V]):
     async def poll(
         self, *, timeout: float | None = 1.0, max_records: int | None = None
     ) -> list[Record[K, V]]:
-        """Return records of any partitions, once there are any; an empty list at the timeout.
+        """Return records of any partitions once there are any, or an empty list at the timeout.
 
-        One poll parses records for at most 2.5 ms, so it may return fewer than there are.
+        One poll parses records for at most 2.5 ms, so it may return fewer than were fetched.
 
         Args:
             timeout: Maximum time in seconds (None: no limit).
@@ -506,8 +520,8 @@ class Consumer(Generic[K, V]):
             ClientClosedError: The consumer is not started, or is stopped.
             AuthenticationError: The brokers reject the credentials. Positions and the membership in
                 the group are kept: polls continue once the credentials are right again.
-            GroupAuthorizationError: The principal may not join the group or be a member of it. Once
-                it may, polls continue likewise.
+            GroupAuthorizationError: The principal may not join the group or be a member of it.
+                Polls continue once it may.
             KafkaError: The group rejected this consumer, or a task of it has died. If joining
                 again cannot help, as with FencedInstanceIdError, each poll raises the group's error
                 until the consumer is closed.
@@ -524,7 +538,7 @@ class Consumer(Generic[K, V]):
     async def poll_batches(self, *, timeout: float | None = 1.0) -> list[PartitionBatch]:
         """Return all fetched batches by partition, for Arrow or to parse elsewhere.
 
-        Waits like `poll` and raises the same errors except RecordDeserializationError, since
+        Waits like `poll` and raises the same errors except RecordDeserializationError:
         deserializers are not used.
 
         Args:
@@ -548,15 +562,15 @@ class Consumer(Generic[K, V]):
 
         Commits never pass a record whose handler has not returned: auto-commit and `commit()`
         commit the offset of the first such record of each partition. So a record whose handler was
-        interrupted is read again, and with it those after it that were done.
+        interrupted is read again, together with later ones that were handled.
 
         Before partitions are revoked and before the consumer stops, no further handler of them
         begins, and running ones have `drain_timeout`; then they are cancelled. If partitions are
         lost, their handlers are cancelled at once. If a handler raises, the others are cancelled
         and `process` raises the exception; it can be called again and continues at the first record
-        that was not done. An error of a poll, such as RecordDeserializationError, is raised once
-        the records polled before are done, so that a `seek` past it loses none. Records that were
-        polled before a `seek` are still handled, and commits do not pass them before.
+        that was not done. An error of a poll, such as RecordDeserializationError, is raised after
+        the records polled before it are done, so that a `seek` past it loses none. Records that
+        were polled before a `seek` are still handled, and commits do not pass them until then.
 
         If this call is cancelled, its handlers are cancelled at once. If a signal has stopped the
         program (`kafka_async.run`), running ones have `drain_timeout` to end first, at most half of
@@ -568,14 +582,14 @@ class Consumer(Generic[K, V]):
                 records are not done.
             ordering: "key": records of a partition with the same key bytes are handled one after
                 another, in the order of their offsets, and those without a key in no order;
-                "partition": all records of a partition are; "none": no order.
-            max_bytes: Bytes of keys and values, as far as they are bytes or text, of records that
-                are not done, from which on no more are polled.
+                another, in the order of their offsets, and records without a key in no order;
+            max_bytes: Bytes of keys and values (bytes or text) of records that are not done, from
+                which on no more are polled.
             drain_timeout: Maximum time in seconds for running handlers, see above; at most half of
                 the time that `stop` has.
             handler_timeout: Maximum time in seconds for a handler; then it is cancelled and
                 `process` raises KafkaTimeoutError (None: no limit).
-            on_undecodable: What to do with a record that a deserializer fails on. "raise": raise
+            on_undecodable: Reaction to a record that a deserializer fails on. "raise": raise
                 RecordDeserializationError once all records before it are done; "skip": log a
                 warning, count it in `statistics()` and continue; or an `async def` function, which
                 is called like the handler, in the same order, with the RecordDeserializationError:
@@ -619,24 +633,24 @@ class Consumer(Generic[K, V]):
 
         A stream comes with each partition as soon as that is assigned, and iterates over its
         records. Tasks begun with `stream.start_soon` belong to the partition. An `async for` over a
-        stream directly in the loop over the streams lets all others wait; that is logged. A
-        partition whose stream has 1,000 records or 1 MiB waiting is not fetched until half of them
-        were taken; the others continue. `pause` and `seek` apply to streams, but records that a
-        stream has already are returned after `pause`.
+        stream directly in the loop over the streams delays all other streams; a warning is logged
+        then. A partition whose stream has 1,000 records or 1 MiB waiting is not fetched until half
+        of them were taken; the others continue. `pause` and `seek` apply to streams, but records
+        that are already in a stream are returned after `pause`.
 
         Commits never pass a record that is not done: auto-commit, `commit()` and `stream.commit()`
-        commit the offset of the first such record. A record is done once the task that got it
+        commit the offset of the first such record. A record is done once the task that received it
         requests the next one, calls `stream.commit()`, or returns.
 
         Before a partition is revoked, and before the consumer stops, its stream ends, and its tasks
         have `drain_timeout` to end too; then they are cancelled. If a partition is lost, its tasks
         are cancelled at once. Iteration over the streams ends when the consumer is stopped. When
-        the block ends, all streams and tasks end likewise; after an exception or a cancellation
-        the tasks are cancelled at once. An exception of a task or of a poll cancels the block and
-        is raised from it. Afterwards the consumer continues at the first record of each partition
-        that was not done. An error of a partition, such as RecordDeserializationError, ends all
-        streams, without an exception in their tasks, once the records of the partition before it
-        are done; the block raises it when the tasks have ended.
+        the block ends, so do all streams and tasks; after an exception or a cancellation the tasks
+        are cancelled at once. An exception of a task or of a poll cancels the block and is raised
+        from it. The consumer then continues at the first record of each partition that was not
+        done. An error of a partition, such as RecordDeserializationError, ends all streams, without
+        an exception in their tasks, once the records of the partition before it are done; the block
+        raises it when the tasks have ended.
 
         If a signal has stopped the program (`kafka_async.run`), tasks have `drain_timeout` to end,
         at most half of close_timeout_ms, and auto-commit commits what is done.
@@ -644,10 +658,10 @@ class Consumer(Generic[K, V]):
         Args:
             drain_timeout: Maximum time in seconds for tasks to end, see above; at most half of the
                 time that `stop` has.
-            on_undecodable: What to do with a record that a deserializer fails on: "raise", see
-                above; "skip": log a warning, count it in `statistics()` and continue; or an
-                `async def` function, which the stream awaits in place of returning the record, with
-                the RecordDeserializationError: its attribute `record` is the raw record.
+            on_undecodable: Reaction to a record that a deserializer fails on: "raise", see above;
+                "skip": log a warning, count it in `statistics()` and continue; or an `async def`
+                function, which the stream awaits in place of returning the record, with the
+                RecordDeserializationError: its attribute `record` is the raw record.
 
         Raises:
             IllegalStateError: `process`, a poll or an `async for` of this consumer is in progress.
@@ -670,7 +684,7 @@ class Consumer(Generic[K, V]):
     # -- positions ---------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Set the position of a partition; returned records of it no longer count as unprocessed.
+        """Set the position of a partition; its returned records no longer count as unprocessed.
 
         Args:
             partition: The partition.
@@ -738,32 +752,35 @@ class Consumer(Generic[K, V]):
         self, times: Mapping[TopicPartition, int], timeout: float | None
     ) -> None:
         runtime = self._active_runtime
+        # Raises for a partition that is not assigned, before any request is sent.
         for partition in times:
             self._subscription.state(partition)
         found = await runtime.offset_lookup.find_offsets(times, self._limit(timeout))
+        # No record is as recent as the time.
         beyond = [partition for partition, target in found.items() if target.offset < 0]
         if beyond:
             found |= await runtime.offset_lookup.find_offsets(
                 dict.fromkeys(beyond, LATEST), self._limit(timeout)
             )
+        # After all lookups, so that an error leaves every position as it was.
         for partition, target in found.items():
             self._seek(runtime, partition, target.offset)
         runtime.on_partitions_changed()
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
-        """Return the offset of the next record to return; waits until it is known.
+        """Return the offset of the next record to return, after waiting until it is known.
 
         Args:
             partition: The partition.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            KafkaTimeoutError: Not known in time.
+            KafkaTimeoutError: The position was not found in time.
         """
         runtime = self._active_runtime
         state = self._subscription.state(topic_partition(partition))
         if state.position == UNKNOWN and runtime.gate.listener_running:
-            self._subscription.start_fetching([state.partition])  # on_assigned waits for it
+            self._subscription.start_fetching([state.partition])  # on_assigned waits for this call
             runtime.position_finder.wakeup()
         try:
             async with asyncio.timeout(self._limit(timeout)):
@@ -771,10 +788,12 @@ class Consumer(Generic[K, V]):
                     failure = state.error or self._subscription.denial_error(state.partition.topic)
                     if failure is not None:
                         raise failure
+                    # The partition may have been revoked during the wait.
                     self._subscription.state(partition)
                     runtime.check()
                     await runtime.position_finder.position_found.wait()
         except TimeoutError as error:
+            # Not this call's timeout: an error of the lookup.
             if isinstance(error, KafkaTimeoutError):
                 raise
             raise KafkaTimeoutError(f"the position of {partition} is not known yet") from None
@@ -783,12 +802,12 @@ class Consumer(Generic[K, V]):
     async def rewind(
         self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Rewind partitions of the running group, also those that other members own.
+        """Rewind partitions of the running group, including those that other members own.
 
         Each owner finishes the records that it has returned, commits the offset, seeks to it and
-        reports it; the other partitions continue. An offset that the log does not have is replaced
-        by the nearest one. Partitions of this member are rewound at once, as with `seek`, unless
-        another task or handlers process records.
+        reports it; the other partitions continue. If the log does not have an offset, the nearest
+        one is used. Partitions of this member are rewound at once, as with `seek`, unless another
+        task or handlers process records.
 
         If other members own partitions, all members must be consumers of this package. In the
         classic protocol they rebalance; in the consumer protocol (KIP-848) they do not, and all
@@ -796,9 +815,9 @@ class Consumer(Generic[K, V]):
 
         Args:
             offsets: Offset of the next record to read, by partition.
-            timeout: Maximum time in seconds (default: default_api_timeout_ms). If other members
-                own partitions and this one has returned records, the application must poll
-                meanwhile, in another task. Use it in place of `asyncio.wait_for`, which calls from
+            timeout: Maximum time in seconds (default: default_api_timeout_ms). If other members own
+                partitions and this one has returned records, the application must continue to poll
+                in another task. Use this argument in place of `asyncio.wait_for`, which calls from
                 another task on Python 3.11.
 
         Returns:
@@ -809,8 +828,8 @@ class Consumer(Generic[K, V]):
                 client or has no rewind_check_interval_ms, no member subscribes to a partition, an
                 owner could not commit, or a rebalance listener, or a handler of `process` or of a
                 stream, calls.
-            KafkaTimeoutError: Not all owners have reported in time; they may rewind them yet.
-            ClientClosedError: The consumer was closed meanwhile; owners may rewind them yet.
+            KafkaTimeoutError: Not all owners have reported in time; they may still rewind.
+            ClientClosedError: The consumer was closed during the call; owners may still rewind.
         """
         wanted = by_partition(offsets, "offsets", offset_and_metadata)
         found = {partition: row.offset for partition, row in wanted.items()}
@@ -850,7 +869,7 @@ class Consumer(Generic[K, V]):
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, float | datetime], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the offset and time of the first record not older than a time; None if none is.
+        """Return the offset and time of the first record not older than a time, or None.
 
         Args:
             times: Seconds since the epoch, or a datetime, by partition.
@@ -868,9 +887,9 @@ class Consumer(Generic[K, V]):
         """Commit the positions, which include the records returned last.
 
         A commit that the coordinator rejects because of a rebalance is retried after the rebalance.
-        Offsets of deleted topics are dropped with a warning in the log. Left out are partitions
-        whose offset another member commits (`RedundantAssignor`), and those that are manually
-        assigned while the consumer subscribes to topics: they are not the group's.
+        Offsets of deleted topics are dropped with a warning in the log. Partitions whose offset
+        another member commits are left out (`RedundantAssignor`), as are partitions that are
+        manually assigned while the consumer subscribes to topics: they are not the group's.
 
         Handlers of `process`, tasks of `partition_streams` and `on_revoked` may also commit while
         `stop` waits for them, and make the other calls that do not request further records.
@@ -884,8 +903,8 @@ class Consumer(Generic[K, V]):
             TypeError: `what` is something else, such as a record.
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
-            IllegalStateError: `what` names a partition that is left out otherwise, or a topic that
-                is neither assigned nor subscribed to.
+            IllegalStateError: `what` contains a partition that is left out otherwise, or a topic
+                that is neither assigned nor subscribed to.
             RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
                 member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
@@ -893,6 +912,7 @@ class Consumer(Generic[K, V]):
         """
         group = self._active_runtime.group
         offsets = self._to_commit(what)
+        # An automatic commit in the meantime must not commit less.
         self._subscription.begin_commit(offsets)
         await group.commit(offsets, self._limit(timeout), named=isinstance(what, Mapping))
 
@@ -926,6 +946,7 @@ class Consumer(Generic[K, V]):
 
     def _check_commits(self, partitions: Iterable[TopicPartition]) -> None:
         assigned = [p for p in partitions if p in self._subscription.states]
+        # Partitions that are not assigned may be committed: the group may have no members.
         others = [p for p in assigned if not self._subscription.commits(p)]
         if others and self._subscription.is_outside_group(others[0]):
             raise IllegalStateError(
@@ -941,7 +962,7 @@ class Consumer(Generic[K, V]):
     async def committed(
         self, partitions: Partitions = (), *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets; None where there is none.
+        """Return the committed offsets, None for partitions without one.
 
         Args:
             partitions: The partitions (default: all assigned).
@@ -969,7 +990,8 @@ class Consumer(Generic[K, V]):
 
         A partition without a committed offset follows auto_offset_reset or, if it is new,
         auto_offset_reset_new_partitions. Partitions that are manually assigned while the consumer
-        subscribes to topics stay where they are. A `seek` of another task meanwhile is undone.
+        subscribes to topics stay where they are. A `seek` of another task during this call is
+        undone.
 
         Args:
             partitions: The partitions (default: all assigned).
@@ -986,6 +1008,7 @@ class Consumer(Generic[K, V]):
         }
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limit(timeout)
+        # Repeated for partitions whose position or leader has changed during the request.
         while states:
             versions = {partition: state.version for partition, state in states.items()}
             left = max(0.0, deadline - loop.time())
@@ -994,12 +1017,13 @@ class Consumer(Generic[K, V]):
             for partition, offset in found.items():
                 state = states[partition]
                 if self._subscription.states.get(partition) is not state:
-                    del states[partition]  # It was revoked.
+                    del states[partition]  # revoked
                 elif state.version == versions[partition]:
                     runtime.queue.take_back(state)
                     runtime.position_finder.start_at(state, offset, newer=partition in newer)
                     del states[partition]
-                # Otherwise its leader or position has changed meanwhile: the offset may be old.
+                # Otherwise its leader or position has changed, so the offset may be old.
+        # The transaction that had lost records is over; the next one starts at what is committed.
         self._subscription.lost_uncommitted.clear()
         runtime.on_partitions_changed()
 
@@ -1018,7 +1042,7 @@ class Consumer(Generic[K, V]):
         return frozenset(n for n, topic in metadata.topics.items() if not topic.is_internal)
 
     async def partitions_for(self, topic: str, *, timeout: float | None = None) -> list[int]:
-        """Return the numbers of a topic's partitions; never creates the topic.
+        """Return the numbers of a topic's partitions. It never creates the topic.
 
         Args:
             topic: Name of the topic.
@@ -1045,9 +1069,9 @@ class Consumer(Generic[K, V]):
         return ConsumerStatistics() if self._runtime is None else self._runtime.statistics()
 
     def explain(self) -> AssignmentExplanation:
-        """Explain the group's current assignment: who has which partitions, and why.
+        """Explain the group's current assignment: the partitions of each member, and the reasons.
 
-        The group leader knows the assignment of all members, every other member only its own.
+        Only the group leader has the assignment of all members; other members have their own.
 
         Returns:
             The generation, the assignor, the reason of the rebalance and the members, with a reason
@@ -1062,9 +1086,9 @@ class Consumer(Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; sends no request.
 
-        It may be called in any thread at any time, also before `start` and after `stop`. The state
-        is "failed" once a task has died or the group has rejected this member for good, and
-        "degraded" while no broker is both connected and responding. The brokers are those of its
+        This may be called in any thread at any time, also before `start` and after `stop`. The
+        state is "failed" once a task has died or the group has rejected this member for good, and
+        "degraded" while no broker is both connected and responding. Brokers are counted by the
         client, which may be shared; `in_flight` counts the consumer's own requests.
         """
         health = replace(self.client.health(), in_flight=0, state=self._state())
@@ -1082,7 +1106,7 @@ class Consumer(Generic[K, V]):
     def high_watermark(self, partition: TopicPartition) -> int | None:
         """Return the offset after the last record that all in-sync replicas have; no request.
 
-        It is as of the last fetch response, and None before the first one of this partition.
+        It is as of the last fetch response, or None before the first one of this partition.
 
         Args:
             partition: The partition.
@@ -1096,7 +1120,7 @@ class Consumer(Generic[K, V]):
         """Return the offset below which no transaction is open; sends no request (KIP-98).
 
         Records below it are what `isolation_level="read_committed"` lets a consumer read. It is as
-        of the last fetch response, and None before the first one of this partition.
+        of the last fetch response, or None before the first one of this partition.
 
         Args:
             partition: The partition.
@@ -1109,14 +1133,14 @@ class Consumer(Generic[K, V]):
         )
 
     def __offset_source__(self) -> OffsetSource:
-        """Return what a transaction needs to commit this consumer's offsets (KIP-447)."""
+        """Return the offsets and group metadata that a transaction needs (KIP-447)."""
         return self._active_runtime.transaction_offsets
 
     # -- helpers -----------------------------------------------------------------------------------
 
     @property
     def _active_runtime(self) -> ConsumerRuntime:
-        """Runtime of a consumer that is started and owns its partitions; else ClientClosedError.
+        """Runtime of a consumer that is started and owns its partitions, or ClientClosedError.
 
         While `stop` waits for handlers and listeners, calls work as before it.
         """
@@ -1137,7 +1161,7 @@ class Consumer(Generic[K, V]):
 
     @property
     def _reading_runtime(self) -> ConsumerRuntime:
-        """Runtime of a consumer that may read on; ClientClosedError as soon as it is stopped."""
+        """Runtime of a consumer that may read; raises ClientClosedError once it is stopped."""
         if self._stopped:
             raise ClientClosedError(f"{self._supervisor.name} is closed")
         return self._active_runtime
@@ -1155,7 +1179,7 @@ class Consumer(Generic[K, V]):
 
 
 def partitions_outside_group(consumer: Consumer[Any, Any]) -> frozenset[TopicPartition]:
-    """Return the partitions that are manually assigned besides a subscription."""
+    """Return the partitions that are manually assigned in addition to a subscription."""
     subscription = consumer._subscription  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return frozenset(p for p in subscription.manual if subscription.is_outside_group(p))
 
@@ -1185,6 +1209,7 @@ def _load_runtime_class() -> type[ConsumerRuntime]:
     from kafka_async.consumer.runtime import ConsumerRuntime
     from kafka_async.records.compression import Codec, compress
 
+    # The first use of each codec imports its library.
     for codec in Codec:
         compress(codec, b"")
     return ConsumerRuntime

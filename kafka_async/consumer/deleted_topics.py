@@ -1,4 +1,4 @@
-"""Distinguishes deleted topics from topics that a broker does not know yet."""
+"""Distinguishes deleted topics from topics that a broker does not have yet."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ if TYPE_CHECKING:
     from kafka_async.cluster.services import ClientServices
 
 _CONFIRMATIONS = 2
-"""Successive metadata responses without the topic: a broker that has just started may lag."""
+"""Metadata responses in a row without the topic: a broker that has just started may lag."""
 
 
 async def deleted_topics(
     services: ClientServices, topics: Iterable[str], deadline: float
 ) -> frozenset[str]:
-    """Return those of the topics that do not exist.
+    """Return the topics that do not exist.
 
-    Raises KafkaTimeoutError if no broker has responded until `deadline` (event loop time), and any
-    other error because of which a topic cannot be used.
+    Raises KafkaTimeoutError if no broker has responded by `deadline` (event loop time), and any
+    other error that makes a topic unusable.
     """
     suspects = set(topics)
     for confirmation in range(_CONFIRMATIONS):
+        # Another broker may respond by then, or the lagging one has caught up.
         if confirmation:
             await services.lifetime.sleep(seconds(services.config.retry_backoff_ms))
         left = max(0.001, deadline - asyncio.get_running_loop().time())

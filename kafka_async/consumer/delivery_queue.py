@@ -28,7 +28,8 @@ class DeliveryQueue:
 
     Attributes:
         records: Records taken by polls and streams, not by `poll_batches`.
-
+        undecodable: Records that were skipped, or given to the application, because they cannot be
+            deserialized.
         decompressed_bytes: Bytes of decompressed batches that were read.
     """
 

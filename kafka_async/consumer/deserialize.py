@@ -31,12 +31,12 @@ REJECT: Final = (
 
 
 def converter_of(config: ReaderConfig, remedy: str = PASS_RECORD) -> Convert | None:
-    """Return the function that applies a consumer's deserializers; None without deserializers.
+    """Return the function that applies a consumer's deserializers, or None.
 
     The message of an error ends with `remedy`, with the offset after the record as "{next}".
 
     The function raises RecordDeserializationError, which carries the raw record. A deserializer
-    that is not a function, is async, returns a coroutine, or takes other arguments is an
+    that is not a function, is async, returns a coroutine, or takes other arguments raises
     InvalidConfigurationError.
     """
     key = deserializer("key_deserializer", config.key_deserializer)
@@ -45,6 +45,7 @@ def converter_of(config: ReaderConfig, remedy: str = PASS_RECORD) -> Convert | N
         return None
 
     def convert(raw: AnyRecord) -> AnyRecord:
+        # For the message: the part whose deserializer has failed.
         name = "key"
         try:
             new_key = raw.key if key is None else key(raw.topic, raw.headers, raw.key)
@@ -59,6 +60,8 @@ def converter_of(config: ReaderConfig, remedy: str = PASS_RECORD) -> Convert | N
                 partition=raw.partition,
                 offset=raw.offset,
             ) from error
+        # A function may return the coroutine of another one; checked by type, since this runs per
+        # record.
         if type(new_key) is CoroutineType or type(new_value) is CoroutineType:
             raise _async_deserializer(cast("object", new_key), cast("object", new_value))
         return Record(

@@ -1,7 +1,7 @@
 """Runs handlers in tasks, waits for the handlers of some partitions, and cancels late ones.
 
-The tasks are in no cancel scope of the application, so that a shutdown can wait for them: a scope
-that ends around `Consumer.process` would cancel them at once. The owner cancels them in `close`.
+The tasks are outside the application's cancel scopes, so that a shutdown can wait for them: a scope
+around `Consumer.process` would cancel them at once. The owner cancels them in `close`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ class RunningHandlers:
     """Tracks the running handlers by partition, and the tasks in which they run."""
 
     def __init__(self) -> None:
+        # Tasks run handlers one after another; scopes are the handlers that run now.
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._scopes: dict[TopicPartition, set[CancelScope]] = {}
+        # Set when a handler or task ends; those that wait check again.
         self._ended = asyncio.Event()
         self._now = asyncio.get_running_loop().time
 
@@ -57,6 +59,7 @@ class RunningHandlers:
 
     def cancel(self) -> None:
         """Cancel all handlers, and let none begin."""
+        # First, so that none begins while the others are cancelled.
         self._closed = True
         for scopes in self._scopes.values():
             for scope in scopes:
@@ -67,6 +70,7 @@ class RunningHandlers:
         self.cancel()
         if not self._tasks:
             return
+        # Shielded: the tasks must end even if the caller is cancelled again.
         ending = asyncio.get_running_loop().create_task(self._wait_for_tasks())
         if (cancelled := await wait_shielded(ending)) is not None:
             raise cancelled
@@ -84,18 +88,20 @@ class RunningHandlers:
 
         With a timeout in seconds it is cancelled after that time.
 
-        Raises RuntimeError in place of a CancelledError that the handler raises uncancelled: task
-        groups would take it for their own, and end without an error.
+        Raises RuntimeError in place of a CancelledError that the handler raises without having been
+        cancelled: a task group would take it for its own cancellation, and end without an error.
         """
         deadline = math.inf if timeout is None else self._now() + timeout
         with CancelScope(deadline=deadline) as scope:
             scopes = self._scopes.setdefault(partition, set())
             scopes.add(scope)
+            # Handlers of other consumers that enclose this one, as far as they still run.
             outer = tuple(each for each in _enclosing.get() if each[0].runs(each[1]))
             _enclosing.set((*outer, (self, scope)))
             try:
                 yield scope
             except asyncio.CancelledError as error:
+                # Cancelled through the scope or the task: as usual.
                 if _is_cancelled():
                     raise
                 raise RuntimeError(
@@ -106,6 +112,7 @@ class RunningHandlers:
             finally:
                 _enclosing.set(outer)
                 scopes.discard(scope)
+                # `drain` may have looked at this set, and another may exist by now.
                 if not scopes and self._scopes.get(partition) is scopes:
                     del self._scopes[partition]
                 self._ended.set()
@@ -120,7 +127,7 @@ class RunningHandlers:
         return any(each is self and self.runs(scope) for each, scope in _enclosing.get())
 
     async def drain(self, partitions: Collection[TopicPartition], timeout: float) -> None:
-        """Wait for the handlers of these partitions; cancel those that run after `timeout` s.
+        """Wait for the handlers of these partitions; cancel those that run after `timeout` seconds.
 
         Returns once all have ended.
         """
@@ -137,16 +144,17 @@ class RunningHandlers:
                     ", ".join(str(p) for p in sorted(partitions) if p in self._scopes),
                     timeout,
                 )
-        finally:  # also if this is cancelled
+        finally:  # even if this is cancelled
             for scope in self._of(partitions):
                 scope.cancel()
+        # Cancelled handlers may need time to end; their partitions are revoked after that.
         await self._wait(partitions, None)
 
     def _of(self, partitions: Collection[TopicPartition]) -> list[CancelScope]:
         return [scope for p in partitions for scope in self._scopes.get(p, ())]
 
     async def _wait(self, partitions: Collection[TopicPartition], deadline: float | None) -> bool:
-        """Wait until no handler of these partitions runs; False at the deadline."""
+        """Wait until no handler of these partitions runs; return False at the deadline."""
         try:
             async with asyncio.timeout_at(deadline):
                 while self._of(partitions):

@@ -35,9 +35,11 @@ class FetchErrorAction(enum.Enum):
 
 FETCH_ERRORS: Final[Mapping[type[KafkaError], FetchErrorAction]] = {
     InvalidMetadataError: FetchErrorAction.REFRESH_METADATA,
+    # A broker error of unknown cause may be gone at the next fetch.
     UnknownServerError: FetchErrorAction.RETRY,
     RetriableError: FetchErrorAction.RETRY,
     OffsetOutOfRangeError: FetchErrorAction.RESET_OFFSET,
+    # The same bytes would come again.
     CorruptRecordError: FetchErrorAction.RAISE,
     InvalidConfigurationError: FetchErrorAction.RAISE_AND_RETRY,
     ProtocolError: FetchErrorAction.RAISE_AND_RETRY,

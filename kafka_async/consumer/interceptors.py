@@ -1,4 +1,4 @@
-"""Interceptors of a consumer: they may change or drop records, and learn of commits (KIP-42)."""
+"""Interceptors of a consumer: they may change or drop records, and see commits (KIP-42)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("kafka_async.consumer")
 
 
 class ConsumerInterceptor(Protocol):
-    """Changes or drops records before the application gets them, and learns of commits.
+    """Changes or drops records before the application receives them, and receives commits.
 
     A subclass implements one method or both, as plain methods. They are called in the consumer's
     event loop and must not block. An exception that one raises is logged and has no other effect.
@@ -40,7 +40,7 @@ class ConsumerInterceptor(Protocol):
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Learn that offsets were committed, by a call or automatically.
+        """Handle committed offsets, whether committed by a call or automatically.
 
         Args:
             offsets: The offsets of the next records to read.
@@ -56,18 +56,20 @@ class ConsumerInterceptors:
 
     @classmethod
     def from_config(cls, config: ConsumerConfig) -> Self | None:
-        """Return the interceptors, None without any; raise for an unsuitable one."""
+        """Return the interceptors, or None; raise for an unsuitable one."""
         check_interceptors(config.interceptors, "ConsumerInterceptor", ("on_records", "on_commit"))
         return cls(config.interceptors) if config.interceptors else None
 
     def on_records(self, records: list[AnyRecord]) -> list[AnyRecord]:
         """Return the records for the application; an interceptor that fails changes none."""
+        # As in Java, an interceptor that fails is skipped: it must not stop the application.
         for call in self._on_records:
             try:
                 returned: list[Any] = list(call(records))
             except Exception:
                 logger.exception("an interceptor raised: %d records are kept", len(records))
                 continue
+            # More records, or other objects, could not be committed.
             if len(returned) <= len(records) and all(isinstance(each, Record) for each in returned):
                 records = returned
             else:

@@ -46,7 +46,7 @@ ResponseT = TypeVar("ResponseT", bound="Response")
 
 
 class ListedOffset(NamedTuple):
-    """An offset with its record's timestamp (ms) and leader epoch; -1 if there is no record."""
+    """An offset with its record's timestamp (ms) and leader epoch, or -1 if there is no record."""
 
     offset: int
     timestamp: int = UNKNOWN
@@ -71,7 +71,7 @@ class OffsetLookup:
     def group_by_leader(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[int, list[TopicPartition]]:
-        """Return the partitions by their leader's id, without those that have no leader."""
+        """Return the partitions by leader id, except those without a leader."""
         metadata = self._services.metadata.snapshot
         leaders: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for partition in partitions:
@@ -89,6 +89,7 @@ class OffsetLookup:
             topics[partition.topic].append(
                 ListOffsetsPartition(
                     partition_index=partition.partition,
+                    # Fences a leader that has been replaced (KIP-320).
                     current_leader_epoch=self._services.metadata.snapshot.leader_epoch(partition),
                     timestamp=timestamp,
                 )
@@ -148,6 +149,7 @@ class OffsetLookup:
 
     async def _send(self, request: Request[ResponseT], node_id: int, timeout: float) -> ResponseT:
         to = FoundBroker(node_id)
+        # Retried by the callers, with another leader.
         return await self._services.request(request, to=to, timeout=timeout, retry=False)
 
     def result_for(
@@ -162,13 +164,14 @@ class OffsetLookup:
     async def find_offsets(
         self, wanted: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, ListedOffset]:
-        """Return the offsets of timestamps, with retries; a slow leader delays no other one's.
+        """Return the offsets of timestamps, with retries; a slow leader does not delay the others.
 
         Raises KafkaTimeoutError if not all are known within `timeout` seconds.
         """
         deadline = asyncio.get_running_loop().time() + timeout
         await self._services.metadata.wait_for_topics({p.topic for p in wanted}, timeout=timeout)
         leaders: dict[int | None, Iterable[TopicPartition]] = {**self.group_by_leader(wanted)}
+        # Partitions without a leader, or with one that metadata does not have.
         leaders[None] = wanted.keys() - {p for group in leaders.values() for p in group}
 
         async def find(leader: int | None) -> dict[TopicPartition, ListedOffset]:
@@ -184,6 +187,7 @@ class OffsetLookup:
         loop = asyncio.get_running_loop()
         backoff = self._services.retry_backoff()
         found: dict[TopicPartition, ListedOffset] = {}
+        # Ends when all offsets are found, with an error that is not retriable, or at the deadline.
         while left := {p: timestamp for p, timestamp in wanted.items() if p not in found}:
             error = await self._find_once(left, found, deadline)
             if error is None:
@@ -203,7 +207,7 @@ class OffsetLookup:
         found: dict[TopicPartition, ListedOffset],
         deadline: float,
     ) -> KafkaError | None:
-        """Send one request to each leader at once; return why offsets are missing."""
+        """Send one request to each leader; return the error of missing offsets."""
         leaders = self.group_by_leader(wanted)
         left = max(0.001, deadline - asyncio.get_running_loop().time())
         timeout = min(left, seconds(self._config.request_timeout_ms))
@@ -214,6 +218,7 @@ class OffsetLookup:
                 times = {p: wanted[p] for p in partitions}
                 return await self.list_offsets(node_id, times, timeout)
             except RetriableError as error:
+                # A leader that fails does not discard the offsets of the others.
                 return dict.fromkeys(partitions, error)
 
         last_error: KafkaError | None = None
@@ -221,8 +226,10 @@ class OffsetLookup:
             for partition, row in rows.items():
                 if isinstance(row, ListedOffset):
                     found[partition] = row
+                # An error that is not retriable takes precedence.
                 elif last_error is None or isinstance(last_error, RetriableError):
                     last_error = row
+        # Nothing was requested for these.
         missing = wanted.keys() - {p for group in leaders.values() for p in group}
         if missing and last_error is None:
             partition = min(missing)

@@ -1,7 +1,7 @@
 """Warnings and errors for topics and partitions that do not exist. Pure.
 
-A topic may be created shortly after it is subscribed to, and starting brokers do not know all
-topics yet. So the first warning follows after FIRST_WARNING_DELAY; the interval then doubles.
+A topic may be created shortly after it is subscribed to, and starting brokers do not have all
+topics yet. So the first warning follows after FIRST_WARNING_DELAY, and the interval then doubles.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _MissingItem:
     pause: float = FIRST_WARNING_DELAY
 
     def is_warning_due(self, now: float) -> bool:
-        """Return whether to warn now; the next warning is due after twice the pause."""
+        """Return True to warn now; the next warning is due after twice the pause."""
         if self.warn_at > now:
             return False
         self.pause = min(2 * self.pause, MAX_WARNING_INTERVAL)
@@ -83,24 +83,27 @@ class MissingTopics:
     """Decides when to warn of missing topics and partitions, and when to raise an error.
 
     Args:
-        creates: Whether the consumer may create topics; then there are only warnings.
+        creates: True if the consumer may create topics; then there are only warnings.
         limit: Seconds until missing topics are an error, unless `creates`.
-        is_denied: Returns True if a poll has raised the topic's missing permission and it is still
+        is_denied: Returns True if a poll has raised the topic's missing permission, which is still
             missing.
     """
 
     def __init__(self, *, creates: bool, limit: float, is_denied: Callable[[str], bool]) -> None:
         self._is_denied = is_denied
+        # None: a topic that may still be created is not an error.
         self._limit = None if creates else limit
+        # All that is missing now, with times and reasons, and what an error was already raised for.
         self._items: dict[Item, _MissingItem] = {}
         self._reasons: Mapping[Item, str] = {}
         self._raised: set[Item] = set()
         self._unauthorized: frozenset[str] = frozenset()
+        # The error of the next poll.
         self._error: KafkaError | None = None
 
     @property
     def current_error(self) -> KafkaError | None:
-        """One error for all that is missing now; None if nothing is."""
+        """One error for all that is missing now, or None."""
         if not self._reasons:
             return None
         return UnknownTopicOrPartitionError("; ".join(self._reasons.values()))
@@ -111,8 +114,9 @@ class MissingTopics:
         return self._error is not None
 
     def take_error(self) -> KafkaError | None:
-        """Return an error that was not returned before; None if there is none."""
+        """Return an error that was not returned before, or None."""
         error, self._error = self._error, None
+        # A poll has raised it for a fetch in the meantime.
         if isinstance(error, TopicAuthorizationError) and self._is_denied(error.topic or ""):
             return None
         return error
@@ -130,8 +134,10 @@ class MissingTopics:
             item: self._items.get(item) or _MissingItem(now, now + FIRST_WARNING_DELAY)
             for item in reasons
         }
+        # What exists again may be missing, and raised, another time.
         self._raised &= reasons.keys()
         unauthorized = _find_unauthorized({*topics, *(p.topic for p in partitions)}, metadata)
+        # The error has become void before a poll could raise it.
         if not reasons and not unauthorized:
             self._error = None
         self._error = (
@@ -144,12 +150,13 @@ class MissingTopics:
         ]
 
     def _new_authorization_error(self, errors: Mapping[str, KafkaError]) -> KafkaError | None:
+        # Only changes: a permission that is still missing was reported.
         new, self._unauthorized = errors.keys() - self._unauthorized, frozenset(errors)
         new = {topic for topic in new if not self._is_denied(topic)}
         return errors[min(new)] if new else None
 
     def next_check_at(self) -> float | None:
-        """Return the time of the next check; None while nothing is missing."""
+        """Return the time of the next check, or None while nothing is missing."""
         times = [item_state.warn_at for item_state in self._items.values()]
         if self._limit is not None:
             times += [
@@ -160,7 +167,7 @@ class MissingTopics:
         return min(times, default=None)
 
     def _overdue_error(self, now: float) -> KafkaError | None:
-        """Return one error for what has newly been missing for the limit; None if nothing has."""
+        """Return one error for items newly missing for the limit, or None."""
         if self._limit is None:
             return None
         overdue = [

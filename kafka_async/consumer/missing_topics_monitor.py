@@ -1,4 +1,4 @@
-"""Checks regularly whether the topics and partitions of a consumer exist, and logs warnings."""
+"""Checks regularly if the topics and partitions of a consumer exist, and logs warnings."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ logger = logging.getLogger("kafka_async.consumer")
 
 
 class MissingTopicsMonitor:
-    """Warns of missing topics and partitions, and has the error for polls.
+    """Warns of missing topics and partitions, and provides the error for polls.
 
     Args:
         services: Services of the client.
         name: Name of the consumer, for warnings.
         config: Options of the consumer.
-        creates: Whether the consumer may create topics.
+        creates: True if the consumer may create topics.
         wanted: Returns the topics and partitions that the consumer reads.
-        is_denied: Returns True if a poll has raised the topic's missing permission and it is still
+        is_denied: Returns True if a poll has raised the topic's missing permission, which is still
             missing.
         on_error: Called when `take_error` has an error.
     """
@@ -57,21 +57,23 @@ class MissingTopicsMonitor:
 
     @property
     def current_error(self) -> KafkaError | None:
-        """One error for all that is missing now; None if nothing is."""
+        """One error for all that is missing now, or None."""
         return self._missing.current_error
 
     def take_error(self) -> KafkaError | None:
-        """Return an error that was not returned before; None if there is none."""
+        """Return an error that was not returned before, or None."""
         return self._missing.take_error()
 
     def check(self) -> None:
         """Log the warnings that are due, and set a timer for the next check."""
+        # Metadata updates call this too; the timer is set anew from the result.
         self._cancel_timer()
         if self._closed:
             return
         warnings = self._missing.update(*self._wanted(), self._metadata.snapshot, self._loop.time())
         for warning in warnings:
             logger.warning("%s: %s", self._name, warning)
+            # Otherwise a topic that was created since might be noticed only at metadata_max_age_ms.
             self._metadata.request_update()
         if self._missing.has_new_error:
             self._on_error()

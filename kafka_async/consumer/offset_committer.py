@@ -483,8 +483,7 @@ class OffsetCommitter:
         """Fetch the group's offsets, None for partitions without one; waits for open transactions.
 
         With `known_only`, partitions of topics without metadata are left out, so that they do not
-        delay
-        the others. See `Consumer.committed` for the errors.
+        delay the others. See `Consumer.committed` for the errors.
         """
         wanted = set(partitions)
         if known_only:

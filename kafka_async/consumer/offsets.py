@@ -1,6 +1,6 @@
 """Offsets and timestamps with a special meaning, and the isolation level. Pure.
 
-Fetch and ListOffsets use them alike.
+Fetch and ListOffsets share them.
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ EARLIEST: Final = -2
 
 
 def is_read_committed(config: ConsumerConfig) -> bool:
-    """Return whether only records of committed transactions are returned."""
+    """Return True if only records of committed transactions are returned."""
     return config.isolation_level == "read_committed"

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 class PartitionBatch:
     """Fetched batches of one partition, decompressed and parsed on demand.
 
-    It refers to the fetched frame: a reference to it keeps megabytes alive. Control batches, and
-    under read_committed the batches of aborted transactions, are left out.
+    It refers to the fetched frame: a reference to it keeps megabytes alive. Control batches are
+    left out, as are batches of aborted transactions with read_committed.
 
     Attributes:
         topic_partition: The partition.
         start: First offset to read.
-        next_offset: Position after this batch. It may be past the last record, where other records
-            were compacted away, aborted or are control records.
+        next_offset: Position after this batch. It may be past the last record, where records were
+            compacted away, aborted, or are control records.
     """
 
     __slots__ = ("_views", "next_offset", "start", "topic_partition")
@@ -75,7 +75,7 @@ class PartitionBatch:
         Args:
             start: First offset (default: the first to read).
             end: Offset after the last record (default: after the last).
-            headers: Whether to add the headers' column.
+            headers: True to add the headers' column.
 
         Raises:
             CorruptRecordError: A record cannot be read.

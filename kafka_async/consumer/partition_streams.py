@@ -2,7 +2,7 @@
 
 One task polls for all streams. A partition whose stream has enough records is not polled, so that a
 slow one delays no other. Before a partition is revoked its stream ends, and its tasks may finish
-the records at hand; then they are cancelled.
+the records that they have; then they are cancelled.
 
 The offsets of unfinished records are in the state of their partition (`OffsetsInProgress`), so that
 every commit, automatic or not, ends at the first unfinished record.
@@ -62,9 +62,10 @@ class PartitionStream(Generic[K, V]):
     """Iterates over the records of one partition, until it is revoked or the consumer stops.
 
     A record is done once the task that requested it requests the next one, calls `commit`, or
-    returns. The last record of a task that a task of the stream has created, and that has ended, is
-    done once the task of the stream does one of these. If that has ended before, the record is done
-    when the created task returns; an exception of the created task then ends the block.
+    returns. A task of the stream may create further tasks. The last record of a created task that
+    has ended is done once the task of the stream does one of these. If the task of the stream has
+    ended before, the record is done when the created task returns; an exception of the created task
+    then ends the block.
 
     Attributes:
         partition: The partition.
@@ -88,9 +89,9 @@ class PartitionStream(Generic[K, V]):
         self._runner.start_task(self._buffer, function, args)
 
     async def commit(self) -> None:
-        """Commit this partition up to its first record that is not done; this task's is done.
+        """Commit this partition up to its first record that is not done; this task has none.
 
-        Several tasks may handle records of the partition: those of the others are not done.
+        Several tasks may handle records of the partition: the records of the others are not done.
 
         Raises:
             CommitFailedError: The group has assigned the partition to another member.
@@ -101,7 +102,7 @@ class PartitionStream(Generic[K, V]):
         await self._runner.commit(self.partition)
 
     def __aiter__(self) -> Self:
-        """Return the stream; several tasks may iterate over it, each record goes to one."""
+        """Return the stream. Several tasks may iterate over it; each record goes to one task."""
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, Record[K, V]]:
@@ -132,27 +133,33 @@ class StreamBuffer:
     """Holds the records of one partition between polls and the tasks of its stream."""
 
     def __init__(self, state: PartitionState, runner: StreamRunner) -> None:
+        # The partition, and its offsets that are not done.
         self.partition = state.partition
         self._state = state
         self._runner = runner
         self._offsets = state.in_progress
         self._seeks = state.in_progress.seeks
+        # Records that no task has taken, and the errors that belong to them or follow them.
         self._waiting: deque[AnyRecord] = deque()
         self._bytes = 0
         self._undecodable: dict[int, RecordDeserializationError] = {}  # by offset
         self._error: KafkaError | None = None  # behind the last record of `_waiting`
+        # Records that tasks have taken, and tasks that tasks of the stream have created.
         self._taken: dict[object, list[AnyRecord]] = {}  # by task
         self._children: dict[object, set[asyncio.Task[Any]]] = {}  # by the stream's task
+        # For waiting tasks, the end of the stream, and unread streams.
         self._arrived = asyncio.Event()
         self._ended = False
         self._passed = False  # the application has requested another stream since it got this one
         self._tasks = self._requests = 0
+        # For fairness, and for the group's poll timeout.
         self._now = asyncio.get_running_loop().time
         self._yield_at = 0.0
         self._unread_since = 0.0  # records wait, and no task has requested one since
 
     def request(self) -> Coroutine[Any, Any, AnyRecord]:
         """Return a coroutine that takes the next record for the current task."""
+        # The previous record is done even if the task is cancelled while it waits for the next.
         self.finish_taken()
         task = asyncio.current_task()
         self._runner.on_request(self, task)
@@ -161,10 +168,13 @@ class StreamBuffer:
     async def _take(self, owner: asyncio.Task[Any] | None) -> AnyRecord:
         """Return the next record. Raises StopAsyncIteration at the end of the stream."""
         now = self._now()
+        # A stream with many records never waits, so it yields here; all streams share the time.
         if now >= self._yield_at:
             await self._wait(asyncio.sleep(0))
             now = self._now()
             self._yield_at = now + self._runner.seconds_per_stream
+        # Ends with a record, with the end of the stream, or with an error after the last record.
+        # Undecodable records are handled on the way if the application wants that.
         while True:
             while not self._next_is_ready():
                 self._raise_error()
@@ -191,9 +201,9 @@ class StreamBuffer:
             self._requests -= 1
 
     def _raise_error(self) -> None:
-        """End all streams if there is an error, and no record before it will be handled any more.
+        """End all streams if there is an error and no record before it will be handled any more.
 
-        Without a task, the application does not read the stream: those that wait never will be.
+        If no task reads the stream, its waiting records never will be handled.
         """
         in_hand = any(self._taken.values())
         unread = self._passed and not self._tasks and not self._requests
@@ -201,7 +211,7 @@ class StreamBuffer:
             self._runner.on_error(self._error)
 
     def on_passed(self) -> None:
-        """Note that the application got this stream, and now requests another one."""
+        """Note that the application has this stream, and now requests another one."""
         self._passed = True
         self._raise_error()
 
@@ -210,6 +220,7 @@ class StreamBuffer:
         self._bytes -= record_size(record)
         self._offsets.start(record, now)
         self._taken.setdefault(owner, []).append(record)
+        # Set in tasks of the stream, and inherited by tasks that they create.
         stream_task = _stream_task.get()
         if stream_task is not None and owner is not None and owner is not stream_task:
             self._add_child(stream_task, owner)
@@ -223,7 +234,8 @@ class StreamBuffer:
             child.add_done_callback(partial(self._on_child_end, stream_task))
 
     def _on_child_end(self, stream_task: asyncio.Task[Any], child: asyncio.Task[Any]) -> None:
-        """Settle the record of a task whose creator has ended, and settles it no more."""
+        """Settle the record of a task whose creator has ended and cannot settle it any more."""
+        # Its creator settles the record with its next request, commit or return.
         if not stream_task.done():
             return
         children = self._children.get(stream_task, set())
@@ -232,6 +244,8 @@ class StreamBuffer:
             self._children.pop(stream_task, None)
         if not self._taken.get(child):
             return
+        # Cancelled: the record was not handled. With an exception the block ends. Otherwise it is
+        # done.
         if child.cancelled():
             logger.warning(
                 "a task was cancelled that a task of the stream of %s has created, which has "
@@ -249,15 +263,15 @@ class StreamBuffer:
 
     @property
     def ended(self) -> bool:
-        """True once no more records will come."""
+        """True once no more records follow."""
         return self._ended
 
     def belongs_to(self, state: PartitionState | None) -> bool:
-        """Return whether this is the stream of a partition's present state."""
+        """Return True if this is the stream of the partition's present state."""
         return self._state is state
 
     def progress_at(self) -> float | None:
-        """Return since when a task has a record, or none requests one; None if all progress."""
+        """Return the time since which a task has a record or none requests one, or None."""
         taken = self._offsets.oldest_start
         since = [] if taken is None else [taken]
         if self._waiting and self._tasks:
@@ -265,7 +279,7 @@ class StreamBuffer:
         return min(since, default=None)
 
     def add(self, record: AnyRecord, error: RecordDeserializationError | None = None) -> None:
-        """Add a record that was polled; the raw one of an error goes to `on_undecodable`."""
+        """Add a polled record; with an error, the raw one, for `on_undecodable`."""
         self._drop_before_seek()
         if not self._waiting:
             self._unread_since = self._now()
@@ -291,7 +305,7 @@ class StreamBuffer:
             self._abandon(task)
 
     def end(self) -> None:
-        """Return no more records; those that wait are dropped, and remain in progress."""
+        """Return no more records. Waiting ones are dropped, and remain in progress."""
         self._ended = True
         for record in self._waiting:
             self._offsets.abandon(record)
@@ -299,7 +313,7 @@ class StreamBuffer:
         self._arrived.set()
 
     def finish_taken(self) -> None:
-        """Mark what the current task, and tasks it created that have ended, got as done."""
+        """Mark the records of the current task and its finished child tasks as done."""
         task = asyncio.current_task()
         self._finish(task)
         children = self._children.get(task)
@@ -328,6 +342,7 @@ class StreamBuffer:
             self.finish_taken()
         task = asyncio.current_task()
         children = self._children.pop(task, ())
+        # Records of a task that did not return are read again.
         for ended in [task, *(child for child in children if child.done())]:
             self._abandon(ended)
         self._tasks -= 1
@@ -347,7 +362,8 @@ class StreamBuffer:
         return bool(self._waiting)
 
     def _drop_before_seek(self) -> None:
-        """Drop the records from before a seek, which the application does not want."""
+        """Drop the records from before a seek, which has made them obsolete."""
+        # A count, since several seeks may come between two checks.
         if self._seeks != self._offsets.seeks:
             self._seeks = self._offsets.seeks
             for record in self._waiting:
@@ -363,6 +379,8 @@ class StreamBuffer:
 
     def _update_full(self) -> None:
         """Stop polling at the limits, and poll again once half of the records were taken."""
+        # Two limits, so that a stream does not alternate between full and not full with each
+        # record.
         share = 2 if self._state.full else 1
         full = (
             self._error is not None
@@ -378,9 +396,10 @@ class StreamRunner:
 
     Args:
         subscription: The consumer's subscription.
-        set_full: Called when a partition is to be polled no more (True), or again (False).
+        set_full: Called with True when a partition is not to be polled any more, with False when it
+        is again.
         commit: Commits a partition.
-        on_progress: Called when a task of a stream that has ended requests a record, or ends.
+        on_progress: Called when a task of an ended stream requests a record, or ends.
         drain_timeout: Seconds for which a revocation waits for tasks.
         undecodable: Records that cannot be deserialized.
         exit_timeout: Maximum seconds for which a program that a signal stops waits for tasks.
@@ -396,6 +415,7 @@ class StreamRunner:
         undecodable: UndecodableRecords,
         exit_timeout: float,
     ) -> None:
+        # Callbacks to the consumer, also used by streams.
         self.set_full = set_full
         self.commit = commit
         self.on_progress = on_progress
@@ -404,13 +424,16 @@ class StreamRunner:
         self._subscription = subscription
         self._drain_timeout = drain_timeout
         self._handlers = RunningHandlers()
+        # All streams, and those that the application has not received yet.
         self._streams: dict[TopicPartition, StreamBuffer] = {}
         self._new: deque[StreamBuffer] = deque()
         self._changed = asyncio.Event()
+        # For the warning about a loop over streams that reads a stream itself.
         self._iterating: asyncio.Task[Any] | None = None
         self._last: StreamBuffer | None = None  # that the application got
         self._nested: StreamBuffer | None = None
         self._warned = False
+        # The end: of the polls, and the first error, which the block raises.
         self._stopped = False
         self._failure: BaseException | None = None
         self._polling = CancelScope()
@@ -419,6 +442,7 @@ class StreamRunner:
 
     async def next_new(self) -> StreamBuffer:
         """Return the stream of a newly assigned partition. Raises StopAsyncIteration at the end."""
+        # A request for the next stream ends a nested loop.
         self._iterating, self._nested = asyncio.current_task(), None
         if self._last is not None:
             self._last.on_passed()
@@ -435,12 +459,13 @@ class StreamRunner:
 
     def on_request(self, stream: StreamBuffer, task: asyncio.Task[Any] | None) -> None:
         """Note that a task requests a record of a stream."""
+        # The task that iterates over the streams reads one of them itself.
         if task is self._iterating:
             self._nested = stream
             self._warn_of_nested_loop()
 
     def _warn_of_nested_loop(self) -> None:
-        """Warn once if streams wait while the task that is to get them reads another one."""
+        """Warn once if streams wait while the task that should receive them reads another one."""
         if self._nested is None or self._nested.ended or self._warned:
             return
         waiting = sorted(stream.partition for stream in self._new if not stream.ended)
@@ -467,6 +492,8 @@ class StreamRunner:
                     self.update()
                     self._group.start_soon(self._run_polls, poll)
                     yield self
+                    # The block has ended: tasks finish. On a signal they have a limit; on an
+                    # exception none.
                     await self.drain(frozenset(self._streams))
                 except asyncio.CancelledError:
                     if stopped_by_signal():
@@ -485,16 +512,18 @@ class StreamRunner:
             raise self._failure
 
     def update(self) -> None:
-        """Create the streams of new partitions; end those of partitions that are not read."""
+        """Create streams for new partitions; end streams of partitions that are not read."""
         for partition, stream in list(self._streams.items()):
             if stream.belongs_to(self._subscription.states.get(partition)):
                 continue
+            # The partition was revoked, or its topic created again.
             del self._streams[partition]
             if not stream.ended and self._group is not None:
                 stream.end()
                 self._start(self._handlers.drain, {partition}, self._drain_timeout)
         for state in self._subscription:
             known = state.partition in self._streams
+            # The listener's `on_assigned` may still seek.
             if not known and state.fetch_state is not FetchState.AWAIT_CALLBACK:
                 self._create(state)
 
@@ -504,13 +533,13 @@ class StreamRunner:
         return self._handlers.run_caller
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """End the streams of these partitions; their tasks may finish the records at hand."""
+        """End the streams of these partitions; tasks may finish the records that they have."""
         for partition in partitions:
             if partition in self._streams:
                 self._streams[partition].end()
 
     def progress_at(self) -> float:
-        """Return since when a task has not requested its next record; now if none is late."""
+        """Return the earliest time since which a task has not requested a record, or now."""
         times = [stream.progress_at() for stream in self._streams.values()]
         return min((at for at in times if at is not None), default=self._now())
 
@@ -542,7 +571,7 @@ class StreamRunner:
     def _start(
         self, function: Callable[[*Args], Coroutine[Any, Any, object]], *args: *Args
     ) -> None:
-        """Start a task of the group; in a callback of the event loop, by a task of asyncio."""
+        """Start a task of the group; in a callback of the event loop, through a task of asyncio."""
         assert self._group is not None
         if asyncio.current_task() is not None:
             self._group.start_soon(function, *args)
@@ -563,6 +592,7 @@ class StreamRunner:
         returned = False
         _stream_task.set(asyncio.current_task())
         try:
+            # Created before the block ended, but not run yet.
             if self._handlers.closed:
                 return
             with self._handlers.running(stream.partition):
@@ -578,6 +608,7 @@ class StreamRunner:
         try:
             with self._polling:
                 await self._poll_for_streams(poll)
+            # `poll` has returned None: the consumer stops.
             await self.drain(frozenset(self._streams))
         except Exception as error:  # noqa: BLE001  # raised at the end of the block
             self._fail(error)
@@ -590,6 +621,7 @@ class StreamRunner:
         while not self._polling.cancel_called:  # by the error of a poll, which it may raise again
             try:
                 records = await poll(RECORDS_PER_POLL, {})
+            # An error of one partition goes to its stream; others end the block.
             except KafkaError as error:
                 if not self._takes(error):
                     raise
@@ -611,13 +643,14 @@ class StreamRunner:
             if record is not None:
                 self._stream_of(partition).add(record, error)
                 return True
+        # Revoked since the poll.
         if partition not in self._subscription.states:
             return False
         self._stream_of(partition).fail(error)
         return True
 
     def on_child_error(self, error: BaseException) -> None:
-        """End the block with the error of a task that no task of a stream waits for."""
+        """End the block with the error of a task that no task of a stream awaits."""
         if self._group is not None:
             self._fail(error)
 
@@ -626,6 +659,7 @@ class StreamRunner:
         self._failure = first_failure(self._failure, error)
         for stream in self._streams.values():
             stream.end()
+        # Not the whole block: tasks finish what they have.
         self._polling.cancel()
 
     def _stream_of(self, partition: TopicPartition) -> StreamBuffer:

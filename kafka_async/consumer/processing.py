@@ -54,7 +54,7 @@ class Unfinished:
         offsets: The offsets in progress of its partition.
         size: Bytes of key and value.
         key: The serialized key: a deserialized one need not be hashable.
-        error: Why it cannot be deserialized; None if it can.
+        error: Error of its deserialization, or None.
     """
 
     record: AnyRecord
@@ -75,8 +75,11 @@ class HandlerQueue:
     """
 
     def __init__(self, ordering: Ordering) -> None:
+        # Counts limit the polls; bytes too, since records differ in size.
         self.count = self.bytes = 0
         self._ordering = ordering
+        # Only the first record of a lane is ready. A lane exists while one of its records is not
+        # done.
         self._ready: deque[Unfinished] = deque()
         self._waiting: dict[Hashable, deque[Unfinished]] = {}  # by lane, behind the first record
 
@@ -91,6 +94,7 @@ class HandlerQueue:
         self.count += 1
         self.bytes += added.size
         waiting = None if added.lane is None else self._waiting.get(added.lane)
+        # Behind another record of its lane, which is ready or running.
         if waiting is not None:
             waiting.append(added)
             return
@@ -103,7 +107,7 @@ class HandlerQueue:
         return self._ready.popleft()
 
     def done(self, finished: Unfinished) -> None:
-        """Let the next record of the lane follow one that was taken."""
+        """Let the next record of the lane follow one that was taken and is done."""
         self._forget(finished)
         if finished.lane is not None:
             waiting = self._waiting[finished.lane]
@@ -124,6 +128,7 @@ class HandlerQueue:
             if each.lane is not None:
                 dropped += self._waiting.pop(each.lane)
         self._ready = kept
+        # Lanes whose first record runs: the others have not begun.
         for waiting in self._waiting.values():
             if waiting and waiting[0].partition in partitions:  # behind a record that was taken
                 dropped += waiting
@@ -165,8 +170,8 @@ class RecordProcessor:
     """Polls records and runs their handlers.
 
     Args:
-        poll: Returns at most this number of records, once there are any; None at the end. It adds
-            the serialized keys that were deserialized to the dict, by place.
+        poll: Returns at most this number of records, once there are any, or None at the end. It
+            adds the serialized keys of deserialized ones to the dict, by place.
         subscription: The consumer's subscription.
         handler: Handles a record.
         options: The arguments of `Consumer.process`.
@@ -188,6 +193,7 @@ class RecordProcessor:
         failed: Callable[[], bool],
         exit_timeout: float,
     ) -> None:
+        # What the consumer passes in.
         self._poll = poll
         self._subscription = subscription
         self._handler = handler
@@ -196,37 +202,46 @@ class RecordProcessor:
         self._rewind_unfinished = rewind_unfinished
         self._failed = failed
         self._exit_timeout = exit_timeout
+        # Records that are not done, and the tasks that run their handlers.
         self._queue = HandlerQueue(options.ordering)
         self._max_records = options.concurrency * MAX_RECORDS_PER_HANDLER
         self._handlers = RunningHandlers()
         self._workers = 0
+        # Set when a record is done; ends the wait for room.
         self._room = asyncio.Event()
         self._polling = CancelScope()
         self._failure: BaseException | None = None
         self._now = asyncio.get_running_loop().time
 
     async def run(self) -> None:
-        """Poll and handle records until `poll` ends; raise what it or a handler raises first."""
+        """Poll and handle records until `poll` ends; raise the first error of a poll or handler."""
         try:
             with self._polling:
                 await self._run_polls()
         except asyncio.CancelledError:
+            # Cancelled by a signal: handlers may finish. Otherwise they are cancelled with this
+            # call.
             if stopped_by_signal():
                 await self._drain_before_exit()
             raise
         except Exception as error:  # noqa: BLE001  # raised below, unless a handler has failed
             self._fail(error)
         finally:
+            # Abandoned records stay in progress, so that no commit passes them.
             self._queue.clear()
             await self._handlers.close()
         if self._failure is not None:
             raise self._failure
 
     async def _run_polls(self) -> None:
+        # Ends when the consumer stops, or with an error after the records before it are done. A
+        # record that cannot be deserialized is skipped, handled by the application's function, or
+        # such an error.
         while True:
             await self._wait_for_room()
             keys: RawKeys = {}
             try:
+                # At most as many as there is room for.
                 records = await self._poll(self._max_records - self._queue.count, keys)
             except RecordDeserializationError as error:
                 if self._undecodable.skip(error):
@@ -248,11 +263,12 @@ class RecordProcessor:
             self._add(records, keys)
 
     async def _finish(self, error: Exception) -> bool:
-        """Handle what was polled before an error, so that it may be sought past afterwards.
+        """Handle the records polled before an error, so that the application can seek past it.
 
-        Returns False if records of its partition were dropped meanwhile, for a rebalance, a rewind
-        or the end of the consumer: the error follows again once those have been handled.
+        Returns False if records of its partition were dropped in the meantime, for a rebalance, a
+        rewind or the end of the consumer: the error comes again after those have been handled.
         """
+        # Nothing can be committed any more, or nothing is left to handle.
         if self._failed() or not self._queue.count:
             return True
         partition = _partition_of(error)
@@ -267,9 +283,10 @@ class RecordProcessor:
             await self._room.wait()
         if partition is None or state is None:
             return True
+        # Dropped records remain in progress: they come first.
         if self._subscription.states.get(partition) is state and not len(state.in_progress):
             return True
-        self._rewind_unfinished()  # No handler runs.
+        self._rewind_unfinished()  # no handler runs
         return False
 
     async def _drain_before_exit(self) -> None:
@@ -290,13 +307,14 @@ class RecordProcessor:
         self._queue.drop(partitions)
 
     def progress_at(self) -> float:
-        """Return the current time: handlers may take long; a full queue delays the next poll."""
+        """Return the current time: handlers may take long, while a full queue delays polls."""
         return self._now()
 
     async def drain(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> None:
         """Begin no handler of these partitions, and wait for those that run."""
+        # `_finish` waits for the queue to become empty, which dropping may have done.
         self.drop(partitions)
         self._room.set()
         limit = self._options.drain_timeout
@@ -319,11 +337,13 @@ class RecordProcessor:
             partition = TopicPartition(record.topic, record.partition)
             states[partition] = state = self._subscription.state(partition)
             state.in_progress.begin(record)
+            # With a deserializer the raw key is in `keys`: it decides about the order.
             key = keys.get(place_of(record)) if keys else record.key
             size = record_size(record)
             self._queue.add(Unfinished(record, partition, state.in_progress, size, key, error))
         for state in states.values():
-            state.mark_processed()  # except for what is in progress, also before the next poll
+            state.mark_processed()  # except records in progress, even before the next poll
+        # Workers end when nothing is ready, so an idle consumer has none.
         for _ in range(min(self._queue.ready, self._options.concurrency - self._workers)):
             self._workers += 1
             self._handlers.start(self._work())
@@ -332,7 +352,9 @@ class RecordProcessor:
         """Handle records until none is ready."""
         yield_at = self._now() + MAX_LOOP_SECONDS
         try:
+            # Ends when no record is ready, or a handler has failed.
             while self._queue.ready and self._failure is None:
+                # Handlers that never wait would hold the event loop.
                 if self._now() >= yield_at:
                     await asyncio.sleep(0)
                     yield_at = self._now() + MAX_LOOP_SECONDS
@@ -352,7 +374,7 @@ class RecordProcessor:
             self._room.set()  # its records may have been dropped before it got one
 
     def _is_outdated(self, unfinished: Unfinished) -> bool:
-        """Return True for a record of a topic that was created again, or is not assigned now."""
+        """Return True for a record of a topic that was created again, or of a revoked partition."""
         state = self._subscription.states.get(unfinished.partition)
         return state is None or state.in_progress is not unfinished.offsets
 
@@ -367,6 +389,7 @@ class RecordProcessor:
                     await awaitable_result(result, self._handler, "handler")
                 else:
                     await self._undecodable.handle(unfinished.error)
+            # Cancelled by a rebalance or its timeout: the record is read again.
             done = not scope.cancelled_caught
         finally:
             if done:
@@ -375,6 +398,7 @@ class RecordProcessor:
                 offsets.abandon(record)
         self._queue.done(unfinished)
         self._room.set()
+        # Both the timeout and a rebalance cancel the scope; the deadline distinguishes them.
         if timeout is not None and scope.cancelled_caught and self._now() >= scope.deadline:
             raise KafkaTimeoutError(
                 f"the handler did not return within {timeout:g} s (handler_timeout), and was "
@@ -400,5 +424,5 @@ def place_of(record: AnyRecord) -> tuple[str, int, int]:
 
 
 def record_size(record: AnyRecord) -> int:
-    """Return the bytes of key and value, as far as they are bytes or text."""
+    """Return the bytes of key and value, if they are bytes or text."""
     return sum(len(part) for part in (record.key, record.value) if isinstance(part, bytes | str))

@@ -6,7 +6,7 @@ calls `on_change`; the position finder then looks up the positions of new partit
 
 With an eager assignor a consumer revokes all partitions before it joins. With a cooperative one it
 revokes only the partitions that the new assignment takes from it, and the group rebalances once
-revokes only the partitions that the new assignment takes from it, and the group rebalances once
+more (KIP-429). Either way partitions are revoked between two polls (`delivery_gate.py`), after
 auto-commit has committed the processed records and the listeners have returned.
 """
 
@@ -183,7 +183,7 @@ class ConsumerRebalanceHandler:
         ]
 
     async def on_join_prepare(self) -> None:
-        """Revoke all partitions, or cooperatively those of topics that are not subscribed to."""
+        """Revoke all partitions, or cooperatively only of topics that are not subscribed to."""
         # The next leader may be another member.
         self._leader.end()
         self._led = None

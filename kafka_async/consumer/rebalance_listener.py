@@ -29,9 +29,9 @@ class RebalanceListener:
     coordinator removes this member, which joins again afterwards. `on_assigned` may take longer as
     long as no other rebalance starts. A coroutine that takes longer than
     rebalance_listener_timeout_ms is cancelled, and the rebalance continues as if it had returned.
-    The methods may seek and commit; a poll from them, or from a task that they have created, raises
-    IllegalStateError until they return, and polls of other tasks wait. The application's next poll
-    raises their last exception, or else `stop` does, once the consumer is closed.
+    The methods may seek and commit. A poll from them, or from a task that they have created, raises
+    IllegalStateError until they return; polls of other tasks wait. The application's next poll
+    raises their last exception, or `stop` does, once the consumer is closed.
     """
 
     def on_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
@@ -72,6 +72,7 @@ class RebalanceListenerInvoker:
 
     def add(self, listener: RebalanceListener) -> None:
         """Add a listener."""
+        # Duck typing: a listener need not derive from RebalanceListener, but must be complete.
         for name in ("on_assigned", "on_revoked", "on_lost"):
             if not callable(getattr(listener, name, None)):
                 raise TypeError(
@@ -83,7 +84,7 @@ class RebalanceListenerInvoker:
         self.lost.append(listener.on_lost)
 
     def take_failure(self) -> Exception | None:
-        """Return the last exception that was not returned before; None if there is none."""
+        """Return the last exception that was not returned before, or None."""
         failure, self._failure = self._failure, None
         return failure
 
@@ -92,10 +93,11 @@ class RebalanceListenerInvoker:
     ) -> None:
         """Call each callback, for `timeout` seconds at most.
 
-        A poll from a callback raises IllegalStateError; the caller holds the delivery gate, so
+        A poll from a callback raises IllegalStateError. The caller holds the delivery gate, so
         polls of other tasks wait.
         """
         now = asyncio.get_running_loop().time
+        # A copy, since a callback may add callbacks.
         for callback in list(callbacks):
             started_at, limit = now(), asyncio.timeout(self._timeout)
             try:
@@ -104,6 +106,7 @@ class RebalanceListenerInvoker:
                         result = callback(frozenset(partitions))
                         if inspect.isawaitable(result):
                             await result
+                # A plain function cannot be cancelled.
                 if now() - started_at > self._timeout:
                     logger.warning("%s; it has returned", self._overrun(callback))
             except Exception as error:  # noqa: BLE001  # raised by the next poll
@@ -113,6 +116,7 @@ class RebalanceListenerInvoker:
                     logger.warning("%s; the rebalance continues", message)
                     self._failure = KafkaTimeoutError(message)
                     self._failure.__cause__ = error
+                # A poll that is waiting raises the exception now.
                 delivery_gate.wake_poll()
 
     def _overrun(self, callback: Callback) -> str:

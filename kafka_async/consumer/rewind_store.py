@@ -1,4 +1,4 @@
-"""Stores rewinds of a group of the consumer protocol, so that all of its members can read them.
+"""Stores rewinds of a group of the consumer protocol, so that all members can read them.
 
 Members of such a group exchange no user data. Each partition's request and the replies to it are
 the metadata of an offset that is committed for a second group, `<group id>.rewinds`, which has no
@@ -50,20 +50,21 @@ if TYPE_CHECKING:
     Reply = int | str
 
 MAX_REPLIES: Final = 3
-"""Replies that a row keeps: another request may follow before a member has read its reply."""
+"""Replies kept in a row: another request may follow before a member has read its reply."""
 MAX_REFUSAL: Final = 500
 """Characters of a refusal; brokers accept 4,096 bytes of metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewindRow:
-    """The last request for a partition, and replies to it and to former ones.
+    """The last request for a partition, with replies to it and to former requests.
 
     Attributes:
         offset: The offset to rewind to.
         request: Id of the request.
         expires_at: Seconds since the epoch after which the request must not be applied.
-        replies: The offset that an owner has committed, or why it could not, by request id.
+        replies: By request id, the offset that an owner has committed, or the reason of its
+        refusal.
     """
 
     offset: int
@@ -72,7 +73,7 @@ class RewindRow:
     replies: Mapping[str, Reply] = field(default_factory=dict[str, "Reply"])
 
     def is_pending(self, now: float) -> bool:
-        """Return True if an owner has to reply to the request."""
+        """Return True if an owner must still reply to the request."""
         return bool(self.request) and self.request not in self.replies and now < self.expires_at
 
     def replied(self, request: str, reply: Reply) -> RewindRow:
@@ -90,7 +91,7 @@ class RewindRow:
 
     @classmethod
     def decode(cls, offset: int, metadata: str) -> RewindRow:
-        """Return a row; one without a request if the metadata are not of a rewind."""
+        """Return a row, without a request if the metadata does not belong to a rewind."""
         try:
             content: Any = json.loads(metadata)
             replies = {
@@ -99,6 +100,7 @@ class RewindRow:
             }
             return cls(offset, str(content["request"]), float(content["expires"]), replies)
         except (ValueError, KeyError, TypeError, AttributeError):
+            # The group may be used by another program: its metadata is no error.
             return cls(offset)
 
 
@@ -113,6 +115,7 @@ class RewindStore:
 
     def __init__(self, services: ClientServices, group_id: str, timeout: float) -> None:
         self._services = services
+        # The group that holds the rewinds; it has no members.
         self._group_id = group_id
         self._store_id = f"{group_id}.rewinds"
         self._timeout = timeout
@@ -131,7 +134,7 @@ class RewindStore:
         return row
 
     async def read(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, RewindRow]:
-        """Return the rows of partitions, as far as there are any. Raises KafkaError."""
+        """Return the rows of partitions that have one. Raises KafkaError."""
         topics: defaultdict[str, list[int]] = defaultdict(list)
         partitions = sorted(partitions)
         for topic, number in partitions:
@@ -148,9 +151,11 @@ class RewindStore:
 
         group = await fetch_offsets(
             send,
+            # Rewinds are not part of transactions, so open ones are not waited for.
             OffsetFetchRequestGroup(group_id=self._store_id, topics=rows),
             require_stable=False,
         )
+        # No rewind was ever stored.
         if group.error_code == GroupIdNotFoundError.code:
             return {}
         if group.error_code:
@@ -202,7 +207,7 @@ class RewindStore:
                 raise self._row_error(code, *partition)
 
     def _row_error(self, code: int, topic: str, partition: int) -> KafkaError:
-        """Return the error of a partition; that of the store's group is one too."""
+        """Return the error of a partition, which may be the error of the store's group."""
         error = self._error(code, None, self._store_id, needs="READ")
         if isinstance(error, GroupAuthorizationError):
             return error
@@ -210,6 +215,7 @@ class RewindStore:
 
     def _error(self, code: int, message: str | None, group_id: str, *, needs: str) -> KafkaError:
         error = error_for(code, message, needs=needs, name=group_id)
+        # The coordinator has moved: the next call looks it up.
         if isinstance(error, RefreshRetriableError):
             self._services.coordinators.forget(CoordinatorKind.GROUP, group_id)
         return error

@@ -1,7 +1,7 @@
 """Rewinds partitions of a running group: `Consumer.rewind`, its requests and replies.
 
-Of a member that rewinds, this has the requests; of an owner, the replies. Both are repeated in each
-JoinGroup until they have arrived, so a rebalance that fails delays them only.
+Holds the requests that this member has sent and the replies that it owes. Both are repeated in each
+JoinGroup until they have arrived, so a failed rebalance only delays them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Seek = Callable[[Offsets, Callable[[Offsets], Awaitable[Offsets]]], Awaitable[Offsets]]
 
 MAX_APPLIED_REQUESTS: Final = 100
-"""Requests whose replies are remembered, in case a member repeats them."""
+"""Requests whose replies are kept, in case a member repeats them."""
 logger = logging.getLogger("kafka_async.consumer")
 
 
@@ -52,13 +52,17 @@ class Rewinds:
         rejoin: Callable[[str], None],
         timeout: float,
     ) -> None:
+        # Passed in.
         self._lookup = lookup
         self._commit = commit
         self._rejoin = rejoin
         self._timeout = timeout
+        # Requests of this member, by name: those that wait, those in the last JoinGroup, and
+        # replies to them.
         self._requests: dict[str, tuple[Offsets, asyncio.Future[Offsets]]] = {}
         self._sent = frozenset[str]()
         self._found: dict[str, Offsets] = {}  # replies to the requests of this member
+        # Requests that this member has applied, by name, and what it has to send for them.
         self._applied: dict[str, Offsets] = {}
         self._outgoing = RewindMessage()  # replies and refusals for other members
 
@@ -72,6 +76,7 @@ class Rewinds:
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError:
+            # Owners that have replied by now are not named.
             missing = sorted(offsets.keys() - self._found.get(name, {}).keys())
             raise KafkaTimeoutError(
                 f"the owners of {', '.join(map(str, missing))} have not responded within "
@@ -82,10 +87,11 @@ class Rewinds:
             self._found.pop(name, None)
 
     async def rewind_at_once(self, offsets: Offsets, timeout: float, seek: Seek) -> Offsets | None:
-        """Rewind partitions of this member; None if a rebalance has begun meanwhile."""
+        """Rewind partitions of this member; return None if a rebalance has begun."""
         try:
             async with asyncio.timeout(timeout):
                 return await seek(offsets, self.commit_nearest)
+        # The new owner may be another member, so the request goes through the group.
         except (RebalanceInProgressError, CommitFailedError):
             return None
         except TimeoutError as error:
@@ -97,6 +103,7 @@ class Rewinds:
 
     def outgoing(self) -> bytes:
         """Return the requests and replies to send with the next JoinGroup."""
+        # If the leader cannot pass them on, exactly these requests are refused.
         self._sent = frozenset(self._requests)
         requests = {name: offsets for name, (offsets, _) in self._requests.items()}
         outgoing = self._outgoing
@@ -108,25 +115,27 @@ class Rewinds:
         assigned: Collection[TopicPartition],
         seek: Seek,
     ) -> None:
-        """Apply what the leader has sent; None if the leader sends no such messages.
+        """Apply a message from the leader, or None if the leader sends no such messages.
 
-        `seek` calls a function that commits, while the consumer returns no records, and seeks to
-        the offsets that this returns.
+        `seek` calls the given function to commit while the consumer returns no records, then seeks
+        to the offsets that this function returns.
         """
         if data is None:
             self._refuse_all("the leader of the group is a member of another client")
             return
         message = RewindMessage.decode(data)
+        # First, so that replies that have arrived are not sent again.
         self._forget_sent(message)
         for name, wanted in message.requests.items():
             if name in message.refusals:  # repeated until the member has the refusal
                 continue
-            # A reply may be of a former owner.
+            # A reply may come from a former owner.
             applied = self._applied.get(name, {}).keys() | message.replies.get(name, {}).keys()
             mine = {p: wanted[p] for p in wanted if p in assigned and p not in applied}
             if mine:
                 await self._apply(name, mine, seek)
         self._complete(message)
+        # Replies travel with the next JoinGroup.
         if self._outgoing:
             self._rejoin("a member has rewound partitions")
 
@@ -137,6 +146,7 @@ class Rewinds:
         seek: Seek,
     ) -> None:
         try:
+            # Refused requests are reported, not raised: the rebalance itself has succeeded.
             actual = await seek(wanted, self.commit_nearest)
         except KafkaError as error:
             logger.warning("rewinding %s: %s", ", ".join(map(str, wanted)), error)
@@ -154,6 +164,7 @@ class Rewinds:
 
     async def commit_nearest(self, wanted: Offsets) -> Offsets:
         """Commit the offsets, or the nearest ones that the logs have."""
+        # The end depends on isolation_level (KIP-98).
         first = await self._lookup.find_offsets(dict.fromkeys(wanted, EARLIEST), self._timeout)
         end = await self._lookup.find_offsets(dict.fromkeys(wanted, LATEST), self._timeout)
         actual = {p: min(max(wanted[p], first[p].offset), end[p].offset) for p in wanted}
@@ -161,7 +172,7 @@ class Rewinds:
         return actual
 
     def _forget_sent(self, message: RewindMessage) -> None:
-        """Send the replies no more that the leader has passed on."""
+        """Stop sending the replies that the leader has passed on."""
         for name, offsets in list(self._outgoing.replies.items()):
             if offsets.items() <= message.replies.get(name, {}).items():
                 del self._outgoing.replies[name]
@@ -172,6 +183,7 @@ class Rewinds:
         for name, (wanted, future) in self._requests.items():
             found = self._found.setdefault(name, {})
             found.update(message.replies.get(name, {}))
+            # A refusal by any owner ends the request.
             reason = message.refusals.get(name) or self._outgoing.refusals.pop(name, None)
             if future.done():
                 continue

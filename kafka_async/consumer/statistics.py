@@ -27,15 +27,16 @@ class ConsumerStatistics:
             was logged as a warning.
         assigned_partitions: Number of partitions assigned now.
         records_lag: Records between a partition's position and its high watermark (its last stable
-            offset with `read_committed`), as of the last fetch; without partitions never fetched.
-            While `process` or `partition_streams` runs, from the first record that is not done.
-        records_lag_max: The largest value of `records_lag`; None if it is empty.
+            offset with `read_committed`), as of the last fetch; only partitions that were fetched.
+            While `process` or `partition_streams` runs, it counts from the first record that is not
+            done.
+        records_lag_max: The largest value of `records_lag`, or None if it is empty.
         buffered_bytes: Bytes fetched and not returned yet.
         fetch_throttle_time_avg: Average throttle time of the responses, in milliseconds.
         fetch_throttle_time_max: Longest throttle time of a response, in milliseconds.
         fetch_throttle_wait_total: Time that fetches waited for throttle times, in milliseconds.
-        quota_usage_percent: What `client.quota_usage()` returns, in percent (100: throttled), with
-            the present rates and the quotas that its last call has found; None before a call.
+        quota_usage_percent: What `client.quota_usage()` returns, in percent (100: throttled), from
+            the present rates and the quotas that it last found; None before its first call.
     """
 
     records_consumed_total: int = 0
@@ -64,8 +65,8 @@ class ShareConsumerStatistics:
     Attributes:
         records_consumed_total: Records returned by polls; one that is delivered again, or whose
             lock was renewed, counts each time.
-        bytes_consumed_total: Bytes of the batches in fetch responses, also of their records that
-            this member did not acquire.
+        bytes_consumed_total: Bytes of the batches in fetch responses, including records that this
+            member did not acquire.
         fetch_total: ShareFetch responses.
         rebalance_total: Assignments received from the coordinator.
         assigned_partitions: Number of partitions assigned now.

@@ -2,8 +2,8 @@
 
 A member that rewinds writes a request for each partition into the store (`rewind_store.py`), and
 reads the store until the owners have replied. The members read the rows of their partitions
-regularly. An owner applies a request in the membership task, so never while partitions are revoked
-or assigned. A reply that cannot be written is written after the next read.
+regularly. An owner applies a request in the membership task, so never during a revocation or
+assignment. A reply that cannot be written is written after the next read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Offsets = dict[TopicPartition, int]
 
 MAX_APPLIED: Final = 1000
-"""Partitions whose replies are remembered, in case one could not be written."""
+"""Partitions whose replies are kept, in case one could not be written."""
 logger = logging.getLogger("kafka_async.consumer")
 
 
@@ -64,6 +64,7 @@ class StoredRewinds:
         interval: float,
         wall: Callable[[], float],
     ) -> None:
+        # Passed in.
         self._store = store
         self._rewinds = rewinds
         self._subscription = subscription
@@ -71,8 +72,10 @@ class StoredRewinds:
         self._is_stable = is_stable
         self._interval = interval
         self._wall = wall
+        # Requests to apply: found in the store, or from this member itself.
         self._due = False
         self._own: dict[str, tuple[Offsets, asyncio.Future[Offsets]]] = {}
+        # Replies, kept until they are certainly written.
         self._applied: dict[tuple[str, TopicPartition], Reply] = {}
         self._warned = ""
 
@@ -85,12 +88,15 @@ class StoredRewinds:
         last_error: KafkaError | None = None
         checked = False
         try:
+            # Ends when all owners have replied, with a refusal, or at the timeout. Partitions may
+            # change their owner in between, so they are divided anew in each pass.
             async with asyncio.timeout(timeout):
                 while missing := {p: offsets[p] for p in offsets.keys() - found.keys()}:
                     owned = self._subscription.owned
                     own = {p: offset for p, offset in missing.items() if p in owned}
                     others = {p: offset for p, offset in missing.items() if p not in owned}
                     try:
+                        # Once per call, since describing the group is a request.
                         if others and not checked:
                             await self._check_members(others)
                             checked = True
@@ -115,7 +121,7 @@ class StoredRewinds:
         return {partition: found[partition] for partition in offsets}
 
     async def _check_members(self, partitions: Collection[TopicPartition]) -> None:
-        """Raise IllegalStateError if a member does not apply rewinds, or no member is an owner."""
+        """Raise IllegalStateError if a member applies no rewinds or a partition has no owner."""
         if not self._interval:
             raise IllegalStateError(
                 f"{', '.join(map(str, sorted(partitions)))}: other members of a group of the "
@@ -138,6 +144,7 @@ class StoredRewinds:
             *(_partitions(m.assignment) | _partitions(m.target_assignment) for m in group.members)
         )
         missing = sorted(p for p in partitions if p not in assigned)
+        # In other states the partition may still be about to be assigned.
         if missing and group.group_state == "Stable":
             raise IllegalStateError(
                 "the rewind was refused: no member subscribes to " + ", ".join(map(str, missing))
@@ -154,7 +161,7 @@ class StoredRewinds:
             self._own.pop(request, None)
 
     async def _exchange(self, request: str, wanted: Offsets, expires_at: float) -> Offsets:
-        """Return the replies that there are; write the request where no other one is pending."""
+        """Return the replies so far; write the request where no other one is pending."""
         rows, now = await self._store.read(wanted), self._wall()
         found: Offsets = {}
         requests: dict[TopicPartition, RewindRow] = {}
@@ -165,6 +172,7 @@ class StoredRewinds:
                 raise IllegalStateError(f"the rewind was refused: {reply}")
             if reply is not None:
                 found[partition] = reply
+            # One request per partition at a time; this one is written in a later pass.
             elif not row.is_pending(now):
                 requests[partition] = RewindRow(offset, request, expires_at, row.replies)
         if requests:
@@ -178,6 +186,7 @@ class StoredRewinds:
         while True:
             await asyncio.sleep(self._interval)
             owned = self._subscription.owned
+            # During a rebalance the owner may change.
             if not owned or not self._is_stable():
                 continue
             try:
@@ -188,13 +197,15 @@ class StoredRewinds:
             now = self._wall()
             if any(row.is_pending(now) for row in rows.values()):
                 self._due = True
+                # The rejoin runs `apply` in the membership task.
                 self._rejoin("a member rewinds partitions")
 
     async def apply(self, owned: frozenset[TopicPartition], seek: Seek) -> None:
         """Apply requests for the partitions of this member; called by the membership task.
 
-        `seek` is that of `Rewinds.on_message`.
+        See `Rewinds.on_message` for `seek`.
         """
+        # A copy, since requests may come in while this waits.
         for request, (wanted, future) in list(self._own.items()):
             mine = {p: offset for p, offset in wanted.items() if p in owned}
             replies = await self._seek(mine, seek) if mine else {}
@@ -218,6 +229,7 @@ class StoredRewinds:
         pending = {p: row for p, row in rows.items() if row.is_pending(now)}
         requests: defaultdict[str, Offsets] = defaultdict(dict)
         for partition, row in pending.items():
+            # Applied before; only its reply was not written.
             if (row.request, partition) not in self._applied:
                 requests[row.request][partition] = row.offset
         for request, wanted in requests.items():
@@ -244,7 +256,7 @@ class StoredRewinds:
         return dict(actual)
 
     def _warn(self, error: KafkaError) -> None:
-        """Log a failed read or write of the store, unless the last one failed likewise."""
+        """Log a failed read or write of the store, unless the last one failed in the same way."""
         if self._warned != error.name:
             self._warned = error.name
             logger.warning("looking for rewinds of the group: %s", error)

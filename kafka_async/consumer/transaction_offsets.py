@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TransactionOffsets:
-    """Gives a transaction the offsets of a consumer (`OffsetSource`)."""
+    """Provides the offsets of a consumer to a transaction (`OffsetSource`)."""
 
     def __init__(
         self,
@@ -31,12 +31,12 @@ class TransactionOffsets:
         self._services = services
         self._subscription = subscription
         self._group = group
-        self._given: dict[TopicPartition, PartitionState] = {}  # by the last `uncommitted`
+        self._given: dict[TopicPartition, PartitionState] = {}  # from the last `uncommitted`
 
     def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions of returned and uncommitted records.
 
-        Raises CommitFailedError if some are of partitions that this consumer has lost since.
+        Raises CommitFailedError if this consumer has lost partitions of such records since.
         """
         if self._subscription.lost_uncommitted:
             lost = ", ".join(map(str, sorted(self._subscription.lost_uncommitted)))
@@ -46,18 +46,20 @@ class TransactionOffsets:
             )
         due = self._subscription.to_commit(include_unprocessed=True)
         states = self._subscription.states
+        # The states are kept, since a partition may be revoked and assigned again before the
+        # commit.
         self._given = {p: states[p] for p in due if states[p].has_uncommitted}
         return {p: due[p] for p in self._given}
 
     def group_metadata(self) -> GroupMetadata:
-        """Return the consumer's identity in its group; raises IllegalStateError without a group."""
+        """Return the consumer's identity in its group. Raises IllegalStateError without a group."""
         return self._group.metadata
 
     async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
-        """Wait for a generation after `former`'s; None if partitions were lost, or not in time.
+        """Wait for the generation after `former`; None on timeout or if partitions were lost.
 
         In a cooperative rebalance a member keeps its partitions while it joins, so a transaction
-        that is open meanwhile commits with the next generation.
+        that is open during the rebalance commits with the next generation.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -69,7 +71,7 @@ class TransactionOffsets:
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Record offsets that a transaction has committed.
 
-        Left out are those of former topics, and of partitions that were lost since.
+        Partitions of former topics, and partitions that were lost since, are left out.
         """
         states, given = self._subscription.states, self._given
         same = [p for p in offsets if p in given and states.get(p) is given[p]]
@@ -84,7 +86,7 @@ class TransactionOffsets:
         }
 
     async def find_ended(self, topic_ids: Mapping[str, UUID], timeout: float) -> frozenset[str]:
-        """Return the topics that were deleted, whether or not created again with another id."""
+        """Return the topics that were deleted, even if created again with another id."""
         deadline = asyncio.get_running_loop().time() + timeout
         deleted = await deleted_topics(self._services, topic_ids, deadline)
         metadata = self._services.metadata.snapshot

@@ -23,8 +23,8 @@ class UndecodableRecords:
 
     Args:
         on_undecodable: "raise", "skip", or the application's function.
-        pass_record: Moves the position past a record whose error a poll has raised just now.
-        on_passed: Called when a record is skipped, and when it is given to the function.
+        pass_record: Moves the position past a record whose error a poll has just raised.
+        on_passed: Called when a record is skipped or passed to the function.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class UndecodableRecords:
         self._on_passed = on_passed
 
     def skip(self, error: RecordDeserializationError) -> bool:
-        """Skip the record of an error, with a warning; False if it is not to be skipped."""
+        """Skip the record of an error, with a warning; return False if it is not to be skipped."""
         if self._on_undecodable != "skip":
             return False
         self._pass(error)
@@ -48,7 +48,7 @@ class UndecodableRecords:
         return True
 
     def take(self, error: RecordDeserializationError) -> AnyRecord | None:
-        """Take the raw record of an error for the application's function; None without one."""
+        """Take the raw record of an error for the application's function, or return None."""
         if not callable(self._on_undecodable):
             return None
         return self._pass(error)

@@ -162,6 +162,7 @@ class ConsumerHeartbeatRequests(HeartbeatRequests):
             request.rebalance_timeout_ms = request_ms(settings.rebalance_timeout)
             request.server_assignor = self._assignor
         topics, pattern = stated.subscription
+        # A missing field means that it has not changed (KIP-848).
         if known is None or topics != known.subscription.topics:
             request.subscribed_topic_names = sorted(topics)
         # Version 0 has no regular expressions, so an empty one is sent only to end another.

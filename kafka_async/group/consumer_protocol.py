@@ -3,13 +3,13 @@
 Both begin with a version. Newer versions only append fields, so an unknown version is decoded as
 the newest known one, and the rest is ignored.
 
-Additions of this package stand in the user data. A subscription's user data end with a trailer
+Additions of this package are in the user data. The user data of a subscription ends with a trailer
 if the member reads errors of the leader's assignor: the version of the assignor as int16, the
-version of the trailer as int8, int8 1 if there are no other user data, and 4 fixed bytes. Version 1
+version of the trailer as int8, int8 1 if there is no other user data, and 4 fixed bytes. Version 1
 of the trailer follows a message of `Consumer.rewind` and its size as int32. The user data of an
-assignment that reports an error are 4 other fixed bytes and the message. Those of an assignment
-with a message of `Consumer.rewind` are 4 other fixed bytes, int8 1 if there are other user data,
-the size of the message as int32, the message, and the other user data.
+assignment that reports an error is 4 other fixed bytes and the message. With a message of
+`Consumer.rewind` it is 4 other fixed bytes, int8 1 if there is other user data, the size of the
+message as int32, the message, and the other user data.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 PROTOCOL_TYPE = "consumer"
 _VERSION = struct.Struct(">h")
 _NEWEST = 3
+# The formats in the module's docstring.
 _TRAILER: Final = struct.Struct(">hbb4s")
 _TRAILER_VERSION: Final = 0
 _TRAILER_END: Final = b"\xa5KAs"
@@ -56,9 +57,9 @@ class MemberAssignment(NamedTuple):
 
     Attributes:
         partitions: The partitions.
-        user_data: What the assignor has for the member.
+        user_data: Bytes of the assignor for the member.
         error: The message of an assignor that has failed.
-        rewinds: What `Consumer.rewind` has for the members; None if the leader does not know it.
+        rewinds: Message of `Consumer.rewind` for the members, or None if the leader sends none.
     """
 
     partitions: frozenset[TopicPartition] = frozenset()
@@ -111,6 +112,7 @@ def encode_assignment(
 ) -> bytes:
     """Encode a member's assignment for SyncGroup."""
     if rewinds:
+        # Absent user data and empty user data differ for an assignor.
         header = _REWIND_HEADER.pack(_REWIND_START, user_data is not None, len(rewinds))
         user_data = header + rewinds + (user_data or b"")
     return _encode(
@@ -150,11 +152,12 @@ def decode_assignment(assignment: bytes) -> MemberAssignment:
 
 
 def _without_rewinds(data: bytes | None) -> tuple[bytes | None, bytes | None]:
-    """Return the other user data, and the message of `Consumer.rewind`; None if there is none."""
+    """Return the other user data, and the message of `Consumer.rewind` or None."""
     if data is None or len(data) < _REWIND_HEADER.size or not data.startswith(_REWIND_START):
         return data, None
     _, present, size = _REWIND_HEADER.unpack_from(data)
     end = _REWIND_HEADER.size + size
+    # A truncated message must not be read as user data.
     if size < 0 or end > len(data):
         raise DecodeError("the rewinds of an assignment end before their size")
     return data[end:] if present else None, data[_REWIND_HEADER.size : end]
@@ -172,7 +175,7 @@ def _with_trailer(subscription: MemberSubscription) -> bytes | None:
 
 
 def _without_trailer(data: bytes | None) -> tuple[bytes | None, bytes, int | None]:
-    """Return the user data, rewinds and the version of the assignor; None without a trailer."""
+    """Return the user data, the rewinds and the assignor's version, None without a trailer."""
     if data is None or len(data) < _TRAILER.size or not data.endswith(_TRAILER_END):
         return data, b"", None
     version, kind, absent, _ = _TRAILER.unpack(data[-_TRAILER.size :])
@@ -201,6 +204,7 @@ def _encode(message: Message) -> bytes:
 def _decode(cls: type[M], data: bytes) -> M:
     if len(data) < _VERSION.size:
         raise DecodeError(f"{cls.__name__}: the bytes end before the version")
+    # Newer versions only append fields.
     version = _VERSION.unpack_from(data)[0]
     if version < 0:
         raise DecodeError(f"{cls.__name__} has no version {version}")

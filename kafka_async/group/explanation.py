@@ -1,4 +1,4 @@
-"""Explains an assignment: which member has which partitions, and why. Pure."""
+"""Explains an assignment: the partitions of each member, and the reasons. Pure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class MemberExplanation:
 
     Attributes:
         partitions: Reason for each assigned partition.
-        revoked: Partitions that the member owned and has to revoke, with the reason for each.
-        topics: Subscribed topics; None if this member does not know them.
-        group_instance_id: Name of a static member; None for a dynamic one.
-        rack_id: Rack of the member; None if it has none, or if this member does not know it.
+        revoked: Partitions that the member owned and must revoke, with the reason for each.
+        topics: Subscribed topics, or None if this member does not have them.
+        group_instance_id: Name of a static member, or None.
+        rack_id: Rack of the member, or None if it has none or this member does not have it.
     """
 
     partitions: Mapping[TopicPartition, str]
@@ -33,7 +33,7 @@ class MemberExplanation:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentExplanation:
-    """Assignment of a group in one generation, as one of its members knows it.
+    """Assignment of a group in one generation, as far as one of its members has it.
 
     Attributes:
         group_id: The group.
@@ -41,7 +41,7 @@ class AssignmentExplanation:
         member_id: The member that explains.
         assignor: Name of the assignor; in the consumer protocol group_remote_assignor, or
             "the coordinator's default assignor".
-        reason: Reason of the rebalance, as far as the member knows it.
+        reason: Reason of the rebalance, as far as the member has it.
         leads: True if the member has computed the assignment as the leader. Otherwise `members`
             has only this member.
         members: Assignment of each member, by member id.
@@ -79,7 +79,7 @@ class AssignmentExplanation:
 def explain_member(
     assigned: Collection[TopicPartition], owned: Collection[TopicPartition]
 ) -> MemberExplanation:
-    """Explain a member's own assignment, without knowledge of the others."""
+    """Explain a member's own assignment, without the assignments of others."""
     return MemberExplanation(
         {p: "kept" if p in owned else "new" for p in assigned},
         {p: "assigned to another member or to none" for p in owned if p not in assigned},
@@ -91,8 +91,9 @@ def explain_group(
     members: Members,
     assignments: Mapping[str, Collection[TopicPartition]],
 ) -> dict[str, MemberExplanation]:
-    """Explain the assignment of all members, as the leader that has computed it."""
+    """Explain the assignment of all members, on the leader that has computed it."""
     owners: dict[TopicPartition, str] = {}
+    # The newest generation last, so that its claims replace older ones.
     for member_id, member in sorted(members.items(), key=lambda row: row[1].generation):
         owners.update(dict.fromkeys(member.owned, member_id))
     taken = {p for assigned in assignments.values() for p in assigned}

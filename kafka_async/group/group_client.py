@@ -204,9 +204,8 @@ class GroupClient:
     def health(self) -> Health:
         """Return a snapshot of the member's condition; no request is sent.
 
-        This may be called in any thread at any time. The brokers are those of its client, which may
-        be
-        shared.
+        This may be called in any thread at any time. Brokers are counted by the client, which
+        may be shared.
         """
         health = self.client.health()
         membership, failure = self._membership, self._supervisor.failure

@@ -4,10 +4,10 @@
         async for assignment in member:
             ...
 
-`GroupMembership` joins, rebalances and sends heartbeats. `_MemberHandler` gives it the member's
+`GroupMembership` joins, rebalances and sends heartbeats. `_MemberHandler` provides the member's
 state and computes the assignments of a leader; `_AssignmentQueue` passes assignments on to the
-application. A third task watches the session: it reports the assignment as lost when the session
-has ended without a response, since the coordinator may have removed the member.
+application. A third task watches the session: when it has ended without a response, it reports the
+assignment as lost, since the coordinator may have removed the member.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ MemberMetadata: TypeAlias = bytes | Callable[[str], bytes]
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment:
-    """Holds what the group's leader has assigned to a member in one generation.
+    """The assignment of a member by the group's leader in one generation.
 
     Attributes:
         generation: Generation of the group; -1 if the assignment is lost.
-        protocol: The protocol that the group has chosen, among those of all members.
-        member_id: The member's id, which the coordinator has given it.
-        data: The bytes that the leader has assigned; empty if it has assigned none.
+        protocol: The protocol that the group has chosen, supported by all members.
+        member_id: The member's id, chosen by the coordinator.
+        data: The bytes that the leader has assigned; empty if it assigned none.
         lost: True if the member is no longer in the group, or its session has ended without a
-            response of the coordinator: what was assigned may belong to other members already.
+            response of the coordinator: the assignment may belong to other members already.
     """
 
     generation: int
@@ -83,6 +83,7 @@ class _AssignmentQueue:
 
     def __init__(self) -> None:
         self.assigned = asyncio.Event()
+        # At most one assignment that is not lost: the next rebalance withdraws it.
         self._rows: deque[MemberAssignment] = deque()
         self._changed = asyncio.Event()
         self._last: MemberAssignment | None = None
@@ -94,7 +95,7 @@ class _AssignmentQueue:
         self._changed.set()
 
     def withdraw(self) -> None:
-        """Remove an assignment that was not returned: the member joins again without it."""
+        """Remove an assignment that was not returned: the member rejoins without it."""
         if self._rows and not self._rows[-1].lost:
             self._rows.pop()
 
@@ -103,6 +104,7 @@ class _AssignmentQueue:
         if not self.assigned.is_set():
             return
         self.assigned.clear()
+        # The application need not see an assignment that is already lost.
         self.withdraw()
         assert self._last is not None
         self._rows.append(replace(self._last, generation=NO_GENERATION, data=b"", lost=True))
@@ -120,7 +122,7 @@ class _AssignmentQueue:
 
 
 class _MemberHandler:
-    """Gives the membership the member's state, and applies assignments (`RebalanceHandler`)."""
+    """Provides the member's state, and applies assignments (`RebalanceHandler`)."""
 
     def __init__(
         self,
@@ -148,6 +150,7 @@ class _MemberHandler:
         self._queue.withdraw()
 
     async def assign(self, name: str, members: Sequence[Member]) -> Assignments:
+        # Identifies the call, so that tasks that the function creates are recognised too.
         self._assigning = object()
         outer = _protocol_call.set(self._assigning)
         try:
@@ -176,7 +179,7 @@ class _MemberHandler:
         return False
 
     def on_membership_ended(self) -> None:
-        pass  # `on_partitions_lost` follows, whether the application iterates or not.
+        pass  # `on_partitions_lost` follows even if the application does not iterate
 
     async def on_partitions_lost(self) -> None:
         self._queue.lose()
@@ -185,7 +188,7 @@ class _MemberHandler:
         self._queue.withdraw()
 
     def last_poll_time(self) -> float:
-        return self._now()  # Iterating is no sign of life: heartbeats are.
+        return self._now()  # iterating is no sign of life; heartbeats are
 
 
 class GroupMember(GroupClient):
@@ -201,11 +204,11 @@ class GroupMember(GroupClient):
                 ...
 
     The coordinator chooses one member as the leader in each generation, and a protocol that all
-    members support. The leader's function for that protocol gets the state of all members and
-    returns the bytes that each is assigned. Each iteration returns the next assignment; one that
+    members support. The leader's function for that protocol receives the state of all members and
+    returns the bytes for each. Each iteration returns the next assignment; an assignment that
     another rebalance has superseded before it was returned is skipped. An assignment with `lost`
-    set tells that the member has been removed, or that its session has ended without a response
-    of the coordinator. The member then joins again by itself.
+    set means that the member has been removed, or that its session has ended without a response of
+    the coordinator. The member then rejoins automatically.
 
     A member belongs to the event loop and the process in which it was started, and only one task
     at a time may iterate over it. Heartbeats do not depend on the iteration.
@@ -216,10 +219,11 @@ class GroupMember(GroupClient):
             closed.
         group_id: The group.
         protocol_type: The kind of the group; the coordinator rejects members of another kind.
-        protocols: Functions by protocol name, the preferred protocol first. A function gets the
-            members and returns each one's assignment by member id, or is a coroutine function.
-        state: The member's metadata, which the leader's function gets; or a function of the
-            protocol's name that returns it at each join.
+        protocols: Functions by protocol name, the preferred protocol first. A function receives the
+            members and returns their assignments by member id, or is a coroutine function that
+            does.
+        state: The member's metadata for the leader's function, or a function of the protocol's name
+            that returns it at each join.
         config: The options as an object, without other options.
         hooks: Listeners for events; not with a `Client`.
         clock: Clock, for tests; not with a `Client`.
@@ -322,8 +326,8 @@ class GroupMember(GroupClient):
             ClientClosedError: The member was not started, or is closed.
             IllegalStateError: Another task iterates already, or the function of a protocol does.
             TaskDiedError: A task of the member has failed.
-            Exception: What the function of the chosen protocol has raised on this member, the
-                leader, which has left the group.
+            Exception: An exception of the chosen protocol's function on this member, the leader,
+                which has left the group.
         """
         membership = self._running()
         if self._iterating:
@@ -331,7 +335,9 @@ class GroupMember(GroupClient):
         self._check_may_wait("an iteration")
         self._iterating = True
         try:
+            # After an error or a poll timeout the iteration makes the member join again.
             membership.on_poll()
+            # Ends with an assignment or an error; assignments come first, since they are older.
             while True:
                 self._running()
                 assignment = self._queue.take()
@@ -348,7 +354,7 @@ class GroupMember(GroupClient):
         """Make all members of the group join again, with their current state.
 
         Args:
-            reason: The reason, which the coordinator logs (KIP-800).
+            reason: The reason, for the coordinator's log (KIP-800).
 
         Raises:
             ClientClosedError: The member was not started, or is closed.
@@ -356,7 +362,7 @@ class GroupMember(GroupClient):
         self._running().rejoin(text(reason, "reason"))
 
     def group_metadata(self) -> GroupMetadata:
-        """Return the member's identity in its current generation; generation -1 outside a group."""
+        """Return the member's identity in its current generation, which is -1 outside a group."""
         if self._membership is None:
             return GroupMetadata(self._group_id)
         return self._membership.metadata
@@ -365,8 +371,8 @@ class GroupMember(GroupClient):
     def session_ends_at(self) -> float | None:
         """Event loop time until which the coordinator keeps the member without another heartbeat.
 
-        It is session_timeout_ms after the last acknowledged request was sent. None: it has not
-        joined yet.
+        It is session_timeout_ms after the last acknowledged request was sent, or None before the
+        member has joined.
         """
         return None if self._membership is None else self._membership.session_ends_at
 
@@ -377,6 +383,7 @@ class GroupMember(GroupClient):
             await self._queue.assigned.wait()
             ends_at = membership.session_ends_at
             assert ends_at is not None
+            # Each heartbeat moves the end, so it is read again after the wait.
             if (left := ends_at - now()) > 0:
                 await asyncio.sleep(left)
                 continue
@@ -387,6 +394,7 @@ class GroupMember(GroupClient):
                 seconds(self.config.session_timeout_ms),
             )
             self._queue.lose()
+            # In other states the membership is already rejoining.
             if membership.state is MemberState.STABLE:
                 membership.rejoin("the session has ended without a response")
 

@@ -1,9 +1,9 @@
 """Logs the stack of code that blocks the event loop of a group member.
 
-A blocked event loop sends no heartbeats, and at the end of its session the member loses what it was
-assigned, without a cause in the log. One daemon thread per process requests a callback of every
-watched loop, again and again. If a loop has not run it in half of a session, the thread logs what
-the loop's thread does at that moment. The thread ends with the last member; a fork has none until a
+A blocked event loop sends no heartbeats, and at the end of its session the member loses its
+assignment, without a cause in the log. One daemon thread per process repeatedly requests a callback
+of every watched loop. If a loop has not run it in half of a session, the thread logs what the
+loop's thread does at that moment. The thread ends with the last member; a fork has none until a
 member is started there.
 
 `LoopCheck` decides from clock readings; it does not wait.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafka_async.group")
 
 CHECKS_PER_LIMIT: Final = 8
-"""Callbacks that a running loop is asked for in the time after which it counts as blocked."""
+"""Callbacks that a running loop must run in the time after which it counts as blocked."""
 MAX_STACK_FRAMES: Final = 20
 """Innermost frames of a blocked loop's thread that are logged."""
 
@@ -50,6 +50,7 @@ class LoopCheck:
 
     def __init__(self, limit: float, now: float) -> None:
         self.limit = limit
+        # When the loop last ran, the request that it has not run yet, and one warning per blockage.
         self._ran_at = now
         self._requested_at: float | None = None  # of the callback that has not run yet
         self._warned = False
@@ -71,13 +72,13 @@ class LoopCheck:
         return 0.0 if self._requested_at is None else now - self._requested_at
 
     def on_run(self, now: float) -> float | None:
-        """Note that the loop runs; return for how long it was blocked if there was a warning."""
+        """Note that the loop runs; return the length in seconds of a logged blockage."""
         blocked = self.blocked_for(now) if self._warned else None
         self._ran_at, self._requested_at, self._warned = now, None, False
         return blocked
 
     def next_check_at(self) -> float | None:
-        """Return the time of the next action; None: there is none before the loop runs."""
+        """Return the time of the next action, or None until the loop runs."""
         if self._warned:
             return None
         if self._requested_at is None:
@@ -110,7 +111,7 @@ class SystemClock:
 
 
 class _WatchedLoop:
-    """An event loop with its members: name and limit in seconds of each."""
+    """An event loop with its members, each with a name and a limit in seconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: float, now: float) -> None:
         self.loop = loop
@@ -132,6 +133,7 @@ class LoopWatchdog:
 
     def __init__(self, clock: WatchdogClock | None = None) -> None:
         self._clock = clock or SystemClock()
+        # Protects all state: loops and the watchdog's thread change it.
         self._changed = threading.Condition()
         self._loops: dict[asyncio.AbstractEventLoop, _WatchedLoop] = {}
         self._thread: threading.Thread | None = None
@@ -150,6 +152,7 @@ class LoopWatchdog:
                 watched = self._loops[loop] = _WatchedLoop(loop, limit, self._clock.now())
             watched.members[member] = (name, limit)
             watched.apply_limit()
+            # The thread ends with the last member.
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
                     target=self._run, name="kafka_async loop watchdog", daemon=True
@@ -168,6 +171,8 @@ class LoopWatchdog:
             self._changed.notify_all()
 
     def _run(self) -> None:
+        # Ends when no loop is watched. Otherwise each pass checks all loops, then logs the blocked
+        # ones or waits for the next check or a change.
         while True:
             with self._changed:
                 if not self._loops:
@@ -181,7 +186,7 @@ class LoopWatchdog:
                 ]
                 if self._loops and not blocked:
                     self._clock.wait(self._changed, self._time_to_next_check(now))
-            for each, names, seconds in blocked:  # Outside of the lock: log handlers may be slow.
+            for each, names, seconds in blocked:  # outside the lock: log handlers may be slow
                 try:
                     _warn(each.thread_id, names, seconds)
                 except Exception:  # noqa: BLE001  # raised by a log handler
@@ -197,7 +202,7 @@ class LoopWatchdog:
         if action is LoopAction.REQUEST_CALLBACK:
             try:
                 watched.loop.call_soon_threadsafe(self._on_run, watched)
-            except RuntimeError:  # The loop was closed, and its members were not.
+            except RuntimeError:  # the loop was closed, and its members were not
                 del self._loops[watched.loop]
         return action is LoopAction.WARN
 

@@ -16,6 +16,7 @@ applies in ASSIGNING; nothing is revoked before, and SYNCING ends at once.
 The membership task runs the work of a state until an event ends it: an event of that work, or one
 that another task has posted (`PendingEvents`). A pair of state and event that is not in
 `TRANSITIONS` is a bug. The action for a broker's error is a row in the table of the request:
+`JOIN_ERRORS`, `SYNC_ERRORS` and `HEARTBEAT_ERRORS`.
 """
 
 from __future__ import annotations
@@ -137,6 +138,7 @@ TRANSITIONS: Final[Mapping[tuple[MemberState, MembershipEvent], MemberState]] = 
     (S.SYNCING, E.FAILED): S.FAILED,
     (S.SYNCING, E.REJECTED): S.FATAL,
     (S.SYNCING, E.LEAVE_REQUESTED): S.LEAVING,
+    # Events of other tasks stay pending until the assignment is applied.
     (S.ASSIGNING, E.ASSIGNED): S.STABLE,
     (S.ASSIGNING, E.POLL_TIMED_OUT): S.POLL_TIMEOUT,
     (S.ASSIGNING, E.FAILED): S.FAILED,

@@ -713,7 +713,7 @@ class GroupMembership:
     # -- events for hooks -------------------------------------------------------------------------
 
     def _begin_rebalance(self) -> None:
-        # A reason that comes from now on is that of the next rebalance.
+        # A reason that comes from now on belongs to the next rebalance.
         self._rebalance_reason, self._rejoin_reason = self._rejoin_reason, _DEFAULT_REASON
         self._rebalance_started_at = self._now()
         if self._hooks.active:

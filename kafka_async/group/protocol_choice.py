@@ -1,7 +1,7 @@
 """Chooses the protocol of a consumer whose group_protocol is "auto".
 
 It is "consumer" (KIP-848) if the brokers have that protocol and topic ids, the group has no members
-or is of that type already, and no option of the classic protocol only was given; otherwise
+or is already of that type, and no option of only the classic protocol was given; otherwise
 "classic".
 """
 
@@ -38,7 +38,7 @@ logger = logging.getLogger("kafka_async.group")
 
 GroupProtocol: TypeAlias = Literal["classic", "consumer"]
 _TOPIC_IDS_SINCE: Final = 10
-"""Version of Metadata whose responses have topic ids (KIP-516), which assignments consist of."""
+"""First version of Metadata with topic ids (KIP-516), which assignments consist of."""
 _STATES_WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 
 
@@ -53,7 +53,7 @@ def choose(consumer_group: KafkaError | None, classic_state: str) -> ProtocolCho
     """Return the protocol for a group.
 
     Args:
-        consumer_group: The error of ConsumerGroupDescribe; None if it described the group.
+        consumer_group: The error of ConsumerGroupDescribe, or None if it described the group.
         classic_state: The state that DescribeGroups returned; used if the group is not of the
             consumer protocol.
     """
@@ -75,6 +75,7 @@ async def group_protocol_of(services: ClientServices, config: ConsumerConfig) ->
     Raises:
         RetriableError: The coordinator of the group was not available for default_api_timeout_ms.
     """
+    # Only "auto" needs a request.
     if config.group_protocol == "consumer":
         return "consumer"
     if config.group_protocol == "classic" or config.group_id is None:
@@ -93,10 +94,12 @@ async def group_protocol_of(services: ClientServices, config: ConsumerConfig) ->
 async def _describe(services: ClientServices, group_id: str) -> ProtocolChoice:
     loop, backoff = services.supervisor.loop, services.retry_backoff()
     deadline = loop.time() + seconds(services.config.default_api_timeout_ms)
+    # Ends with a choice, with an error that no retry cures, or at the deadline.
     while True:
         try:
             error = await _consumer_group_error(services, group_id, deadline - loop.time())
             state = ""
+            # The error is the same for a group of the classic protocol and for none.
             if isinstance(error, GroupIdNotFoundError):
                 state = await _classic_state(services, group_id, deadline - loop.time())
             if not isinstance(error, RetriableError):
@@ -109,13 +112,14 @@ async def _describe(services: ClientServices, group_id: str) -> ProtocolChoice:
         except RetriableError as raised:
             error = raised
         delay = backoff.next()
+        # A timeout has used up the time to the deadline.
         if isinstance(error, KafkaTimeoutError) or loop.time() + delay >= deadline:
             raise error
         await services.lifetime.sleep(delay)
 
 
 async def _has_topic_ids(services: ClientServices, timeout: float) -> bool:
-    """Return True if the metadata of a broker has the ids of topics."""
+    """Return True if a broker's metadata has topic ids."""
     connection = services.brokers.least_loaded(services.supervisor.loop.time())
     if connection is None:
         raise KafkaConnectionError("no broker can be connected now")
@@ -126,7 +130,7 @@ async def _has_topic_ids(services: ClientServices, timeout: float) -> bool:
 async def _consumer_group_error(
     services: ClientServices, group_id: str, timeout: float
 ) -> KafkaError | None:
-    """Return the error of ConsumerGroupDescribe, except those that are worth a retry."""
+    """Return the error of ConsumerGroupDescribe; raise one that is worth a retry."""
     request = ConsumerGroupDescribeRequest(group_ids=[group_id])
     try:
         response = await services.request(request, to=CoordinatorOfGroup(group_id), timeout=timeout)
@@ -143,6 +147,7 @@ async def _classic_state(services: ClientServices, group_id: str, timeout: float
     response = await services.request(request, to=CoordinatorOfGroup(group_id), timeout=timeout)
     row = requested_row(group_id, response.groups, lambda row: row.group_id)
     error = _error(services, group_id, row.error_code, row.error_message)
+    # Version 6 has this error for a missing group (KIP-1043), earlier versions only the state.
     if error is not None and not isinstance(error, GroupIdNotFoundError):
         raise error
     return row.group_state
@@ -151,7 +156,7 @@ async def _classic_state(services: ClientServices, group_id: str, timeout: float
 def _error(
     services: ClientServices, group_id: str, code: int, message: str | None
 ) -> KafkaError | None:
-    """Return the error of a group in a response; another coordinator is looked up if needed."""
+    """Return the error of a group in a response; forget a coordinator that has moved."""
     if not code:
         return None
     error = error_for(code, message, needs="DESCRIBE", name=group_id)

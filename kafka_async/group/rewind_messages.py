@@ -1,8 +1,8 @@
-"""Messages by which members of a group rewind partitions that others own. Pure.
+"""Messages with which members of a group rewind partitions that others own. Pure.
 
-A member that rewinds puts a request into the user data of its subscription, and joins again. The
-leader passes all requests and replies on in the assignments. The owners of the partitions commit
-and seek, put replies into their subscriptions, and join again, so that the leader passes these on.
+A member that rewinds puts a request into the user data of its subscription, and rejoins. The leader
+passes all requests and replies on in the assignments. The owners of the partitions commit and seek,
+put replies into their subscriptions, and rejoin, so that the leader passes these on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RewindMessage:
     Attributes:
         requests: The offsets to rewind to.
         replies: The offsets that owners have committed.
-        refusals: Why a request was refused.
+        refusals: Reasons of refused requests.
     """
 
     requests: dict[str, Offsets] = field(default_factory=dict[str, Offsets])
@@ -40,7 +40,7 @@ class RewindMessage:
         return bool(self.requests or self.replies or self.refusals)
 
     def encode(self) -> bytes:
-        """Encode the message; nothing if it is empty."""
+        """Encode the message; an empty one as no bytes."""
         if not self:
             return b""
         content = {
@@ -69,12 +69,13 @@ class RewindMessage:
 def merge_rewinds(
     topics: TopicPartitions, members: Mapping[str, MemberSubscription]
 ) -> RewindMessage:
-    """Return what the leader passes on to all members; it refuses requests that cannot succeed."""
+    """Return the message for all members; requests that cannot succeed are refused."""
     merged = RewindMessage()
     for member in members.values():
         message = RewindMessage.decode(member.rewinds)
         merged.requests |= message.requests
         merged.refusals |= message.refusals
+        # Owners reply one by one, so replies are merged by partition.
         for name, offsets in message.replies.items():
             merged.replies.setdefault(name, {}).update(offsets)
     for name, offsets in list(merged.requests.items()):

@@ -215,7 +215,7 @@ class BatchOutcome:
     # -- reporting --------------------------------------------------------------------------------
 
     def unreported_failure(self) -> DeliveryFailure | None:
-        """Return the failure of records that were not reported yet; None if there are none."""
+        """Return the failure of records that were not reported yet, or None if all were."""
         unreported = self.count - (0 if self._reported is None else len(self._reported))
         if self.error is None or unreported <= 0:
             return None

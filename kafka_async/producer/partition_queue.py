@@ -143,7 +143,6 @@ class ProducerBatch:
         return self.contents
 
     def set_sequence(self, sequence: BatchSequence | None) -> None:
-        # The header contains the sequence.
         """Set the sequence with which the batch is sent from now on."""
         self.sequence = sequence
         self._frame = None
@@ -196,8 +195,8 @@ class PartitionQueue(MemoryAccount):
     Attributes:
         queued: Closed batches that are not in flight, in order; an empty deque would take 0.7 KB.
         in_flight: Batches in flight, in the order in which they were sent.
-        leader: Id of its leader, None if there is none.
-        last_leader: Id of the leader before, None if there was none.
+        leader: Id of its leader, or None.
+        last_leader: Id of the leader before, or None.
         in_flight_node: Id of the broker to which the batches in flight were sent.
         not_before: Time of the earliest next attempt.
         timer: The `not_before` for which a timer is set, 0 if there is none.
@@ -324,11 +323,11 @@ class TopicQueue(MemoryAccount):
     """Metadata and unpartitioned records of one topic.
 
     Attributes:
-        leaders: Leader of each partition, None if there is none; empty while there is no metadata.
+        leaders: Leader of each partition, or None; empty while there is no metadata.
         available: Partitions that have a leader.
         error: Error of the last metadata request for it.
         open_batches: Open batches, where the fast path appends.
-        unpartitioned: Records without a partition, oldest first; None if there are none.
+        unpartitioned: Records without a partition, oldest first, or None.
         sticky: Partition for records without a key.
         used_at: Event loop time at which a record or batch was last appended to a new batch.
     """

@@ -126,8 +126,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             BootstrapError: None of the bootstrap servers could be used.
             ApplicationRecoverableError: A transactional producer could use none of the bootstrap
                 servers, or received no producer id within max_block_ms; its cause has the reason.
-                Start a
-                new producer.
+                Start a new producer.
             InvalidConfigurationError: An option or a permission must be changed first.
             ClientClosedError: The producer was stopped during the start.
             IllegalStateError: The producer was started before.
@@ -355,9 +354,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
 
-        This may be called in any thread at any time, also before `start` and after `stop`. The
-        brokers are those of its client, which may be shared. `in_flight` counts the producer's own
-        are those of its client, which may be shared. `in_flight` counts the producer's own
+        This may be called in any thread at any time, also before `start` and after `stop`. Brokers
+        are counted by the client, which may be shared. `in_flight` counts the producer's own
         requests, and `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
         """
         health = replace(self.client.health(), state=self._state(), in_flight=0)

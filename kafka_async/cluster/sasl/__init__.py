@@ -1,4 +1,4 @@
-"""SASL: one mechanism per file, each a generator without I/O; this module finds one by its name."""
+"""SASL: one mechanism per file, each a generator without I/O; found here by its name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Factory(NamedTuple):
-    """Names the class of a mechanism, whose module is imported when a client uses it."""
+    """Class of a mechanism; its module is imported when a client first uses it."""
 
     module: str
     type_name: str
@@ -33,7 +33,7 @@ _FACTORIES: Final[Mapping[str, _Factory]] = {
 
 
 def mechanism_for(config: ClientConfig) -> SaslMechanism | None:
-    """Return the mechanism that the options name, checked; None without SASL.
+    """Return the checked mechanism of the options, or None without SASL.
 
     Raises:
         InvalidConfigurationError: The mechanism is unknown, an option that it needs is missing, or

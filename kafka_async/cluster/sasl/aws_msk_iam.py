@@ -1,8 +1,8 @@
-"""AWS_MSK_IAM: Amazon MSK with IAM; a token of OAUTHBEARER that is a presigned URL. Pure.
+"""AWS_MSK_IAM: Amazon MSK with IAM, by an OAUTHBEARER token that is a presigned URL. Pure.
 
-Brokers of MSK offer OAUTHBEARER to clients that are not in Java. The token is a URL signed by
+Brokers of MSK offer OAUTHBEARER to clients other than Java's. The token is a URL signed with
 Signature Version 4, in base64url without padding. It needs the extra `msk`: botocore finds the AWS
-credentials as in every program of AWS (environment, profiles, web identities, containers, instance
+credentials as in every AWS program (environment, profiles, web identities, containers, instance
 metadata) and renews them. The signing is done here, because botocore logs what it signs.
 
 The region comes from the brokers' host names, or else from AWS_REGION, AWS_DEFAULT_REGION or the
@@ -54,7 +54,7 @@ _REGION: Final = re.compile(r"[a-z0-9-]{1,40}")
 _REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _EMPTY_HASH: Final = hashlib.sha256(b"").hexdigest()
 _SHOWN_ERRORS: Final = ("ProfileNotFound", "PartialCredentialsError", "SSOError")
-"""Errors of botocore whose text has no secret, and says what to do."""
+"""Errors of botocore whose text has no secret, and advises the user."""
 
 
 class AwsMskIam(OAuthBearer):
@@ -74,7 +74,7 @@ class AwsMskIam(OAuthBearer):
 
 
 class AwsCredentials(NamedTuple):
-    """Holds AWS credentials; `session_token` belongs to temporary ones."""
+    """AWS credentials; only temporary ones have a `session_token`."""
 
     access_key: str
     secret_key: Secret
@@ -82,22 +82,24 @@ class AwsCredentials(NamedTuple):
 
 
 class MskIamTokens:
-    """Returns a new token at each call; a `TokenSource` calls it when one is needed.
+    """Returns a new token at each call; a `TokenSource` calls it.
 
     Args:
         config: The client's options.
         offload: Runs botocore in a thread.
-        clock: Tells the time that is signed.
-        user_agent: Names the client in the token.
+        clock: Clock whose time is signed.
+        user_agent: Name of the client in the token.
     """
 
     def __init__(
         self, config: ClientConfig, offload: Offload, clock: Clock, user_agent: str
     ) -> None:
+        # From the brokers' names; if None, from the environment.
         self._region = region_of(config.bootstrap_servers)
         self._offload = offload
         self._clock = clock
         self._user_agent = user_agent
+        # Created at the first token, in a thread: they read files. The chain renews credentials.
         self._session: Any = None
         self._chain: Any = None
 
@@ -150,7 +152,7 @@ class MskIamTokens:
 
 
 def region_of(servers: tuple[str, ...]) -> str | None:
-    """Return the region in the host names of MSK's brokers; None for other names."""
+    """Return the region in the host names of MSK's brokers, or None for other names."""
     for server in servers:
         found = _HOST.search(split_server(server)[0])
         if found is not None:
@@ -160,6 +162,8 @@ def region_of(servers: tuple[str, ...]) -> str | None:
 
 def presigned_token(credentials: AwsCredentials, region: str, now: float, user_agent: str) -> Token:
     """Return a token for a region, signed at the time `now` (seconds since the epoch)."""
+    # Signature Version 4: a hash of the canonical request is signed, and the request lists its
+    # parameters in order. AWS documents the steps and the names.
     signed_at = int(now)
     time = datetime.fromtimestamp(signed_at, UTC).strftime("%Y%m%dT%H%M%SZ")
     scope = f"{time[:8]}/{region}/{_SERVICE}/aws4_request"
@@ -169,7 +173,7 @@ def presigned_token(credentials: AwsCredentials, region: str, now: float, user_a
         ("GET", "/", "&".join(sorted(query.reveal().split("&"))), f"host:{host}", "", "host")
     )
     digest = hashlib.sha256(f"{request}\n{_EMPTY_HASH}".encode()).hexdigest()
-    del request  # It has the session token.
+    del request  # it has the session token
     text = "\n".join((_ALGORITHM, time, scope, digest))
     url = Secret(
         f"https://{host}/?{query.reveal()}"
@@ -199,6 +203,7 @@ def _query(credentials: AwsCredentials, scope: str, time: str) -> Secret:
 def _signature(credentials: AwsCredentials, scope: str, text: str) -> str:
     """Return the signature of a text, with the key of its scope."""
     key = b"AWS4" + credentials.secret_key.reveal().encode("utf-8", "surrogatepass")
+    # Derived for the date, the region and the service, so a leaked key is of little use.
     for part in (*scope.split("/"), text):
         key = hmac.digest(key, part.encode(), "sha256")
     return key.hex()
@@ -235,8 +240,9 @@ def _failure(error: Exception) -> KafkaError:
 
 @contextmanager
 def _without_debug_logs() -> Generator[None]:
-    """Drop what botocore logs in this thread below the level WARNING: responses with secrets."""
+    """Drop botocore's records below WARNING in this thread: they show responses with secrets."""
     thread = threading.get_ident()
+    # Other threads may use botocore too, and their logs are kept.
 
     def shows(record: logging.LogRecord) -> bool:
         return record.levelno >= logging.WARNING or record.thread != thread

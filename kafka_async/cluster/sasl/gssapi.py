@@ -1,13 +1,13 @@
 """GSSAPI: Kerberos 5, without a security layer (RFC 4752), as Kafka uses it. Pure.
 
-It needs the extra `gssapi` (python-gssapi), which uses the Kerberos library of the system. Its
-functions talk to the key distribution center, and so run in a thread. Configure the realm in
-krb5.conf; the environment variables of the library, such as KRB5_CONFIG and KRB5CCNAME, apply.
+It needs the extra `gssapi` (python-gssapi), which uses the system's Kerberos library. Its functions
+talk to the key distribution center, so they run in a thread. Configure the realm in krb5.conf; the
+library's environment variables, such as KRB5_CONFIG and KRB5CCNAME, apply.
 
 Without `sasl_kerberos_keytab`, tickets come from the credential cache: run `kinit`, and renew its
-ticket outside of this client. With a keytab, the client requests and renews its own ticket, in a
-cache in memory. As in Java, the broker's principal is sasl_kerberos_service_name/host, where host
-is the name by which the client connects to the broker.
+ticket outside this client. With a keytab, the client requests and renews its own ticket, in a cache
+in memory. As in Java, the broker's principal is sasl_kerberos_service_name/host, where host is the
+name by which the client connects to the broker.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from kafka_async.config import ClientConfig
 
 MAX_STEPS: Final = 8
-"""Messages of a broker before its context must be established; Kerberos needs one."""
+"""Most messages of a broker before its context is established; Kerberos needs one."""
 NO_LAYER: Final = 1
 """Bit of the security layer "none" in the broker's offer."""
 _OFFER_SIZE: Final = 4
 _KERBEROS_ERRORS: Final = -1765328384
-"""Number of the first error of Kerberos among the minor status codes of GSSAPI."""
+"""First Kerberos error among the minor status codes of GSSAPI."""
 _RETRIABLE: Final = {
     21: "the client's key is not valid yet",
     33: "the ticket is not valid yet",
     34: "the broker took the request for a replay",
     156: "no key distribution center could be reached",
 }
-"""Errors of Kerberos that may pass, as in Java's client; the last is of the library."""
+"""Kerberos errors that may pass, as in Java's client; the last one is the library's."""
 _PURPOSE: Final = "Kerberos (is its key distribution center reachable?)"
 _INSTALL: Final = (
     missing_extra('sasl_mechanism="GSSAPI"', "gssapi")
@@ -61,13 +61,15 @@ class Gssapi:
     """Authenticates by a Kerberos ticket; client and broker authenticate each other."""
 
     name = "GSSAPI"
+    # Tickets are encrypted, and no password is sent.
     needs_tls = False
 
     def __init__(self) -> None:
+        # One cache per client, so that clients with other keytabs do not mix their tickets.
         self._cache = f"MEMORY:kafka-async-{uuid.uuid4().hex}"
 
     def check(self, config: ClientConfig) -> None:
-        """Raise InvalidConfigurationError for a service name that names no service."""
+        """Raise InvalidConfigurationError for an invalid service name."""
         service = config.sasl_kerberos_service_name
         if not service or not service.isprintable() or set(service) & set("@/ "):
             raise InvalidConfigurationError(
@@ -80,6 +82,8 @@ class Gssapi:
         session = cast("_Session", (yield Compute(_Session, (context, self._cache), _PURPOSE)))
         message = cast("SecretBytes", (yield Compute(session.step, (None,), _PURPOSE)))
         steps = 0
+        # Ends with an established context, an error, or too many messages: a faulty broker could
+        # otherwise go on until the timeout.
         while not session.complete:
             if steps == MAX_STEPS:
                 raise session.failure(f"the broker demands more than {MAX_STEPS} messages")
@@ -111,11 +115,11 @@ class _Session:
         self._context: Any = self._call(lambda: self._create(context, cache))
 
     def failure(self, problem: str) -> SaslAuthenticationError:
-        """Return the error for a problem that a retry does not solve."""
+        """Return the error for a problem that no retry solves."""
         return SaslAuthenticationError(f"{self._place}: {problem}: {_ADVICE}")
 
     def step(self, received: bytes | None) -> SecretBytes:
-        """Return the next message for the broker; `received` is its last, None at first."""
+        """Return the next message for the broker; `received` is its last message, None at first."""
         message = self._call(lambda: self._context.step(received))
         if self._context.complete:
             mutual = self._gssapi.RequirementFlag.mutual_authentication
@@ -150,7 +154,7 @@ class _Session:
         )
 
     def _credentials(self, config: ClientConfig, cache: str) -> object:
-        """Return the credentials of the options; None for the default ones."""
+        """Return the credentials that the options name, or None for the default ones."""
         gssapi, principal = self._gssapi, config.sasl_kerberos_principal
         if config.sasl_kerberos_keytab is None and principal is None:
             return None
@@ -180,5 +184,5 @@ class _Session:
 
 
 def _text(error: object) -> str:
-    """Return the message of Kerberos on one line."""
+    """Return Kerberos' message on one line."""
     return " ".join(str(error).split())[:300]

@@ -1,7 +1,7 @@
-"""The interface of SASL mechanisms, for those of this package and of applications. Pure.
+"""The interface of SASL mechanisms, of this package or of an application. Pure.
 
-A mechanism authenticates a connection by a generator. What it yields is carried out by the
-connection, and the result is sent to the generator:
+A mechanism authenticates a connection by a generator. The connection carries out what it yields,
+and sends the result to the generator:
 
     a SecretBytes       a message to the broker; the result is the broker's message, as bytes
     a Compute           a function that takes long, run in a thread; the result is its result
@@ -9,7 +9,7 @@ connection, and the result is sent to the generator:
 
 The generator returns when it has verified the broker's last message, and raises
 SaslAuthenticationError if that is wrong. An error of the broker, of a function or of an awaited
-call is thrown into the generator, which may raise another one that says more.
+call is thrown into the generator, which may raise a clearer one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Compute(NamedTuple):
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     purpose: str = "the computation of the SASL mechanism"
-    """Names the function in error messages."""
+    """Name of the function in error messages."""
 
 
 class Await(NamedTuple):
@@ -37,37 +37,37 @@ class Await(NamedTuple):
 
     function: Callable[[], Awaitable[Any]]
     purpose: str
-    """Names the function in error messages: "sasl_token_provider"."""
+    """Name of the function in error messages, such as "sasl_token_provider"."""
 
 
 Exchange: TypeAlias = Generator["SecretBytes | Compute | Await", Any, None]
 
 
 class Tokens(Protocol):
-    """Gives exchanges the client's current token; see `kafka_async.cluster.token_source`."""
+    """Supplies the client's current token; see `kafka_async.cluster.token_source`."""
 
     purpose: str
-    """Names the origin of tokens in error messages: "sasl_token_provider"."""
+    """Origin of tokens in error messages, such as "sasl_token_provider"."""
 
     async def token(self) -> Token:
         """Return a token that has not expired."""
         ...
 
     def reject(self, token: Token) -> None:
-        """Do not return a token again, because the broker has rejected it."""
+        """Never return this token again: the broker has rejected it."""
         ...
 
 
 class SaslContext(NamedTuple):
-    """Holds the credentials and the address for one exchange.
+    """The credentials and the address for one exchange.
 
     Attributes:
         config: The client's options.
-        username: The current user name; `set_sasl_credentials` replaces it.
-        password: The current password.
+        username: Current user name; `set_sasl_credentials` replaces it.
+        password: Current password.
         host: The broker's host name, as the client connects to it.
         port: The broker's port.
-        tokens: The client's tokens; None for mechanisms without tokens.
+        tokens: The client's tokens, or None for mechanisms without tokens.
     """
 
     config: ClientConfig
@@ -84,7 +84,7 @@ class SaslMechanism(Protocol):
 
     Attributes:
         name: The mechanism's name at the broker, such as "PLAIN".
-        needs_tls: True if its messages reveal credentials to a reader of the network.
+        needs_tls: True if its messages reveal credentials to readers of the network.
     """
 
     name: str

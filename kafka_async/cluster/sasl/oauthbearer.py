@@ -1,7 +1,8 @@
 """OAUTHBEARER: a bearer token with SASL extensions (RFC 7628, KIP-255, KIP-342). Pure.
 
-The client's TokenSource gives the token. A broker that rejects it sends a JSON object with the
-reason; the client responds with one byte 0x01, and the broker then ends the exchange with an error.
+The token comes from the client's `TokenSource`. A broker that rejects it sends a JSON object with
+the reason; the client responds with one byte 0x01, and the broker then ends the exchange with an
+error.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 _SEPARATOR: Final = "\x01"
 _ACKNOWLEDGEMENT: Final = SecretBytes(b"\x01")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-"""The characters of a bearer token (RFC 6750). Kafka's brokers allow fewer, other brokers all."""
+"""Characters of a bearer token (RFC 6750). Kafka's brokers allow fewer, other brokers all."""
 _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 _RESERVED: Final = "auth"
 _MAX_SHOWN: Final = 200
-"""Characters of a broker's text that an error message repeats."""
+"""Characters of a broker's text in an error message."""
 _REASONS: Final = ("status", "scope", "openid-configuration")
 
 
@@ -68,6 +69,7 @@ class OAuthBearer:
             f"{context.host}:{context.port} rejected the token of {tokens.purpose}: {reason}. "
             "Check the token's issuer, audience, scope and expiry, and the clocks of both sides"
         )
+        # The broker ends the exchange only after this message, with an error too.
         try:
             yield _ACKNOWLEDGEMENT
         except KafkaError as ended:
@@ -88,7 +90,7 @@ _OF_SIGNING: Final = (
     *_CLAIMS,
     "sasl_oauthbearer_assertion_claim_sub",
 )
-"""Options of the assertions that the client signs itself."""
+"""Options of assertions that the client signs itself."""
 
 
 def _needed(config: ClientConfig) -> tuple[str, ...]:
@@ -114,7 +116,7 @@ def _check_endpoint(config: ClientConfig, url: str) -> None:
         valid = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
     except ValueError:
         parts, valid = urlsplit(""), False
-    # The URL itself is not shown, because a user name and a password may stand in it.
+    # The URL itself is not shown, because it may have a user name and a password.
     if not valid or not url.isprintable() or " " in url:
         raise InvalidConfigurationError(
             "sasl_oauthbearer_token_endpoint_url must be an https URL, as "
@@ -140,7 +142,7 @@ def _check_endpoint(config: ClientConfig, url: str) -> None:
 
 
 def initial_response(token: Token, purpose: str) -> SecretBytes:
-    """Return the client's first message; SaslAuthenticationError for a token that cannot be sent.
+    """Return the client's first message; raise SaslAuthenticationError for an invalid token.
 
     `purpose` names the token's origin.
     """
@@ -163,7 +165,7 @@ def initial_response(token: Token, purpose: str) -> SecretBytes:
 
 
 def extensions_problem(extensions: Mapping[str, str]) -> str | None:
-    """Return the reason for which brokers refuse SASL extensions; None if they are valid."""
+    """Return the reason why brokers would refuse SASL extensions, or None if they are valid."""
     for name, value in extensions.items():
         if name == _RESERVED:
             return 'the name "auth" is reserved for the token: rename the extension'
@@ -182,7 +184,7 @@ def _matches(pattern: re.Pattern[str], text: object) -> bool:
 
 
 def _reason(response: bytes, token: Token) -> str:
-    """Return the reason that a broker's JSON names, without the token; "" for an empty response."""
+    """Return the reason in a broker's JSON, without the token; "" for an empty response."""
     if not response:
         return ""
     text = response.decode("utf-8", "replace")
@@ -190,6 +192,7 @@ def _reason(response: bytes, token: Token) -> str:
         content = json.loads(text)
     except (ValueError, RecursionError):
         content = None
+    # Some brokers send plain text instead.
     if isinstance(content, dict):
         fields = cast("dict[str, Any]", content)
         found = [f"{name} {fields[name]!s}" for name in _REASONS if fields.get(name)]

@@ -29,7 +29,7 @@ class Plain:
         check_username_and_password(self.name, config.sasl_username, config.sasl_password)
 
     def authenticate(self, context: SaslContext) -> Exchange:
-        """Send one message; the broker's response to it has no content."""
+        """Send one message; the broker's response has no content."""
         check_username_and_password(self.name, context.username, context.password)
         assert context.password is not None
         yield SecretBytes(

@@ -1,8 +1,8 @@
 """SASL SCRAM: proves knowledge of the password without sending it (RFC 5802, RFC 7677). Pure.
 
-Kafka uses it without channel binding and without SASLprep: user names and passwords are compared
-as they are. A delegation token's id and HMAC take the place of the user name and the password, with
-the extension `tokenauth=true` (KIP-48).
+Kafka uses it without channel binding and without SASLprep: user names and passwords are compared as
+they are. With a delegation token, its id and HMAC replace the user name and the password, and the
+extension `tokenauth=true` is sent (KIP-48).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from kafka_async.config import ClientConfig
 
 MIN_ITERATIONS: Final = 4096
-"""Iterations below it would make the password easy to guess for a broker that is not genuine."""
+"""With fewer iterations, a broker that is not genuine could easily guess the password."""
 MAX_ITERATIONS: Final = 1_000_000
-"""Iterations above it would keep a thread busy for seconds."""
+"""More iterations would keep a thread busy for seconds."""
 MAX_MESSAGE_SIZE: Final = 16 * 1024
-"""Bytes of the largest message of a broker that is read."""
+"""Largest message of a broker in bytes."""
 MAX_CACHED_KEYS: Final = 4
-"""Salted passwords that are kept; brokers of one cluster send the same salt for a user."""
+"""Number of salted passwords kept; brokers of one cluster send the same salt for a user."""
 
 _GS2_HEADER: Final = "n,,"
 _HASHES: Final[Mapping[str, str]] = {"SHA-256": "sha256", "SHA-512": "sha512"}
@@ -53,11 +53,11 @@ _ERRORS: Final[Mapping[str, str]] = {
     "invalid-username-encoding": "the broker cannot read sasl_username: check it",
     "no-resources": "the broker has no resources for the exchange: try again later",
 }
-"""Advice by error of RFC 5802 that a broker can send to this client."""
+"""Advice by error of RFC 5802."""
 
 
 class ServerFirst(NamedTuple):
-    """Holds the broker's first message."""
+    """The broker's first message."""
 
     nonce: str
     salt: bytes
@@ -91,7 +91,7 @@ class Scram:
         check_username_and_password(self.name, config.sasl_username, config.sasl_password)
 
     def authenticate(self, context: SaslContext) -> Exchange:
-        """Exchange two messages each way, and verify that the broker knows the password too."""
+        """Exchange two messages each way, and verify that the broker has the user's keys too."""
         check_username_and_password(self.name, context.username, context.password)
         assert context.username is not None
         assert context.password is not None
@@ -104,6 +104,7 @@ class Scram:
         server = self._server_first(text, nonce)
         salted = yield from self._salted_password(context.password, server)
         last = f"c={b64encode(_GS2_HEADER.encode()).decode()},r={server.nonce}"
+        # Both sides sign all messages, so a change by a third party is detected.
         signed = f"{first},{text},{last}".encode()
         reply = yield SecretBytes(
             b"%b,p=%b" % (last.encode(), b64encode(self._proof(salted, signed).reveal()))
@@ -123,9 +124,11 @@ class Scram:
     def _server_first(self, text: str, nonce: str) -> ServerFirst:
         attributes = self._attributes(text)
         self._check_error(attributes)
+        # RFC 5802 fixes the order; extensions may only follow.
         if [name for name, _ in attributes[:3]] != ["r", "s", "i"]:
             raise self._malformed("its first message lacks the nonce, the salt or the iterations")
         joint, salt, iterations = (value for _, value in attributes[:3])
+        # A nonce without the client's part may be of a replayed exchange.
         if not joint.startswith(nonce) or len(joint) == len(nonce):
             raise SaslAuthenticationError(
                 f"{self.name}: the broker's nonce does not continue the client's: the broker is "
@@ -150,6 +153,7 @@ class Scram:
         if attributes[0][0] != "v":
             raise self._malformed("its last message lacks the signature")
         signature = self._base64(attributes[0][1], "signature")
+        # Without this check, anyone could pose as the broker.
         if not compare_digest(self._signature(salted, signed), signature):
             raise SaslAuthenticationError(
                 f"{self.name}: the broker's signature is wrong: it does not know the password, so "
@@ -199,14 +203,14 @@ class Scram:
     def _salted_password(
         self, password: Secret, server: ServerFirst
     ) -> Generator[Compute, SecretBytes, SecretBytes]:
-        """Return the salted password; it is computed once for the same salt."""
+        """Return the salted password, computed once per salt."""
         key = _CacheKey(password, server.salt, server.iterations)
         known = self._salted_passwords.get(key)
         if known is not None:
             return known
         arguments = (self._hash, password, server.salt, server.iterations)
         salted = yield Compute(salted_password, arguments)
-        # Old passwords are of no use after they have been replaced.
+        # Old passwords are useless once they have been replaced.
         kept = {
             each: value for each, value in self._salted_passwords.items() if each[0] == password
         }
@@ -223,7 +227,7 @@ class Scram:
         return SecretBytes(bytes(a ^ b for a, b in zip(key.reveal(), signature, strict=True)))
 
     def _signature(self, salted: SecretBytes, signed: bytes) -> bytes:
-        """Return what a broker that knows the user's keys signs the messages with."""
+        """Return the signature of the messages by a broker that has the user's keys."""
         key = SecretBytes(hmac.digest(salted.reveal(), b"Server Key", self._hash))
         return hmac.digest(key.reveal(), signed, self._hash)
 
@@ -234,7 +238,7 @@ def salted_password(hash_name: str, password: Secret, salt: bytes, iterations: i
 
 
 def escape(name: str) -> str:
-    """Return a user name with "," and "=" escaped."""
+    """Return a user name with "," and "=" escaped, which separate attributes of a message."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 

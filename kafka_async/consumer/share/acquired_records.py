@@ -6,7 +6,7 @@
                                                                  completed: removed ◀──┘
 
 A broker locks an acquired record for its member until the record is acknowledged, or until the
-acquisition lock's timeout; then it delivers the record again. A renewal prolongs the lock
+acquisition lock's timeout; after that it delivers the record again. A renewal prolongs the lock
 (KIP-1222): the next poll returns the record again, to be acknowledged for good.
 """
 
@@ -30,7 +30,7 @@ class AcknowledgeType(enum.IntEnum):
     """Types of acknowledgement, with their numbers in requests."""
 
     GAP = 0
-    """There is no record at the offset, such as that of a transaction marker."""
+    """There is no record at the offset, for example because it has a transaction marker."""
     ACCEPT = 1
     """The record was processed."""
     RELEASE = 2
@@ -53,7 +53,7 @@ class RecordState(enum.Enum):
     IN_FLIGHT = "in flight"
     """The acknowledgement was sent, and has no response yet."""
     DONE = "done"
-    """No longer locked for this member, as far as it knows."""
+    """The lock was released or has expired."""
 
 
 class RecordEvent(enum.Enum):
@@ -74,7 +74,7 @@ TRANSITIONS: Final[Mapping[tuple[RecordState, RecordEvent], RecordState]] = {
     (S.ACQUIRED, E.ACKNOWLEDGED): S.ACKNOWLEDGED,  # gaps, and releases without delivery
     (S.ACQUIRED, E.EXPIRED): S.DONE,
     (S.DELIVERED, E.ACKNOWLEDGED): S.ACKNOWLEDGED,
-    (S.ACKNOWLEDGED, E.ACKNOWLEDGED): S.ACKNOWLEDGED,  # the application has changed its mind
+    (S.ACKNOWLEDGED, E.ACKNOWLEDGED): S.ACKNOWLEDGED,  # replaced before it was sent
     (S.ACKNOWLEDGED, E.SENT): S.IN_FLIGHT,
     (S.IN_FLIGHT, E.RENEWED): S.ACQUIRED,
     (S.IN_FLIGHT, E.COMPLETED): S.DONE,
@@ -82,13 +82,13 @@ TRANSITIONS: Final[Mapping[tuple[RecordState, RecordEvent], RecordState]] = {
 
 
 class AcquiredRecord:
-    """One acquired offset of a partition; `record` is None if there is no record to return.
+    """One acquired offset of a partition; `record` is None if it has no record to return.
 
     Attributes:
         node_id: Broker that has acquired the record for this member.
-        topic_id: The topic, whose name may have another topic by the time of the acknowledgement.
+        topic_id: Id of the topic: its name may belong to another topic when it is acknowledged.
         locked_until: Event loop time at which the acquisition lock ends.
-        type: How it was acknowledged last.
+        type: Last acknowledgement.
     """
 
     __slots__ = (
@@ -122,7 +122,7 @@ class AcquiredRecord:
 
 
 class OffsetRange(NamedTuple):
-    """Consecutive offsets with their acknowledgements; a single type holds for all of them."""
+    """Consecutive offsets with their acknowledgements; a single type applies to all of them."""
 
     first: int
     last: int
@@ -133,6 +133,7 @@ class AcquiredRecords:
     """Holds all acquired records of a share consumer by their state."""
 
     def __init__(self) -> None:
+        # Three indexes of the same records; `_pending` has those of ACKNOWLEDGED by broker.
         self._by_offset: dict[tuple[TopicPartition, int], AcquiredRecord] = {}
         self._by_state: Mapping[RecordState, OrderedDict[AcquiredRecord, None]] = {
             state: OrderedDict() for state in S
@@ -140,19 +141,20 @@ class AcquiredRecords:
         self._pending: defaultdict[int, dict[AcquiredRecord, None]] = defaultdict(dict)
 
     def __getitem__(self, state: RecordState) -> Collection[AcquiredRecord]:
-        """Return the records in a state, in the order in which they came to it."""
+        """Return the records in a state, in the order in which they reached it."""
         return self._by_state[state]
 
     def add(self, records: Iterable[AcquiredRecord]) -> list[AcquiredRecord]:
-        """Add newly acquired records; one that is delivered again replaces its former delivery.
+        """Add newly acquired records; one that is delivered again replaces its earlier delivery.
 
         Returns:
-            The replaced records whose acknowledgement was not sent, and never will be.
+            The replaced records whose acknowledgement was not sent. It never will be.
         """
         unsent: list[AcquiredRecord] = []
         for each in records:
             former = self._by_offset.get((each.partition, each.offset))
             if former is not None:
+                # Sending it would acknowledge the new delivery.
                 if former.state is S.ACKNOWLEDGED:
                     unsent.append(former)
                 self._leave_state(former)
@@ -162,11 +164,12 @@ class AcquiredRecords:
         return unsent
 
     def take(self, limit: int, now: float) -> list[AcquiredRecord]:
-        """Return the next records and mark them as returned; drops those whose lock has ended."""
+        """Return the next records and mark them as returned; drop records whose lock has ended."""
         taken: list[AcquiredRecord] = []
         acquired = self._by_state[S.ACQUIRED]
         while acquired and len(taken) < limit:
             each = next(iter(acquired))
+            # The broker has delivered it again, to any member.
             if each.locked_until <= now:
                 self._move(each, E.EXPIRED)
             else:
@@ -194,7 +197,7 @@ class AcquiredRecords:
         self._acknowledge(record, type)
 
     def release_unreturned(self, *, renewed: bool) -> None:
-        """Release the acquired records; with `renewed` also those that were returned before."""
+        """Release the acquired records; with `renewed`, even records that were returned before."""
         for each in list(self._by_state[S.ACQUIRED]):
             if renewed or each.type is not AcknowledgeType.RENEW:
                 self._acknowledge(each, AcknowledgeType.RELEASE)
@@ -205,7 +208,7 @@ class AcquiredRecords:
         return [node_id for node_id, rows in self._pending.items() if rows]
 
     def pending(self, node_id: int) -> list[AcquiredRecord]:
-        """Return the records whose acknowledgement has to be sent to a broker."""
+        """Return the records whose acknowledgement must be sent to a broker."""
         return list(self._pending[node_id])
 
     def mark_sent(self, rows: Iterable[AcquiredRecord]) -> None:
@@ -216,14 +219,15 @@ class AcquiredRecords:
     def complete(
         self, rows: Iterable[AcquiredRecord], locked_until: float, *, accepted: bool
     ) -> None:
-        """End the acknowledgement of records; accepted renewals are returned again, before all."""
+        """End the acknowledgement of records; accepted renewals are returned again, first."""
         acquired = self._by_state[S.ACQUIRED]
         for each in rows:
             if each.state is not S.IN_FLIGHT:
-                continue  # acquired again meanwhile
+                continue  # acquired again in the meantime
             if accepted and each.type is AcknowledgeType.RENEW:
                 each.locked_until = locked_until
                 self._move(each, E.RENEWED)
+                # In front: the application is processing it already.
                 acquired.move_to_end(each, last=False)
             else:
                 self._move(each, E.COMPLETED)
@@ -233,6 +237,7 @@ class AcquiredRecords:
         self._move(record, E.ACKNOWLEDGED)
 
     def _move(self, record: AcquiredRecord, event: RecordEvent) -> None:
+        # A missing pair is a bug, and raises KeyError.
         state = TRANSITIONS[record.state, event]
         self._leave_state(record)
         record.state = state
@@ -283,5 +288,6 @@ def offset_ranges(rows: Iterable[AcquiredRecord]) -> Iterator[OffsetRange]:
 
 
 def _short(offsets: OffsetRange) -> OffsetRange:
+    # One type for the whole range makes the request shorter.
     one = offsets.types[:1]
     return offsets._replace(types=one) if len(set(offsets.types)) == 1 else offsets

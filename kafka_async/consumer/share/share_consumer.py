@@ -4,8 +4,8 @@
                                                ▲
     ConsumerGroupMembership ──▶ _ShareHandler ─┘ assigned partitions
 
-The membership is that of the consumer protocol with other heartbeats: members may share partitions,
-so that nothing is revoked before it is assigned elsewhere.
+The membership uses the consumer protocol with other heartbeats. Members may share partitions, so
+nothing is revoked before it is assigned elsewhere.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ V = TypeVar("V", default=bytes)
 AcknowledgementCallback: TypeAlias = (
     "Callable[[TopicPartition, frozenset[int], KafkaError | None], object]"
 )
-"""Is called with a partition, the acknowledged offsets, and the error; None: they are recorded."""
+"""Called with a partition, the acknowledged offsets, and the error or None."""
 
 ACKNOWLEDGE_TYPES: Final[Mapping[str, AcknowledgeType]] = {
     "accept": AcknowledgeType.ACCEPT,
@@ -96,8 +96,8 @@ class ShareConsumer(GroupClient, Generic[K, V]):
     With share_acknowledgement_mode="implicit" the next poll, `commit`, or the orderly end of an
     `async with` block accepts the records that the last poll returned; an `async for` accepts each
     record when the next one is requested. With "explicit" the application calls `acknowledge` for
-    each record. Closing releases the others, and so does an exception in an `async with` block. A
-    poll that is cancelled has returned nothing, and releases what it may have locked.
+    each record. Closing releases the other records, and so does an exception in an `async with`
+    block. A poll that is cancelled has returned nothing, and releases what it may have locked.
 
     A share consumer belongs to the event loop and the process in which it was started, and only one
     task at a time may poll it.
@@ -147,8 +147,10 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         self._convert = converter_of(self.config, REJECT)
         self._implicit = self.config.share_acknowledgement_mode == "implicit"
         self._callbacks: list[AcknowledgementCallback] = []
+        # Exist from the start on.
         self._fetcher: ShareFetcher | None = None
         self._missing_topics: MissingTopicsMonitor | None = None
+        # The group's poll timeout, and the fairness of polls.
         self._polled_at: float | None = None
         self._polling = False
         self._records_consumed = 0
@@ -161,6 +163,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             services,
             self._supervisor,
             self.config,
+            # A lambda, since the membership is created after the fetcher.
             lambda: membership.member_id,
             self._convert,
             self._on_acknowledged,
@@ -190,7 +193,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
 
         services.metadata.track(self._topics)
         self._unregister = services.metadata.add_listener(on_metadata)
-        missing.check()  # of topics that another consumer of the client already tracks
+        missing.check()  # topics that another consumer of the client already tracks
         membership.start()
         membership.join("the consumer has started")
         return membership
@@ -202,6 +205,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
     async def _before_leaving(self, deadline: float, *, finished: bool) -> None:
         fetcher = self._fetcher
         assert fetcher is not None
+        # As in a poll: an orderly end of the block accepts the records.
         processed = finished and self._implicit
         fetcher.records.acknowledge_all(
             RecordState.DELIVERED,
@@ -221,13 +225,15 @@ class ShareConsumer(GroupClient, Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the consumer's condition; no request is sent.
 
-        It may be taken in any thread at any time. The brokers are those of its client, which may be
-        shared. A share consumer has no lag: `Admin.list_share_group_offsets` has that of the group.
+        This may be called in any thread at any time. Brokers are counted by the client, which
+        may be shared. A share consumer has no lag: see `Admin.list_share_group_offsets` for the
+        group's lag.
         """
         health, fetcher = super().health(), self._fetcher
         if fetcher is None:
             return health
         error = health.last_error
+        # Errors of fetches first: missing topics are logged as warnings too.
         found = fetcher.errors[0] if fetcher.errors else None
         if found is None and error is None and self._missing_topics is not None:
             found = self._missing_topics.current_error
@@ -283,9 +289,9 @@ class ShareConsumer(GroupClient, Generic[K, V]):
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """Time for which a broker locks a record for this member; None before the first response.
+        """Time for which a broker locks a record for this member; None before any response.
 
-        It is the group's share.record.lock.duration.ms. A renewal begins it anew.
+        It is the group's share.record.lock.duration.ms. A renewal restarts it.
         """
         return None if self._fetcher is None else self._fetcher.lock_timeout_ms
 
@@ -309,7 +315,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
     async def poll(
         self, *, timeout: float | None = 1.0, max_records: int | None = None
     ) -> list[ShareRecord[K, V]]:
-        """Return acquired records, once there are any; an empty list at the timeout.
+        """Return acquired records as soon as there are any, or an empty list at the timeout.
 
         Records are acquired only while a poll waits for them. A record whose lock has been renewed
         is returned again before others (KIP-1222).
@@ -347,15 +353,18 @@ class ShareConsumer(GroupClient, Generic[K, V]):
     async def _poll(
         self, limit: int, acquired: int, timeout: float | None
     ) -> list[ShareRecord[Any, Any]]:
-        """Return at most `limit` records; ask brokers for `acquired` at a time."""
+        """Return at most `limit` records; request `acquired` records at a time from brokers."""
         membership, fetcher = self._begin_poll()
         now = self._supervisor.loop.time
         deadline = None if timeout is None else now() + timeout
         self._polling, fetcher.abandoned = True, False
         try:
+            # A poll that finds records at once never waits, so it yields here.
             if now() >= self._yield_at:
                 await asyncio.sleep(0)
                 self._yield_at = now() + MAX_LOOP_SECONDS
+            # Ends with records, an error, or the deadline. Records come before errors, since they
+            # were acquired earlier.
             while True:
                 self._running()
                 rows = fetcher.records.take(limit, now())
@@ -373,11 +382,13 @@ class ShareConsumer(GroupClient, Generic[K, V]):
                 if not await fetcher.wait(deadline):
                     return []
                 self._yield_at = now() + MAX_LOOP_SECONDS
+        # The application has not received them; without this they would stay locked.
         except asyncio.CancelledError:
             fetcher.release_unreturned()
             raise
         finally:
             self._polling = False
+            # The interval counts from the end of a poll too.
             self._polled_at = now()
 
     def _begin_poll(self) -> tuple[GroupMembership, ShareFetcher]:
@@ -402,7 +413,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         record: ShareRecord[Any, Any],
         type: Literal["accept", "release", "reject", "renew"] = "accept",
     ) -> None:
-        """Acknowledge a record that the last poll returned; the next poll or `commit` sends it.
+        """Acknowledge a record of the last poll; the next poll or `commit` sends that.
 
         Until then another call replaces the acknowledgement.
 
@@ -451,8 +462,8 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             For each partition with acknowledgements None, or its first error:
             InvalidRecordStateError if a lock has ended, NotLeaderOrFollowerError if the partition
             has another leader, ShareSessionNotFoundError if the broker has ended the session,
-            KafkaConnectionError if the connection was lost, KafkaTimeoutError without a response in
-            time.
+            KafkaConnectionError if the connection was lost, or KafkaTimeoutError if there was no
+            response in time.
 
         Raises:
             ClientClosedError: The consumer is not started, or is stopped.
@@ -468,10 +479,10 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         return await fetcher.commit(self._supervisor.loop.time() + timeout)
 
     def on_acknowledged(self, callback: AcknowledgementCallback) -> AcknowledgementCallback:
-        """Add a callback for the outcome of acknowledgements, those of `commit` and all others.
+        """Add a callback for the outcome of all acknowledgements, with or without `commit`.
 
-        Without one, failed acknowledgements are logged as warnings. An exception of the callback
-        goes to the event loop's exception handler.
+        Without a callback, failed acknowledgements are logged as warnings. Its exceptions go to the
+        event loop's exception handler.
 
         Args:
             callback: A plain function, called with the partition, a frozenset of offsets, and the
@@ -487,6 +498,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
         self, partition: TopicPartition, offsets: frozenset[int], error: KafkaError | None
     ) -> None:
         for callback in self._callbacks:
+            # Later, so that a callback cannot interfere with the handling of a response.
             self._supervisor.loop.call_soon(callback, partition, offsets, error)
         if error is not None and not self._callbacks:
             logger.warning(
@@ -537,9 +549,10 @@ class _ShareHandler:
         self._fetcher.assign(assigned)
 
     def on_membership_ended(self) -> None:
-        pass  # Brokers lock records for a shorter time than that after which a member is removed.
+        pass  # brokers lock records for less time than it takes to remove a member
 
     async def on_partitions_lost(self) -> None:
+        # Without an assignment there is nothing to warn of.
         if self._fetcher.assignment:
             logger.warning(
                 "share group %s: this member has lost its place in the group, as when its session "

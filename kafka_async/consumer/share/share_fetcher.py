@@ -1,10 +1,10 @@
 """Acquires records from the leaders of the assigned partitions, and sends acknowledgements.
 
 Each broker has a `BrokerShareFetcher` with one request at a time in a share session. It sends a
-ShareFetch only when a poll waits for records, so that no record is locked before it is wanted; the
+ShareFetch only when a poll waits for records, so that no record is locked before it is needed; the
 request carries the acknowledgements that are due. Without a fetch, ShareAcknowledge sends them: at
-once for a commit or a release, otherwise after ACKNOWLEDGE_DELAY. Renewals are sent before a fetch,
-since they would otherwise wait for its response, and the lock could end meanwhile.
+once for a commit or a release, otherwise after ACKNOWLEDGE_DELAY. Renewals are sent before a fetch:
+otherwise they would wait for its response, by which time the lock might have ended.
 
 With share_acquire_mode="record_limit" one broker at a time fetches, since several could acquire
 more records together than a poll returns (KIP-1206).
@@ -84,6 +84,7 @@ logger = logging.getLogger("kafka_async.consumer")
 ACKNOWLEDGE_DELAY: Final = 0.5
 """Maximum seconds for which acknowledgements wait for a ShareFetch that carries them."""
 _CLOSE_TIMEOUT: Final = 1.0
+# The broker has no such session, so a new one is opened; metadata is not the cause.
 _SESSION_ERRORS: Final = (
     InvalidShareSessionEpochError,
     ShareSessionLimitReachedError,
@@ -92,7 +93,7 @@ _SESSION_ERRORS: Final = (
 
 
 class FetchDemand(NamedTuple):
-    """Holds the request of a poll; brokers may wait until `deadline`, an event loop time."""
+    """Request of a poll; brokers may wait until `deadline`, an event loop time."""
 
     max_records: int
     deadline: float | None
@@ -110,7 +111,7 @@ class AcknowledgementCollector:
     def on_completed(
         self, partition: TopicPartition, rows: Iterable[AcquiredRecord], error: KafkaError | None
     ) -> None:
-        """Note the outcome of some records of a partition; its first error counts."""
+        """Note the outcome of some records of a partition; the first error counts."""
         completed = self.pending.intersection(rows)
         self.pending -= completed
         if completed and self.outcome[partition] is None:
@@ -122,7 +123,7 @@ class ShareFetcher:
 
     Attributes:
         records: The acquired records.
-        errors: Errors that the next polls raise, after the records before them.
+        errors: Errors that the next polls raise, after the records that precede them.
         lock_timeout_ms: Time for which brokers lock an acquired record; None before the first
             response.
         abandoned: True after a cancelled poll: records that arrive are released at once.
@@ -143,6 +144,7 @@ class ShareFetcher:
         convert: Convert | None,
         on_acknowledged: Callable[[TopicPartition, frozenset[int], KafkaError | None], None],
     ) -> None:
+        # State that polls, commits and statistics read.
         self.records = AcquiredRecords()
         self.errors: list[KafkaError] = []
         self.lock_timeout_ms: int | None = None
@@ -152,6 +154,7 @@ class ShareFetcher:
         self.throttle_total = self.throttle_max = 0
         self.acknowledged: Counter[str] = Counter()
         self.failed_acknowledgements = 0
+        # Parts of the consumer.
         self._services = services
         self._supervisor = supervisor
         self.config = config
@@ -159,10 +162,14 @@ class ShareFetcher:
         self.convert = convert
         self._on_acknowledged = on_acknowledged
         self._loop = asyncio.get_running_loop()
+        # Brokers with a task, and for record_limit the one that fetched last, since they take
+        # turns.
         self._assignment: frozenset[TopicPartition] = frozenset()
         self._brokers: dict[int, BrokerShareFetcher] = {}
         self._last_node = -1
+        # Per partition, after an error: the earliest next fetch.
         self._retry_at: dict[TopicPartition, float] = {}
+        # For waiting polls and commits.
         self._changed = asyncio.Event()
         self._collectors: list[AcknowledgementCollector] = []
 
@@ -198,7 +205,7 @@ class ShareFetcher:
         self._changed.set()
 
     async def wait(self, deadline: float | None) -> bool:
-        """Wait for `notify`, or until an event loop time; False if that has passed."""
+        """Wait for `notify` until an event loop time; return False if that has passed."""
         with move_on_after(None if deadline is None else max(0.0, deadline - self._loop.time())):
             await self._changed.wait()
             self._changed.clear()
@@ -206,8 +213,9 @@ class ShareFetcher:
         return False
 
     def request_records(self, demand: FetchDemand) -> None:
-        """Let brokers fetch for a poll, except those that do already."""
+        """Let brokers fetch for a poll, except those that already do."""
         nodes = self._nodes_by_leader()
+        # Each broker alone keeps to the limit of records, so only one fetches at a time (KIP-1206).
         if self.config.share_acquire_mode == "record_limit" and nodes:
             if any(broker.fetches for broker in self._brokers.values()):
                 return
@@ -219,9 +227,10 @@ class ShareFetcher:
             broker.request_records(demand)
 
     def release_unreturned(self) -> None:
-        """Release the records that no poll has returned, those that arrive later too.
+        """Release the records that no poll has returned, including those that arrive later.
 
-        Renewed records are released only when the consumer closes: the application has them.
+        Renewed records are released only when the consumer closes: the application is processing
+        them.
         """
         self.abandoned = True
         self.records.release_unreturned(renewed=self.closing)
@@ -236,6 +245,7 @@ class ShareFetcher:
 
     async def commit(self, deadline: float) -> dict[TopicPartition, KafkaError | None]:
         """Send all acknowledgements and return the outcome by partition."""
+        # Sent ones too: an earlier request may carry them.
         states = RecordState.ACKNOWLEDGED, RecordState.IN_FLIGHT
         collector = AcknowledgementCollector(each for s in states for each in self.records[s])
         self._collectors.append(collector)
@@ -263,7 +273,7 @@ class ShareFetcher:
     # -- brokers ----------------------------------------------------------------------------------
 
     def partitions_to_fetch(self, node_id: int) -> dict[TopicPartition, PartitionFetch]:
-        """Return the assigned partitions that a broker leads, as far as they are fetched now."""
+        """Return the assigned partitions that a broker leads and that may be fetched now."""
         metadata, now = self._services.metadata.snapshot, self._loop.time()
         found: dict[TopicPartition, PartitionFetch] = {}
         for partition in sorted(self._assignment):
@@ -271,6 +281,7 @@ class ShareFetcher:
             if leader is None or topic_id == ZERO_UUID:
                 self._services.metadata.request_update()
             elif leader.leader_id == node_id and self._retry_at.get(partition, 0.0) <= now:
+                # A share group has no positions: the broker chooses the records.
                 found[partition] = PartitionFetch(topic_id, 0, UNKNOWN, 0)
         return found
 
@@ -295,6 +306,7 @@ class ShareFetcher:
     def complete(self, rows: Sequence[AcquiredRecord], error: KafkaError | None) -> None:
         """End the acknowledgements of records, and report the outcome by partition."""
         lock = 0.0 if self.lock_timeout_ms is None else seconds(self.lock_timeout_ms)
+        # Renewed locks last from now on.
         self.records.complete(rows, self._loop.time() + lock, accepted=error is None)
         for partition, each in by_partition(rows).items():
             for collector in self._collectors:
@@ -309,7 +321,7 @@ class ShareFetcher:
         rows: Sequence[AcquiredRecord],
         error: KafkaError | None,
     ) -> None:
-        """Count acknowledgements of a partition and emit their event; gaps are no records."""
+        """Count acknowledgements of a partition and emit their event; gaps are not records."""
         gap = AcknowledgeType.GAP
         counts = Counter(row.type.name.lower() for row in rows if row.type is not gap)
         if error is None:
@@ -343,7 +355,7 @@ class ShareFetcher:
             self._services.hooks.emit(hooks.Fetched(client_id, node_id, len(sizes), sum(sizes)))
 
     async def add(self, acquired: AcquiredPartition) -> None:
-        """Read the acquired records of a partition; lets other tasks run."""
+        """Read the acquired records of a partition; other tasks may run in between."""
         until = self._loop.time() + MAX_SCAN_SECONDS
         try:
             for _ in acquired.read():
@@ -353,6 +365,7 @@ class ShareFetcher:
         except ProtocolError as error:
             self.errors.append(error)
             return
+        # The broker has delivered them again, so its lock for the first delivery had ended.
         if unsent := self.records.add(acquired.rows):
             error = InvalidRecordStateError(
                 "the locks of the records had ended, so that they have been delivered again"
@@ -362,6 +375,7 @@ class ShareFetcher:
             self.records.acknowledge_row(row, kind)
         if acquired.error is not None:
             self.errors.append(acquired.error)
+        # The poll was cancelled while the records were on their way.
         if self.abandoned or self.closing:
             self.release_unreturned()
 
@@ -375,6 +389,7 @@ class ShareFetcher:
     ) -> None:
         """Handle a partition's error in a ShareFetch response."""
         action = fetch_error_action(error)
+        # One failing partition must not keep the broker's others from being fetched.
         self._retry_at[partition] = self._loop.time() + seconds(self.config.retry_backoff_ms)
         if action not in (FetchErrorAction.REFRESH_METADATA, FetchErrorAction.RETRY):
             self.errors.append(error)
@@ -388,7 +403,7 @@ class ShareFetcher:
         endpoints: Mapping[int, Node],
         topic_id: UUID,
     ) -> None:
-        """Apply the leader that a response names with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+        """Apply the leader in a response with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
         if not isinstance(error, InvalidMetadataError):
             return
         node_id, epoch = leader.leader_id, leader.leader_epoch
@@ -402,11 +417,13 @@ class BrokerShareFetcher:
     """Fetches from one broker and sends it acknowledgements, one request at a time."""
 
     def __init__(self, services: ClientServices, node_id: int, fetcher: ShareFetcher) -> None:
+        # `wakeup` covers a poll, acknowledgements that are due, and the end of the consumer.
         self.node_id = node_id
         self.wakeup = asyncio.Event()
         self._services = services
         self._fetcher = fetcher
         self._config = config = fetcher.config
+        # The share session, and the ids of the topics that its responses refer to.
         self._session = FetchSession()
         self._topic_ids: dict[TopicPartition, UUID] = {}
         self._connection = services.brokers.connection(
@@ -418,6 +435,7 @@ class BrokerShareFetcher:
         )
         self._loop = asyncio.get_running_loop()
         self._backoff = services.retry_backoff()
+        # What to send next: a fetch for a poll, and acknowledgements by a time.
         self._demand: FetchDemand | None = None
         self._flush_by: float | None = None
         self._fetching = False
@@ -435,6 +453,7 @@ class BrokerShareFetcher:
     def request_records(self, demand: FetchDemand) -> None:
         """Fetch for a poll, unless a fetch is in flight."""
         if not self._fetching:
+            # A fetch in flight serves this poll too.
             self._demand = demand
             self.wakeup.set()
 
@@ -447,6 +466,8 @@ class BrokerShareFetcher:
         """Send requests in a loop, until the consumer closes."""
         fetcher = self._fetcher
         try:
+            # In this order: acknowledgements that a fetch cannot carry, the fetch, and
+            # acknowledgements whose time has come.
             while not fetcher.closing:
                 self.wakeup.clear()
                 now = self._loop.time()
@@ -459,9 +480,11 @@ class BrokerShareFetcher:
                     left = None if self._flush_by is None else self._flush_by - now
                     with move_on_after(left):
                         await self.wakeup.wait()
+            # The session's end releases what is still locked.
             if self._session.epoch:
                 await self._acknowledge(closing=True)
         finally:
+            # Without a response their outcome is unknown.
             fetcher.complete(self._take_pending(), KafkaConnectionError("the consumer is closed"))
             fetcher.remove(self)
             with move_on_after(_CLOSE_TIMEOUT, shield=True):
@@ -470,15 +493,20 @@ class BrokerShareFetcher:
     # -- ShareFetch -------------------------------------------------------------------------------
 
     async def _fetch(self, demand: FetchDemand) -> None:
+        # Reset before the request, so that a poll that comes during it is noticed.
         self._demand, self._fetching = None, True
         fetcher = self._fetcher
         sent: list[AcquiredRecord] = []
         try:
             wanted = fetcher.partitions_to_fetch(self.node_id)
             if not wanted:
+                # All partitions back off, or leaders are unknown.
                 await asyncio.sleep(self._backoff.next())
                 return
+            # Added to, since acknowledgements may refer to partitions that are not fetched any
+            # more.
             self._topic_ids |= {partition: each.topic_id for partition, each in wanted.items()}
+            # Acknowledgements need an open session, which the first request opens.
             if self._session.epoch:
                 pending = fetcher.records.pending(self.node_id)
                 # A request that renews fetches nothing, so ShareAcknowledge carries renewals.
@@ -545,6 +573,7 @@ class BrokerShareFetcher:
                         fetcher.convert,
                     )
                 )
+        # A broker must respond to each acknowledgement.
         self._complete_rest(pending)
         fetcher.flush(delay=ACKNOWLEDGE_DELAY)
 
@@ -552,6 +581,7 @@ class BrokerShareFetcher:
 
     async def _acknowledge(self, *, closing: bool = False) -> None:
         fetcher, sent = self._fetcher, self._take_pending()
+        # The locks ended with the session.
         if not self._session.epoch:
             error = ShareSessionNotFoundError(
                 "the broker that had locked the records has ended the session, so that they are "
@@ -559,6 +589,7 @@ class BrokerShareFetcher:
             )
             fetcher.complete(sent, error)
             return
+        # The records were acquired again, or another request has sent them.
         if not sent and not closing:
             return
         epoch = self._session.epoch
@@ -592,7 +623,7 @@ class BrokerShareFetcher:
         return pending
 
     def _complete_rest(self, pending: Mapping[Any, Sequence[AcquiredRecord]]) -> None:
-        """Fail the acknowledgements of partitions that a response does not name."""
+        """Fail the acknowledgements of partitions that a response lacks."""
         for rows in pending.values():
             error = UnknownServerError("the broker's response does not name the partition")
             self._fetcher.complete(rows, error)
@@ -602,7 +633,7 @@ class BrokerShareFetcher:
     def _has_to_acknowledge_first(self) -> bool:
         """Return True if there are acknowledgements that a ShareFetch cannot carry.
 
-        These are renewals, and those of records of a topic that was deleted and created again.
+        These are renewals, and acknowledgements for a topic that was deleted and created again.
         """
         return self._session.epoch > 0 and any(
             _is_renewal(each) or each.topic_id != self._topic_ids.get(each.partition, each.topic_id)
@@ -622,7 +653,7 @@ class BrokerShareFetcher:
         timeout: float,
         sent: Sequence[AcquiredRecord],
     ) -> ShareResponseT | None:
-        """Send a request of the session; None if it failed, with its acknowledgements."""
+        """Send a request of the session; if it fails, fail its acknowledgements, return None."""
         try:
             response = await self._connection.send(request, timeout=timeout)
             if response.error_code:
@@ -636,6 +667,7 @@ class BrokerShareFetcher:
             await self._on_failed(error, sent)
             return None
         self._backoff.reset()
+        # A share session has no id; `FetchSession` only counts its epochs.
         self._session.on_response(SESSION_ID)
         if response.acquisition_lock_timeout_ms > 0:
             self._fetcher.lock_timeout_ms = response.acquisition_lock_timeout_ms
@@ -644,7 +676,9 @@ class BrokerShareFetcher:
     async def _on_failed(self, error: KafkaError, sent: Sequence[AcquiredRecord]) -> None:
         logger.debug("share session with broker %d: %s", self.node_id, error)
         fetcher = self._fetcher
+        # Whether the broker has handled the request is unknown, and so is the epoch.
         self._session.on_session_lost()
+        # The others are retried silently.
         if not isinstance(error, RetriableError):
             fetcher.errors.append(error)
         if not isinstance(error, _SESSION_ERRORS):

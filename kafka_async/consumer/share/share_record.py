@@ -1,4 +1,4 @@
-"""The record that a share consumer returns, which knows how often it was delivered."""
+"""The record that a share consumer returns, with the number of its deliveries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ V = TypeVar("V", default=bytes)
 
 @dataclass(frozen=True, slots=True)
 class ShareRecord(Generic[K, V]):
-    """Holds a record acquired from a share group; immutable.
+    """A record acquired from a share group; immutable.
 
     Attributes:
         topic: Topic name.

@@ -1,9 +1,9 @@
 """ShareFetch and ShareAcknowledge: requests of a share session, and acquired records. Pure.
 
 A share session is like a fetch session (KIP-227), with the group and the member in place of an id:
-epoch 0 opens it, each further request has the next epoch, and epoch -1 ends it. Both requests
-count. Acknowledgements need an open session; ShareFetch carries those of partitions that it
-fetches.
+epoch 0 opens it, each further request has the next epoch, and epoch -1 ends it. Both kinds of
+requests count. Acknowledgements need an open session; ShareFetch carries them for partitions that
+it fetches.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 PartitionT = TypeVar("PartitionT", share_acknowledge.PartitionData, share_fetch.PartitionData)
 SESSION_ID: Final = 1
-"""Stands for the session in `FetchSession`, which expects an id."""
+"""Session id for `FetchSession`, which expects one."""
 MAX_ACQUIRED_RECORDS: Final = 1_000_000
-"""Acquired offsets that a partition of a response may have; brokers lock 10,000 at most."""
+"""Acquired offsets that a partition of a response may have; brokers lock at most 10,000."""
 ACQUIRE_MODES: Final = {"batch_optimized": 0, "record_limit": 1}
 """Numbers of share_acquire_mode in requests (KIP-1206)."""
 
@@ -63,6 +63,7 @@ def fetch_request(
 ) -> share_fetch.ShareFetchRequest:
     """Return a request for records, with acknowledgements of partitions in the session."""
     rows: defaultdict[UUID, list[share_fetch.FetchPartition]] = defaultdict(list)
+    # Partitions with acknowledgements are included even if they are in the session already.
     named = {partition: fetch.topic_id for partition, fetch in session.to_send.items()}
     for partition, topic_id in {**named, **{tp: topic_ids[tp] for tp in acknowledged}}.items():
         batches = _batches(share_fetch.AcknowledgementBatch, acknowledged.get(partition, ()))
@@ -150,13 +151,13 @@ def _batches(kind: Any, rows: Iterable[AcquiredRecord]) -> list[Any]:
 class AcquiredPartition:
     """Reads the acquired records of one partition in a ShareFetch response.
 
-    The response has whole batches, and the ranges of their offsets that this member has acquired.
-    Acquired offsets without a record are gaps. A record that cannot be deserialized is released,
-    and records that cannot be read are rejected: the broker would send the same bytes again.
+    The response contains whole batches, and the ranges of their offsets that this member has
+    acquired. Acquired offsets without a record are gaps. A record that cannot be deserialized is
+    released. Records that cannot be read are rejected: the broker would send the same bytes again.
 
     Attributes:
-        rows: The acquired offsets; those with a record are to be returned.
-        acknowledged: Those that are acknowledged without being returned.
+        rows: The acquired offsets; offsets with a record are to be returned.
+        acknowledged: Offsets that are acknowledged without being returned.
         error: The first error; a poll raises it after the records have been returned.
     """
 
@@ -182,6 +183,7 @@ class AcquiredPartition:
         counts = _delivery_counts(self._data.acquired_records)
         if not counts:
             return
+        # None for aborted transactions: the broker has left their records out.
         found = CompletedFetch(
             self._partition, memoryview(self._data.records or b""), min(counts), None
         )
@@ -191,12 +193,14 @@ class AcquiredPartition:
             try:
                 if is_returned:
                     yield from self._read_batch(view, counts)
+            # One batch is corrupt: its offsets are rejected, and the next batch is read.
             except CorruptRecordError as corrupt:
                 self.error = self.error or corrupt
                 for offset in [o for o in counts if view.base_offset <= o <= view.last_offset]:
                     del counts[offset]
                     self._acknowledge(self._row(offset), AcknowledgeType.REJECT)
                 yield
+        # What is left in `counts` has no record: gaps, or offsets after the end of the data.
         kind = AcknowledgeType.GAP
         if found.error is not None:
             self.error = self.error or found.error
@@ -209,6 +213,7 @@ class AcquiredPartition:
     def _read_batch(self, view: BatchView, counts: dict[int, int]) -> Iterator[None]:
         reader = view.reader()
         while not reader.done:
+            # Batches also contain records that another member has acquired.
             for record in reader.read(RECORDS_PER_CHUNK, BYTES_PER_CHUNK):
                 count = counts.pop(record.offset, None)
                 if count is None:
@@ -237,6 +242,7 @@ def _delivery_counts(ranges: Iterable[share_fetch.AcquiredRecords]) -> dict[int,
     counts: dict[int, int] = {}
     for each in ranges:
         size = each.last_offset - each.first_offset + 1
+        # Checked before the ranges are expanded.
         if size < 0 or len(counts) + size > MAX_ACQUIRED_RECORDS:
             raise ProtocolError(
                 f"a ShareFetch response says that offsets {each.first_offset} to "

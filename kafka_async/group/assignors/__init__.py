@@ -73,6 +73,7 @@ def create_assignors(strategy: Sequence[Any]) -> tuple[Assignor, ...]:
             raise InvalidConfigurationError(
                 f"the assignor {name} has version {assignor.version}, not 0 to {MAX_VERSION}"
             )
+    # Raises if they have no protocol in common.
     rebalance_protocol(chosen)
     return chosen
 
@@ -96,6 +97,7 @@ def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
 def _assignor(entry: Any) -> Assignor:
     if isinstance(entry, str):
         entry = _BUILT_IN.get(entry, entry)
+    # A class is instantiated, since an instance belongs to one consumer.
     made = (
         entry() if isinstance(entry, type) and callable(getattr(entry, "assign", None)) else entry
     )

@@ -29,13 +29,13 @@ class MemberSubscription:
     Attributes:
         topics: Subscribed topics; the member is assigned no others.
         owned: Partitions owned when the member joined.
-        generation: Generation in which `owned` was assigned; -1 if unknown.
+        generation: Generation in which `owned` was assigned, or -1.
         user_data: Bytes returned by the `user_data` method of the member's assignor.
         rack_id: Rack of the member (`client_rack`, KIP-881).
-        group_instance_id: Name of a static member; None for a dynamic one.
-        version: Version of the member's assignor; None for a member of another client.
+        group_instance_id: Name of a static member, or None.
+        version: Version of the member's assignor, or None for a member of another client.
         reads_errors: True if the member reads the error of an assignor that has failed.
-        rewinds: What `Consumer.rewind` sends to the group; not for assignors.
+        rewinds: Message of `Consumer.rewind` for the group; not for assignors.
     """
 
     topics: frozenset[str]
@@ -116,7 +116,7 @@ class GroupAssignment:
 
     @classmethod
     def of(cls, found: Assignments | GroupAssignment) -> GroupAssignment:
-        """Return what `Assignor.assign` has returned in this form."""
+        """Return the result of `Assignor.assign` in this form."""
         return found if isinstance(found, GroupAssignment) else cls(found)
 
 
@@ -133,10 +133,10 @@ class Assignor(Protocol):
         version: Version of its user data, 0 to 32,767, which the leader sees as
             `MemberSubscription.version` (default: 0).
         rebalance_protocols: Supported rebalance protocols (default: EAGER only).
-        reads_errors: Declare to the leader that this member reads the error of an assignor that
-            fails (default: True). The declaration is 8 bytes at the end of the user data, which
-            also have the version; set False if members of other clients have an assignor of this
-            name and reject such bytes.
+        reads_errors: True declares to the leader that this member reads the error of an assignor
+            that fails (default: True). The declaration is 8 bytes at the end of the user data,
+            which also contain the version; set False if members of other clients have an assignor
+            of this name and reject such bytes.
     """
 
     name: str
@@ -158,8 +158,8 @@ class Assignor(Protocol):
     ) -> Assignments | GroupAssignment:
         """Return the partitions of each member, by member id, with a row for every member.
 
-        If partitions plus members exceed 256, the leader calls this in a thread, to
-        keep the event loop free: it must not use objects that belong to the event loop.
+        If partitions plus members exceed 256, the leader calls this in a thread, to keep the event
+        loop free: it must not use objects that belong to the event loop.
 
         Args:
             partitions: Number of partitions of each topic; topics that do not exist are missing.
@@ -176,7 +176,7 @@ class Assignor(Protocol):
 
         Args:
             partitions: Partitions assigned to this member.
-            user_data: This member's bytes in `GroupAssignment.user_data`; None if there are none.
+            user_data: This member's bytes in `GroupAssignment.user_data`, or None.
             generation: Generation of the group.
         """
 
@@ -198,7 +198,7 @@ def racks_of(partitions: Mapping[str, int], partition: TopicPartition) -> frozen
 def uses_racks(racks: Collection[frozenset[str]], member_racks: Collection[str]) -> bool:
     """Return True if racks distinguish partitions for the members (KIP-881).
 
-    They do not if no member is in a rack of a replica, or if each rack has all partitions.
+    They do not if no member is in a replica's rack, or if each rack has all partitions.
     """
     all_racks = frozenset[str]().union(*racks)
     return not all_racks.isdisjoint(member_racks) and any(each != all_racks for each in racks)
@@ -220,6 +220,7 @@ def subscribers_of(topics: Iterable[str], members: Members) -> dict[str, list[st
     Topics with the same subscribers share one list.
     """
     ordered = sorted_member_ids(members)
+    # Thousands of topics usually have few distinct sets of subscribers.
     kinds = list({member.topics for member in members.values()})
     lists: dict[tuple[int, ...], list[str]] = {}
     found: dict[str, list[str]] = {}

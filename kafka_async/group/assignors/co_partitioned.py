@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class CoPartitionedAssignor(Assignor):
     """Assigns partition n of all topics to one member, for joins of topics with the same keys.
 
-    This holds for topics with the same subscribers, also if their numbers of partitions differ, for
-    which `range` does not guarantee it. Each number goes to the member with the fewest partitions.
+    This holds for topics with the same subscribers, even if their numbers of partitions differ;
+    `range` does not guarantee it then. Each number goes to the member with the fewest partitions.
     """
 
     name = "co-partitioned"

@@ -1,6 +1,6 @@
 """Composite assignor: a strategy per topic.
 
-Each strategy gets its topics only, in the subscriptions too. The user data of the strategies are
+Each strategy gets only its topics, in the subscriptions too. The user data of the strategies is
 sent together: their number as int16, and for each its length as int32, -1 for none, and its bytes.
 """
 
@@ -32,8 +32,8 @@ class CompositeAssignor(Assignor):
 
     For example, topics that are joined are co-partitioned, and the rest is assigned in turn:
     `CompositeAssignor([(CoPartitionedAssignor(), {"orders", "payments"})], RoundRobinAssignor())`.
-    All members need the same strategies in the same order. Strategies do not know of each other, so
-    each is balanced for itself.
+    All members need the same strategies in the same order. Strategies are independent of each
+    other, so each is balanced separately.
 
     Args:
         strategies: Assignors with their topics.
@@ -58,6 +58,7 @@ class CompositeAssignor(Assignor):
                 if topic in self._part_of:
                     raise InvalidConfigurationError(f"two strategies have the topic {topic}")
                 self._part_of[topic] = number
+        # A group has one rebalance protocol, which therefore all strategies must support.
         self.rebalance_protocols = frozenset(RebalanceProtocol).intersection(
             *(part.rebalance_protocols for part in self._parts)
         )
@@ -73,6 +74,7 @@ class CompositeAssignor(Assignor):
 
     def user_data(self, topics: Iterable[str]) -> bytes:
         """Return the user data of all strategies."""
+        # Each strategy iterates over all topics.
         known = list(topics)
         return _join([p.user_data(self._of(n, known)) for n, p in enumerate(self._parts)])
 
@@ -86,7 +88,7 @@ class CompositeAssignor(Assignor):
             part.on_assignment(own, rows[number], generation)
 
     def commits(self, partition: TopicPartition) -> bool:
-        """Return True if the strategy of the topic says that this member commits."""
+        """Return True if the topic's strategy lets this member commit."""
         return self._parts[self._number(partition.topic)].commits(partition)
 
     def assign(self, partitions: Mapping[str, int], members: Members) -> GroupAssignment:
@@ -124,10 +126,11 @@ def _join(rows: Sequence[bytes | None]) -> bytes:
 
 
 def _split(data: bytes | None, count: int) -> list[bytes | None]:
-    """Return the user data of each strategy; None for all if they cannot be read."""
+    """Return the user data of each strategy, or None for all if it cannot be read."""
     rows: list[bytes | None] = []
     try:
         (found,), at = _INT16.unpack_from(data or b""), _INT16.size
+        # A member with other strategies counts as one without user data.
         if found != count:
             return [None] * count
         for _ in range(count):

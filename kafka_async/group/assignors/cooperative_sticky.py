@@ -3,8 +3,8 @@
 Three steps. Members keep the partitions they own. Unowned partitions go to the member with the
 fewest. Then partitions move, one chain at a time, from a member to one that has at least two fewer:
 directly if their subscriptions allow it, else through other members (a passes one to b, which
-passes another to c). When there is no such chain left, the assignment is as balanced as the
-subscriptions allow: it is a semi-matching without a cost-reducing path.
+passes another to c). When no such chain is left, the assignment is as balanced as the subscriptions
+allow: it is a semi-matching without a cost-reducing path.
 
 If members and replicas have racks (KIP-881), a member keeps and gets partitions with a replica in
 its rack first, as far as the balance allows.
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 MAX_IMPROVED_SIZE: Final = 20_000
 """Members times partitions up to which exchanges between members are searched.
 
-A search compares each partition with each member, and takes up to about 10 ms. In larger groups a
-member keeps its partitions although they are outside its rack.
+A search compares each partition with each member, and takes up to about 10 ms. In larger groups
+members keep partitions that are outside their rack.
 """
 _GENERATION = struct.Struct(">i")
 
@@ -67,6 +67,7 @@ class CooperativeStickyAssignor(Assignor):
         """Return balanced assignments without partitions that must first be revoked."""
         assignments = balanced(partitions, members)
         claims = _claims(members)
+        # A partition that another member claims is assigned to no member in this rebalance.
         return {
             member_id: [p for p in sorted(assigned) if claims[p] <= {member_id}]
             for member_id, assigned in assignments.items()
@@ -76,6 +77,7 @@ class CooperativeStickyAssignor(Assignor):
 def balanced(partitions: Mapping[str, int], members: Members) -> dict[str, set[TopicPartition]]:
     """Return the final assignments, after every move: each subscribed partition exactly once."""
     balancer = _Balancer(partitions, members)
+    # In this order: what is kept limits what moves.
     balancer.keep_owned()
     balancer.assign_in_racks()
     balancer.assign_unowned()
@@ -118,7 +120,7 @@ class _Balancer:
         self.improves = len(members) * sum(partitions.values()) <= MAX_IMPROVED_SIZE
 
     def _distinguishing_racks(self) -> dict[TopicPartition, frozenset[str]]:
-        """Return the racks of all partitions; empty if they make no difference."""
+        """Return the racks of all partitions, or an empty dict if they make no difference."""
         member_racks = {member.rack_id for member in self.members.values() if member.rack_id}
         if not member_racks:
             return {}
@@ -148,9 +150,10 @@ class _Balancer:
     def keep_owned(self) -> None:
         """Assign partitions to the members that claimed them in the newest generation.
 
-        Two claims in one generation contradict each other, so neither counts.
+        Two claims in one generation contradict each other, so neither is accepted (KIP-792).
         """
         for partition, claimants in _claims(self.members).items():
+            # The topic was deleted or created again with fewer partitions.
             if not 0 <= partition.partition < self.partitions.get(partition.topic, 0):
                 continue
             newest = max(self.members[member_id].generation for member_id in claimants)
@@ -163,8 +166,8 @@ class _Balancer:
     def assign_in_racks(self) -> None:
         """Assign unassigned partitions within racks, those with the fewest candidates first.
 
-        No member gets more than its part of all partitions here. Partitions left over return to
-        their owners that have room.
+        No member receives more than its part of all partitions here. Partitions left over return to
+        owners that have room.
         """
         if not self.racks:
             return
@@ -176,6 +179,7 @@ class _Balancer:
             for partition, racks in self.racks.items()
             if partition not in assigned
         }
+        # Members with one partition more than the others, while some are left over.
         size, longer = divmod(len(self.racks), len(self.order))
         counts = [len(each) for each in self.assignments.values()]
         longer -= sum(count > size for count in counts)
@@ -199,10 +203,12 @@ class _Balancer:
         """Assign unowned partitions to the least loaded members, rare topics first."""
         owned = set[TopicPartition]().union(*self.assignments.values())
         heaps: dict[tuple[str, ...], list[tuple[int, int, str]]] = {}
+        # Topics with few subscribers first: their partitions have the least choice.
         for topic in sorted(self.subscribers, key=lambda name: (len(self.subscribers[name]), name)):
             subscribers = self.subscribers[topic]
             if not subscribers:
                 continue
+            # One heap for all topics with the same subscribers.
             heap = heaps.get(key := tuple(subscribers))
             if heap is None:
                 heap = heaps[key] = [self._rank(member_id) for member_id in subscribers]
@@ -216,8 +222,9 @@ class _Balancer:
         return len(self.assignments[member_id]), self.order[member_id], member_id
 
     def _fewest(self, heap: list[tuple[int, int, str]]) -> str:
-        """Return the member with the fewest partitions; the heap's counts may be too low."""
+        """Return the member with the fewest partitions; counts in the heap may be too low."""
         while True:
+            # Counts grow through other heaps, so a stale one is corrected and the heap asked again.
             size, place, member_id = heap[0]
             if size == len(self.assignments[member_id]):
                 heapq.heapreplace(heap, (size + 1, place, member_id))
@@ -225,8 +232,9 @@ class _Balancer:
             heapq.heapreplace(heap, self._rank(member_id))
 
     def move_one(self) -> bool:
-        """Move partitions along a chain that evens out two members; False if there is none."""
+        """Move partitions along a chain that evens out two members; return False without one."""
         sizes = [len(assigned) for assigned in self.assignments.values()]
+        # A difference of one cannot be improved.
         if max(sizes, default=0) - min(sizes, default=0) < 2:
             return False
         unreachable = set[str]()
@@ -246,6 +254,7 @@ class _Balancer:
     ) -> list[tuple[tuple[TopicPartition, str], str]]:
         """Return the shortest chain from `giver` to a member at least two partitions below."""
         goal = len(self.assignments[giver]) - 2
+        # Breadth-first: the shortest chain moves the fewest partitions.
         previous: dict[str, str] = {giver: giver}
         queue = deque([giver])
         while queue:
@@ -279,7 +288,7 @@ class _Balancer:
         return steps
 
     def _movable(self, source: str, target: str) -> TopicPartition:
-        """Return the partition to pass on, preferably one that is moved anyway."""
+        """Return the partition to pass on, preferably one that moves in any case."""
         wanted, owned = self.members[target].topics, self.members[source].owned
         back = self.members[target].owned
         return max(
@@ -293,17 +302,17 @@ class _Balancer:
         )
 
     def is_best(self) -> bool:
-        """Return True if no exchange can be of use: no partition has moved or is outside a rack."""
+        """Return True if no exchange can help: no partition has moved or is outside a rack."""
         return all(
             self._cost(p, m) == 0 for m, assigned in self.assignments.items() for p in assigned
         )
 
     def exchange(self) -> bool:
-        """Exchange partitions between members, so that fewer are outside racks or have moved.
+        """Exchange partitions between members, so that fewer have moved or are outside racks.
 
-        The exchange is a cycle of members, each of which passes a partition to the next, or a
-        chain from a member to one with one partition less, which swaps their sizes. Returns False
-        if there is none: the assignment is then the best of all with these sizes.
+        The exchange is a cycle of members, each of which passes a partition to the next, or a chain
+        from a member to one with one partition less, which swaps their sizes. Returns False if none
+        is left: the assignment is then the best one with these sizes.
         """
         edges = self._edges()
         cycle = _negative_cycle(list(self.order), edges)
@@ -317,7 +326,7 @@ class _Balancer:
     def _edges(self) -> dict[tuple[str, str], tuple[int, TopicPartition | None]]:
         """Return the cheapest partition that one member can pass to another, with its cost.
 
-        None as partition stands for the difference in size between the ends of a chain.
+        None as a partition stands for the difference in size between the ends of a chain.
         """
         edges: dict[tuple[str, str], tuple[int, TopicPartition | None]] = {}
         for source, assigned in self.assignments.items():
@@ -328,6 +337,7 @@ class _Balancer:
                     found = edges.get((source, target))
                     if target != source and (found is None or change < found[0]):
                         edges[source, target] = (change, partition)
+        # An edge without a partition closes a chain between members whose sizes differ by one.
         for giver in self.order:
             for taker in self.order:
                 found = edges.get((taker, giver))
@@ -337,7 +347,7 @@ class _Balancer:
         return edges
 
     def _cost(self, partition: TopicPartition, member_id: str) -> int:
-        """Return the cost of an assignment: a partition outside of racks outweighs all moves."""
+        """Return the cost of an assignment; a partition outside its racks outweighs all moves."""
         moved = self.owners.get(partition, member_id) != member_id
         return moved + (0 if self.in_rack(partition, member_id) else len(self.racks) + 1)
 
@@ -345,7 +355,7 @@ class _Balancer:
 def _negative_cycle(
     nodes: Sequence[str], edges: Mapping[tuple[str, str], tuple[int, object]]
 ) -> list[tuple[str, str]]:
-    """Return the edges of a cycle with a negative sum; empty if there is none (Bellman-Ford)."""
+    """Return the edges of a cycle with a negative sum, or an empty list (Bellman-Ford)."""
     distance = dict.fromkeys(nodes, 0)
     previous: dict[str, str] = {}
     changed: str | None = None
@@ -356,10 +366,12 @@ def _negative_cycle(
                 distance[target] = distance[source] + cost
                 previous[target] = source
                 changed = target
+        # No change in a round: there is no negative cycle.
         if changed is None:
             return []
     assert changed is not None
     node = changed
+    # Following `previous` once per node ends inside the cycle.
     for _ in nodes:
         node = previous[node]
     cycle: list[tuple[str, str]] = []

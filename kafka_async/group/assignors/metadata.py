@@ -81,6 +81,7 @@ class MetadataAssignor(Assignor):
 
         def load(member_id: str) -> tuple[bool, float]:
             count, weight = len(assignments[member_id]) + 1, weights[member_id]
+            # Weight 0 comes last: such a member gets partitions only if no other is left.
             return weight == 0, count / (weight or 1)
 
         for topic, subscribers in sorted(subscribers_of(partitions, members).items()):
@@ -99,7 +100,7 @@ class MetadataAssignor(Assignor):
 
 
 def read_attributes(member: MemberSubscription) -> Attributes:
-    """Return the attributes that a member has sent; only its rack if they cannot be read."""
+    """Return the attributes that a member has sent, or only its rack if they cannot be read."""
     found: Any = None
     try:
         found = json.loads(member.user_data or b"{}")

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 class RangeAssignor(Assignor):
     """Assigns partition n of every topic to the same member if subscriptions and counts are equal.
 
-    Joins of co-partitioned topics need this. The first members get one partition more of every
+    Joins of co-partitioned topics need this. The first members get one more partition of every
     topic that does not divide evenly, so their totals may exceed the others' by the number of
     topics. If members and replicas have racks, a member first gets partitions with a replica in its
-    rack, without a change of these numbers (KIP-881).
+    rack, without changing these numbers (KIP-881).
     """
 
     name = "range"
@@ -66,10 +66,12 @@ def _assign_by_rack(topics: Sequence[_Topic]) -> None:
         # Java compares the number of partitions with known racks: none if no subscriber has one.
         families[tuple(topic.members), topic.count if topic.has_member_racks else 0].append(topic)
     for (_, count), family in families.items():
+        # Partition n of all these topics must go to one member, so it is assigned for all at once.
         if len(family) > 1:
             _assign_together(family, count)
         elif family[0].uses_racks:
             family[0].assign_ranges(family[0].matches)
+    # The rest goes to any member with room, so racks do not change the sizes.
     for topic in topics:
         topic.assign_ranges(lambda _member_id, _number: True)
         for numbers in topic.assigned.values():
@@ -84,6 +86,7 @@ def _assign_together(family: Sequence[_Topic], count: int) -> None:
                 for topic in family:
                     topic.add(member_id, [number])
                 if not any(topic.room(member_id) for topic in family):
+                    # The loop over the members ends right after, so changing it is safe.
                     del remaining[member_id]
                 break
 
@@ -102,6 +105,7 @@ class _Topic:
         self.count = count = partitions[name]
         self.members = subscribers
         self.assigned: dict[str, list[int]] = {member_id: [] for member_id in subscribers}
+        # A dictionary, as an ordered set.
         self._unassigned = dict.fromkeys(range(count))
         self._size, self._longer = divmod(count, len(subscribers))
         self._member_racks = {
@@ -120,7 +124,7 @@ class _Topic:
         return rack is None or (bool(self._racks) and rack in self._racks[number])
 
     def room(self, member_id: str) -> int:
-        """Return how many more partitions the member may get."""
+        """Return the number of partitions that the member may still get."""
         return max(0, self._size + (self._longer > 0) - len(self.assigned[member_id]))
 
     def add(self, member_id: str, numbers: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
 """Redundant assignor: each partition to several members, one of which commits its offsets.
 
-A group has one committed offset per partition, so only one owner may commit it. The leader names
-this committer in the user data of the assignment, in the format of `sticky.py`.
+A group has one committed offset per partition, so only one owner may commit it. The leader puts
+this committer into the user data of the assignment, in the format of `sticky.py`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class RedundantAssignor(Assignor):
-    """Assigns each partition to several members, as replicas of a search index need it.
+    """Assigns each partition to several members, for example for replicas of a search index.
 
-    One owner of a partition is its committer: its consumer commits the offset, and those of the
-    other owners do not. A new owner starts at the committed offset, which may be behind or ahead of
-    what it has processed; an owner that must not miss a record keeps its own offsets, and seeks to
-    them when partitions are assigned. Owners keep their partitions as far as the balance allows.
+    One owner of a partition is its committer: only its consumer commits the offset. A new owner
+    starts at the committed offset, which may be behind or ahead of what it has processed; an owner
+    that must not miss a record keeps its own offsets, and seeks to them when partitions are
+    assigned. Owners keep their partitions as far as the balance allows.
 
     Args:
         owners: Owners of each partition, at most as many as it has subscribers (default: 2).
@@ -67,6 +67,8 @@ class RedundantAssignor(Assignor):
         for partition in holders.partitions:
             owners = holders.owners_of[partition]
             if owners:
+                # Preferably an owner that had the partition before: a new one starts at the
+                # committed offset.
                 former = [m for m in owners if partition in holders.former[m]]
                 committer = min(former or owners, key=lambda m: len(committed[m]))
                 committed[committer].append(partition)
@@ -119,10 +121,11 @@ class _Holders:
                 self._add(partition, min(others, key=lambda m: len(self.held[m])))
 
     def _move_one(self) -> bool:
-        """Move a partition to a member with at least two fewer; False if there is none."""
+        """Move a partition to a member with at least two fewer; return False without one."""
         by_size = sorted(self.held, key=lambda m: len(self.held[m]))
         for giver in reversed(by_size):
             for taker in by_size:
+                # In ascending order, so no later member has fewer.
                 if len(self.held[giver]) - len(self.held[taker]) < 2:
                     break
                 movable = [
@@ -131,6 +134,8 @@ class _Holders:
                     if taker not in self.owners_of[p] and taker in self._subscribers[p.topic]
                 ]
                 if movable:
+                    # Preferably one that the giver did not have before, so that fewer partitions
+                    # move.
                     partition = max(movable, key=lambda p: (p not in self.former[giver], p))
                     self.held[giver].remove(partition)
                     self.owners_of[partition].remove(giver)

@@ -27,6 +27,7 @@ class RoundRobinAssignor(Assignor):
         place = 0
         for topic in sorted(subscribed.intersection(partitions)):
             for number in range(partitions[topic]):
+                # Every topic here has a subscriber, so this ends.
                 while topic not in members[ordered[place]].topics:
                     place = (place + 1) % len(ordered)
                 assignments[ordered[place]].append(TopicPartition(topic, number))

@@ -2,8 +2,8 @@
 
 Members revoke all partitions before they join, so each sends its former partitions to the leader in
 its user data, in the format of Java's StickyAssignor: version 1 has the generation of the
-assignment, version 0 has not. The assignments are those of the cooperative-sticky assignor, without
-a second rebalance for partitions that move.
+assignment, version 0 has none. Assignments are computed as by the cooperative-sticky assignor,
+without a second rebalance for partitions that move.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def encode_owned(partitions: Iterable[TopicPartition], generation: int) -> bytes
 def decode_owned(data: bytes) -> tuple[frozenset[TopicPartition], int]:
     """Return the partitions and the generation in a member's user data.
 
-    The generation is -1 in version 0. Like Java's assignor, data that cannot be read are ignored.
+    The generation is -1 in version 0. As in Java's assignor, unreadable data is ignored.
     """
     partitions: list[TopicPartition] = []
     try:

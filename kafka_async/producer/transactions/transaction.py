@@ -44,7 +44,6 @@ V = TypeVar("V", default=bytes)
 ABORT_TIMEOUT: Final = 10.0
 """Seconds for which a block that is left by an exception waits for the abort, which then continues
 in the background.
-background.
 """
 
 
