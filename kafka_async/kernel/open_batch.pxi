@@ -40,7 +40,8 @@ cdef class OpenBatch:
 
     @cython.binding(False)
     def append(self, timestamp_ms, key=None, value=None, headers=()):
-        """Append a record and return its handle; return None and change nothing if it does not fit."""
+        """Append a record and return its handle; return None and change nothing if it does not fit.
+        """
         return self.put(self.validate_timestamp(timestamp_ms), key, value, headers)
 
     def extend(self, capacity):
@@ -91,7 +92,7 @@ cdef class OpenBatch:
             value = to_bytes(value)
         if headers is not EMPTY and len(headers):
             pairs = as_headers(headers)
-        # From here on no code of the caller runs, so nothing changes in between.
+        # No code of the caller runs from here on, so an append is never left half done.
         self.check_open()
         base = self.base_timestamp if self.count else timestamp
         time_delta = zigzag(timestamp - base)

@@ -251,7 +251,7 @@ cdef class RecordColumns:
     def find_fault(
         self, int64_t limit, int64_t partitions, Py_ssize_t start, Py_ssize_t end, selection=None
     ):
-        """Return the first row that cannot become a record, and why; None if there is none."""
+        """Return the first row that cannot become a record, with the reason, or None."""
         cdef SelectedRows rows = SelectedRows(start, end, selection)
         cdef InputRow fields
         cdef Py_ssize_t at, row

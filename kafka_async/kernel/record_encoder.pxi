@@ -78,7 +78,7 @@ cdef uint8_t* put_headers(uint8_t* at, tuple headers) except NULL:
 
 
 def record_size_bound(key, value, headers=()):
-    """Return an upper bound, in bytes, of a batch with only this record, header included."""
+    """Return an upper bound in bytes for a batch, with its header, of this record only."""
     cdef Py_ssize_t size = BATCH_HEADER_SIZE + MAX_RECORD_OVERHEAD
     if key is not None:
         size += len(to_bytes(key))

@@ -288,8 +288,8 @@ cdef class RecordReader:
 
     cdef object header_name(self, const uint8_t* data, Py_ssize_t size):
         name = PyUnicode_DecodeUTF8(<const char*>data, size, "replace")
-        # A name of one byte that is not UTF-8 becomes a string of 76 bytes. There are few such
-        # short names; sharing them keeps a batch of nothing else within its memory limit.
+        # A one-byte name that is not UTF-8 becomes a string of 76 bytes. Sharing the few short
+        # names keeps a batch full of them within its memory limit.
         if 0 < size <= 2 and (data[0] | data[size - 1]) & 0x80:
             if self.short_names is None:
                 self.short_names = {}
