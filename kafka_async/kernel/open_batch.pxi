@@ -40,8 +40,7 @@ cdef class OpenBatch:
 
     @cython.binding(False)
     def append(self, timestamp_ms, key=None, value=None, headers=()):
-        """Append a record and return its handle; return None and change nothing if it does not fit.
-        """
+        """Append a record and return its handle; return None and change nothing if it does not fit."""
         return self.put(self.validate_timestamp(timestamp_ms), key, value, headers)
 
     def extend(self, capacity):
