@@ -98,7 +98,7 @@ class OpenBatch:
         value: Buffer | None = None,
         headers: Headers = (),
     ) -> Delivery | None:
-        """Append a record and return its handle; return None and change nothing if it does not fit.
+        """Append a record; return its handle, or None, without a change, if it does not fit.
 
         Raises:
             TypeError: The timestamp, the key, the value or a header has the wrong type.
@@ -242,6 +242,8 @@ class TopicOpenBatches:
             try:
                 if keys is not None:
                     key = keys[index]
+                # The loop ends at the first record that finds no batch, does not fit or raises. All
+                # records share a batch unless their keys choose the partitions.
                 if hashed or batch is None:
                     batch = self._find_batch(key, partition)
                     if batch is None:

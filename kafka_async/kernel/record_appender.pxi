@@ -1,11 +1,12 @@
 """Appends records to the open batches of their topics: the fast path of a producer."""
 
-# Making, running and freeing a coroutine costs more than appending a record. So `enqueue` returns an
-# awaitable that appends when it is awaited, and makes a coroutine only on the slow path. It is its
-# own iterator, which ends with the record's handle. It is written in C: Cython cannot end an
-# iterator with a value without a traceback, and its objects take twice as long to make and free. On
-# Python 3.12 and newer the value has to be in a StopIteration, and making one costs as much as
-# appending; so each appender keeps a freed call for reuse, and the call keeps its StopIteration.
+# Making, running and freeing a coroutine costs more than appending a record. So `enqueue` returns
+# an awaitable that appends when it is awaited, and makes a coroutine only on the slow path. The
+# awaitable is also its iterator, which ends with the record's handle. It is written in C: Cython
+# cannot end an iterator with a value without a traceback, and its objects take twice as long to
+# make and free. Python 3.12 and newer require a StopIteration for the value, and making one costs
+# as much as an append: each appender keeps a freed call for reuse, and the call keeps its
+# StopIteration.
 
 cdef extern from "record_appender.h":
     ctypedef struct PyType_Spec:
@@ -50,11 +51,11 @@ cdef class RecordAppender:
     cdef public double _nowait_until
     cdef public int64_t _default_timestamp
     cdef readonly object _now
-    cdef bint monotonic  # `_now` is time.monotonic, which need not be called
+    cdef bint monotonic  # `_now` is time.monotonic, so C can read the clock
     cdef double last_time  # seconds, the last reading of the clock
     cdef int64_t last_tick  # of the system's timer at that reading
-    cdef int calls  # for which the last reading still serves
-    cdef unsigned long thread  # that of the event loop
+    cdef int calls  # that may still use the last reading
+    cdef unsigned long thread  # of the event loop
     cdef dict open
     cdef object last_topic
     cdef TopicOpenBatches last_batches  # of that topic
@@ -235,7 +236,7 @@ cdef object try_append(
     try:
         return append_to_topic(appender, topic, value, key, partition, timestamp, headers)
     except Exception:
-        return None  # nothing was appended: the slow path raises a more precise error
+        return None  # no record was appended: the slow path raises a more precise error
 
 
 cdef object append_to_topic(

@@ -233,6 +233,7 @@ def _read_common_headers(
             value = data[at:stop]
             at = stop
         headers.append((name, value))
+    # One test for all lengths: a negative one is odd, one of two bytes has the highest bit set.
     if sizes & 0x81:
         raise _UncommonRecordError
     return tuple(headers), at
@@ -344,6 +345,9 @@ class RecordReader:
         stop = at + size
         try:
             for _ in range(min(count, remaining)):
+                # A common record takes one call. Any other record, including one with an offset or
+                # timestamp out of range, is read again by the specification, which returns it or
+                # raises the exact error.
                 if at >= stop:
                     return
                 try:

@@ -100,8 +100,8 @@ cdef PyMemberDef RECORD_MEMBERS[9]
 
 
 cdef int expose_attributes() except -1:
-    # The interpreter reads members in place, four times as fast as it calls the getter that Cython
-    # makes of a readonly attribute.
+    # The interpreter reads members in place, four times as fast as through Cython's getter of a
+    # readonly attribute.
     cdef PyTypeObject* kind = <PyTypeObject*>Record
     cdef PyMemberDef* member
     cdef int index

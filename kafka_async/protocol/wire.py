@@ -68,6 +68,7 @@ STRING_LENGTH: Final = _Varints(MAX_STRING + 1)
 def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
     """Read the unsigned varint at `position`; return it and the position after it."""
     value = shift = 0
+    # Five bytes hold 35 bits: the value is checked too.
     while shift < 35:
         byte = buffer[position]
         position += 1

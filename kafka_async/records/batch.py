@@ -612,6 +612,7 @@ def iter_batches(
             return
         raw = view[at:end]
         header = BatchHeader.unpack(raw) if magic == 2 else _legacy_header(raw)
+        # Compaction leaves gaps between batches, but offsets always ascend.
         if header.base_offset < expected:
             raise corrupt(f"a batch begins at {header.base_offset}, before the end of the last")
         if header.last_offset_delta < 0:

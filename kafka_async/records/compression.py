@@ -291,6 +291,9 @@ def _gzip_member(data: memoryview, at: int, output: _Output, chunk_size: int) ->
     stream = zlib.decompressobj(_GZIP_RAW)
     size = checksum = 0
     while not stream.eof:
+        # Each call takes a slice of input, since zlib copies the input that it does not use, and
+        # returns at most `room` bytes. A call without input, output or the end mark can only mean
+        # truncated data.
         chunk = data[at : at + chunk_size]
         chunk_size = min(2 * chunk_size, _MAX_SLICE)
         try:
@@ -372,6 +375,7 @@ def _snappy_blocks(data: memoryview, max_blocks: int = sys.maxsize) -> list[memo
     at = _XERIAL_HEADER.size
     while data.nbytes - at >= _BLOCK_LENGTH.size:
         if data.nbytes - at >= _XERIAL_HEADER.size and _is_xerial_header(data, at):
+            # Concatenated streams: Java checks the version of later headers only.
             _, version, _ = _XERIAL_HEADER.unpack_from(data, at)
             if version < _XERIAL_VERSION:
                 raise _corrupt(Codec.snappy, f"has version {version}, which does not exist")
@@ -448,6 +452,8 @@ def _lz4_decompress(data: memoryview, limit: int) -> Decompressed:
             raise _corrupt(Codec.lz4, f"is no lz4 frame ({error})") from None
         if part:
             output.add(part)
+        # Pass no input while output is pending, then the next slice, and after the last block an
+        # end mark, so that no checksum of the contents is read.
         if not stream.needs_input:
             chunk = data[:0]
         elif at < end:
@@ -571,6 +577,8 @@ def _zstd_decompress(data: memoryview, limit: int) -> Decompressed:
     output = _Output(Codec.zstd, limit)
     at = 0
     while at < data.nbytes:
+        # Each frame is a skippable one, or is decompressed at once: with its bound from the block
+        # headers, the output buffer is never larger than the data can fill.
         if (end := _zstd_skippable_end(data, at)) is not None:
             at = end
             continue
@@ -652,6 +660,8 @@ def _zstd_frame(data: memoryview, at: int, blocks: int = sys.maxsize) -> _ZstdFr
         blocks -= 1
         if data.nbytes - at < 3:
             raise _corrupt(Codec.zstd, "ends before its last block")
+        # A block header: one bit marks the last block, two bits are the kind, the rest is the size.
+        # The size of an RLE block is its output's; it takes one byte.
         block = int.from_bytes(data[at : at + 3], "little")
         last, kind, size = block & 1, block >> 1 & 3, block >> 3
         if kind == _ZSTD_RESERVED_BLOCK or size > _ZSTD_MAX_BLOCK:
