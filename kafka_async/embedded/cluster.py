@@ -172,6 +172,7 @@ class EmbeddedCluster:
         self._credentials = Credentials(users or {})
         self._tokens = DelegationTokens(self.settings)
         offsets = OffsetMetadataManager(self.settings.offsets_topic_num_partitions)
+        # State that outlives brokers, as if on disk; the coordinators below work on it.
         share_states, group_configs = ShareStates(), GroupConfigs(self.settings)
 
         def forget_topic(topic: Topic) -> None:
@@ -179,6 +180,7 @@ class EmbeddedCluster:
             share_states.delete_topic(topic.id)
 
         self.topics = TopicTable(self.settings, self.brokers, forget_topic)
+        # `rules` and `failures` are the writable sides of the public `faults` and `failures`.
         rules, failures = FaultRules(self.topics), FailureList()
         self.faults = Faults(rules)
         self.failures: list[Failure] = failures
@@ -234,6 +236,7 @@ class EmbeddedCluster:
         self._apis = KafkaApis(routes, parts, rules, failures)
         self.throttle_log = ThrottleLog()
         self._network = network
+        # By broker id; a stopped broker has none.
         self._open_ports: dict[int, list[OpenPort]] = {}
 
     # -- start and stop ---------------------------------------------------------------------------

@@ -101,6 +101,8 @@ class RequestFrameReader:
         buffer, at, end = self._buffer, 0, self._buffered
         while end - at >= _SIZE.size:
             (size,) = _SIZE.unpack_from(buffer, at)
+            # The loop ends with the buffered bytes: at an incomplete size field, at an incomplete
+            # small frame, or at a large frame, whose remaining bytes go into its separate buffer.
             if not 0 <= size <= self.limit:
                 raise DecodeError(f"a frame of {size} bytes; 0 to {self.limit} are allowed")
             start = at + _SIZE.size
@@ -268,6 +270,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             while (frame := await self._next_request()) is not None:
                 response = await self._handler.handle_request(self._session, frame)
                 self._update_frame_limit()
+                # In this order, as on a broker: the delay after a failed authentication, the
+                # response, the end of the connection, and the throttle time.
                 if response.delay_seconds:
                     await self._mute(response.delay_seconds)
                 if response.parts is not None and not self._open_transport.is_closing():

@@ -105,9 +105,11 @@ class GroupCoordinator:
         self._downgrades = policy in ("bidirectional", "downgrade")
         self._consumer_max_size = settings.group_consumer_max_size
         self._share_max_size = settings.group_share_max_size
+        # By group id: the group, the broker that coordinated it last, and its timer.
         self._groups: dict[str, Group] = {}
         self._coordinators: dict[str, int | None] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        # By request id: JoinGroup and SyncGroup requests that wait for a rebalance.
         self._pending: dict[int, asyncio.Future[JoinResult | SyncResult]] = {}
         self._request_ids = itertools.count(1)
         self._member_ids = itertools.count(1)

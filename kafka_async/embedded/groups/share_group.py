@@ -127,6 +127,7 @@ class ShareGroup:
         self._config = config
         self._topics = topics
         self._assigned_at: float | None = None
+        # The subscribed topics of the current epoch: a difference begins a new epoch.
         self._subscribed: Topics = {}
         self._load_deadline = math.inf
         self._session_deadlines: dict[str, float] = {}

@@ -258,6 +258,8 @@ class SharePartition:
         self._write = write
         self._batches: dict[int, InFlightBatch] = {}
         self._gap: _GapWindow | None = None
+        # The stored state may have gaps, offsets without a state. The first gap is remembered,
+        # because a fetch must begin there.
         gap_start, following = NO_OFFSET, start_offset
         for first, last, state, count in batches:
             if gap_start == NO_OFFSET and first > following:
@@ -369,6 +371,9 @@ class SharePartition:
         first, gap_start, last = offsets
         rows: list[AcquiredRecords] = []
         for batch in batches:
+            # Three sources, in offset order: gaps between batches, available records of batches,
+            # and new records after the last batch. Stop at the limit, or after a throttled batch:
+            # its records are delivered apart from other batches.
             if self._active_gap_start is not None:
                 if gap_start < batch.first and _count(rows) < limit:
                     left = limit - _count(rows)
@@ -378,6 +383,7 @@ class SharePartition:
             if left <= 0:
                 break
             throttles = self._throttles(batch, first, last)
+            # A throttled batch must come first in a response.
             found: list[AcquiredRecords] = []
             if not throttles or not rows:
                 found = self._acquire_batch(
@@ -440,6 +446,8 @@ class SharePartition:
             if offset > last or (isolates and deliveries == maximum - 1 and rows):
                 break
             if deliveries >= throttled_from and throttled_limit is None:
+                # Halve the number with each further delivery, from half of the batch down to one
+                # record.
                 throttled_limit = max(1, len(batch.single) >> (deliveries - throttled_from + 1))
             self._lock(records, request.member_id, now)
             rows.append(AcquiredRecords(offset, offset, records.delivery_count))
@@ -566,6 +574,7 @@ class SharePartition:
                 event = ACKNOWLEDGE_EVENTS[
                     AcknowledgeType(batch.type_of(max(part[0], batch.first)))
                 ]
+                # Two acknowledgements of one record: refuse the whole request.
                 if id(part[2]) in parts:
                     raise InvalidRecordStateError(
                         "The record state is invalid. The acknowledgement of delivery could not be "
@@ -587,6 +596,7 @@ class SharePartition:
                 continue
             if one.whole is not None:
                 self._check_owner(one.whole, member_id)
+                # Keep one state for the batch only if one type covers all of it.
                 complete = batch.first <= one.first and one.last <= batch.last
                 if not complete or len(batch.types) > 1 or one.first < self.start_offset:
                     one.split()
@@ -688,6 +698,7 @@ class SharePartition:
                 break
             if batch.last < first:
                 continue
+            # A batch partly in the range needs single states, but only if its state matches.
             if batch.whole is not None and not (batch.first >= first and batch.last < end):
                 if batch.whole.state is not state:
                     continue
@@ -711,6 +722,7 @@ class SharePartition:
         start = following.first if following.first > done else done + 1
         self.start_offset = max(self.start_offset, start)
         gap_start = self._active_gap_start
+        # Records in a gap are not done: do not move the start past them.
         if gap_start is not None and following.first > done:
             self.start_offset = min(self.start_offset, gap_start)
         self._batches = {key: it for key, it in self._batches.items() if it.last > done}

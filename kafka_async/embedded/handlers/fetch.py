@@ -115,6 +115,8 @@ class _Read:
         try:
             while True:
                 result = self._read_all()
+                # Respond at once with enough data, an error, or no partitions; otherwise wait for a
+                # change of a log until the deadline, and read all partitions again.
                 complete = result.size >= self.request.min_bytes or result.must_respond
                 if complete or not self.session.entries or loop.time() >= deadline:
                     return result

@@ -321,9 +321,11 @@ async def describe_topic_partitions(
             continue
         if code := authorization.code(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
             if request.topics:
+                # Without a list of topics, denied ones are left out.
                 denied.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
             continue
         first = start_index if name == start_topic else 0
+        # The page ends before a topic, or within it.
         if remaining == 0:
             response.next_cursor = _cursor(name, first)
             break

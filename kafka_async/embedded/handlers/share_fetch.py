@@ -243,6 +243,8 @@ class _Fetch:
         try:
             while True:
                 reads = self._read_all(partitions)
+                # Records become available by appends, but also by releases and expired locks: every
+                # change reads all partitions again.
                 if self._is_enough(reads) or loop.time() >= deadline:
                     break
                 changed.clear()
@@ -259,6 +261,7 @@ class _Fetch:
             self.results[it] = self._acquire(it, acquire, share, offset, data, log)
             rows = self.results[it].acquired_records
             count = sum(row.last_offset - row.first_offset + 1 for row in rows)
+            # The limit of records holds for the whole request.
             acquire = acquire._replace(max_records=acquire.max_records - count)
         self.manager.set_timer()
 

@@ -123,6 +123,7 @@ def oauthbearer(validator: UnsecuredTokens | ValidateToken, now_ms: Callable[[],
     while True:
         if error is not None and message.reveal() == _ACKNOWLEDGE_ERROR:
             return Rejected(error.to_json())
+        # After a failure, any other message counts as a new token, as in Kafka.
         first = _CLIENT_FIRST.fullmatch(message.reveal().decode("utf-8", "replace"))
         token = None if first is None else _token(first["pairs"])
         if first is None or token is None:

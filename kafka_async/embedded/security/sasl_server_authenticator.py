@@ -148,10 +148,13 @@ class SaslServerAuthenticator:
         self.by_token = False
         self._mechanisms = mechanisms
         self._max_reauth_ms = max_reauth_ms
+        # Of the exchange in progress or the last one; a re-authentication must use the same
+        # mechanism.
         self._mechanism = ""
         self._exchange: Exchange | None = None
         self._bare_messages = False
         self._reauthenticating = False
+        # Times of the event loop's clock in seconds.
         self._session_expires: float | None = None
         self._reauthentication_began: float | None = None
 

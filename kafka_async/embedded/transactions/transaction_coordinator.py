@@ -63,6 +63,8 @@ class TransactionCoordinator:
         self._bumps_epoch = settings.transaction_version >= 2
         self._marker_delay = settings.transaction_marker_delay_ms / 1000
         self._load_time = settings.coordinator_load_time_ms / 1000
+        # By transactional id: its metadata, the broker that coordinated it last, the time at which
+        # that broker has loaded it, and the timer of its transaction.
         self._transactions: dict[str, TransactionMetadata] = {}
         self._coordinators: dict[str, int | None] = {}
         self._loaded_at: dict[str, float] = {}

@@ -44,6 +44,8 @@ class TransactionMetadata:
         self.partitions: set[TopicPartition] = set()
         self.start_time_ms = -1
         self.last_update_ms = 0
+        # The last epoch and the previous id recognize a retry after a lost response (KIP-360). The
+        # next id is set while the markers are written, if the epochs of the current id are used up.
         self._last_producer_epoch = NO_EPOCH
         self._prev_producer_id = NO_PRODUCER_ID
         self._next_producer_id = NO_PRODUCER_ID
