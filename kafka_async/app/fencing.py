@@ -31,6 +31,8 @@ async def fence(client: Client, transactional_id: str) -> ProducerIdAndEpoch:
     backoff = services.retry_backoff()
     while True:
         try:
+            # Retries until cancelled: while the coordinator is unavailable, no other holder can
+            # obtain an epoch either.
             response = await services.request(
                 request, to=CoordinatorOfTransactionalId(transactional_id)
             )

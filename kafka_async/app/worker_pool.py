@@ -117,6 +117,7 @@ class WorkerPool:
         self._resources = frozenset(texts(resources, "resources"))
         self._worker: Worker = function(worker, "worker")
         session = options.get("session_timeout_ms", GroupMemberConfig.session_timeout_ms)
+        # A wrong type is left to the check of GroupMemberConfig.
         if isinstance(session, int):  # pyright: ignore[reportUnnecessaryIsInstance]
             options.setdefault("rebalance_timeout_ms", max(1, session // 2))
         self._member = GroupMember(
@@ -129,9 +130,12 @@ class WorkerPool:
         )
         self._name = f"{self._protocol_type} {group_id}"
         self._start_guard = StartGuard(self._name)
+        # From the last assignment: its generation and resources, and the resources whose workers
+        # have returned.
         self._generation = -1
         self._assigned = frozenset[str]()
         self._finished = frozenset[str]()
+        # Workers by resource, including cancelled ones that have not ended yet.
         self._running: dict[str, asyncio.Task[object]] = {}
         self._cancelled = set[str]()
         self._failure: BaseException | None = None
