@@ -1,7 +1,7 @@
 """Checks the arguments of public calls.
 
-A bad argument raises TypeError (wrong type) or ValueError (wrong value) that names the argument,
-its value and the expected one. Public calls check before they do anything else. Pure.
+A bad argument raises TypeError (wrong type) or ValueError (wrong value). The message includes the
+argument, its value and the expected one. Public calls check before they do anything else. Pure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def check_timeout(
     unlimited: str = "the default",
     may_have_passed: bool = False,
 ) -> float | None:
-    """Return seconds, 0 or more, or None, which means `unlimited`; raise for anything else.
+    """Return seconds, 0 or more, or None, which stands for `unlimited`; raise for anything else.
 
     A time until a deadline that `may_have_passed` may be negative: the call times out at once.
     """
@@ -57,10 +57,10 @@ def check_duration(duration: object, name: str) -> float:
 
 
 def real_number(value: object) -> float | None:
-    """Return a float of a number; None for an object that is not one.
+    """Return a number as a float, or None for any other object.
 
-    A number is an int, a float, or an object with `__index__`, as numpy's integers. Everything else
-    would be a guess: a bool is a mistake, and a Decimal or a timedelta may have another unit.
+    A number is an int, a float, or an object with `__index__`, such as numpy's integers. Anything
+    else would be a guess: a bool is a mistake, and a Decimal or a timedelta may have another unit.
     """
     if type(value) is float:
         return value
@@ -77,7 +77,7 @@ def real_number(value: object) -> float | None:
 
 
 def whole_number(value: object, name: str, *, low: int, high: int = MAX_OFFSET) -> int:
-    """Return an int; raise unless it is one, and in range."""
+    """Return an int; raise for another type or a value out of range."""
     if isinstance(value, bool):
         raise TypeError(f"{name} must be int, not {_shown(value)}")
     try:
@@ -118,7 +118,7 @@ def texts(values: object, name: str) -> list[str]:
         raise TypeError(f"{name} must be a list of names: write [{values!r:.60}]")
     names = list(iterable(values, name))
     if all(names) and set(map(type, names)) <= {str}:
-        return cast("list[str]", names)  # Saves a call per name: there may be thousands of topics.
+        return cast("list[str]", names)  # saves a call per name
     return [text(value, f"each of {name}") for value in names]
 
 
@@ -138,7 +138,7 @@ def topic_partition(value: object, name: str = "partition") -> TopicPartition:
         and type(value.partition) is int
         and 0 <= value.partition <= MAX_INT32
     ):
-        return value  # Saves the calls below: `send_batch` checks a partition per batch.
+        return value  # a fast path: `send_batch` checks one per batch
     parts = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
     if len(parts) != 2:
         shown = _shown(cast("object", value))
@@ -214,7 +214,7 @@ def milliseconds(when: object, name: str = "when") -> int:
             f"{name} is seconds since the epoch, and {when} looks like milliseconds: "
             "divide it by 1000"
         )
-    # The bits that a float lacks must not move a whole millisecond to the next one.
+    # A rounding error of the float must not move a whole millisecond to the next one.
     return max(0, math.ceil(number * 1000 - 2048 * math.ulp(number)))
 
 

@@ -75,7 +75,7 @@ class Dialer(Protocol):
         ssl: ssl_module.SSLContext | None = None,
         server_hostname: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
-        """Connect; return the transport and the protocol. Raises OSError if that fails."""
+        """Connect and return the transport and the protocol; raise OSError on failure."""
         ...
 
 
@@ -112,7 +112,7 @@ class MemoryNetwork:
         ssl: ssl_module.SSLContext | None = None,
         server_hostname: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
-        """Connect to a listener; raise ConnectionRefusedError if there is none."""
+        """Connect to a listener; raise ConnectionRefusedError if nothing listens at the address."""
         await asyncio.sleep(0)
         if ssl is not None:
             raise OSError("connections in memory have no TLS")
@@ -133,7 +133,7 @@ class MemoryNetwork:
 
 
 class _Pipe:
-    """One direction of a connection in memory: bytes that were written and not read yet."""
+    """One direction of a connection in memory: bytes written and not read yet."""
 
     def __init__(self) -> None:
         self.chunks: deque[bytes] = deque()
@@ -150,7 +150,7 @@ class _Pipe:
         self.on_data()
 
     def end(self, *, reset: bool = False) -> None:
-        """End the stream; a reset discards the bytes that were not read yet."""
+        """End the stream; a reset discards unread bytes."""
         self.ended = True
         if reset:
             self.reset = True
@@ -207,14 +207,14 @@ class MemoryTransport(asyncio.Transport):
             self._protocol.pause_writing()
 
     def close(self) -> None:
-        """Close; bytes that were written before are still delivered."""
+        """Close; bytes already written are still delivered."""
         if not self._closing:
             self._closing = True
             self._outgoing.end()
             self._loop.call_soon(self._end, None)
 
     def abort(self) -> None:
-        """Reset the connection: the other end loses the bytes that it has not read."""
+        """Reset the connection: the other end loses its unread bytes."""
         if not self._lost:
             self._closing = True
             self._outgoing.end(reset=True)

@@ -7,7 +7,7 @@ Each category of KIP-1050 is a class and stands for one action:
     │   └── RefreshRetriableError         ... after it has refreshed metadata or the coordinator
     │       └── InvalidMetadataError
     ├── TransactionAbortableError         abort the transaction, then go on with the same producer
-    ├── ApplicationRecoverableError       close the client, restart from what was committed
+    ├── ApplicationRecoverableError       close the client, restart from the committed offsets
     │   ├── LeadershipLostError
     │   ├── TransactionOutcomeUnknownError
     │   └── TransactionStateError         ... is an IllegalStateError too
@@ -20,10 +20,10 @@ Each category of KIP-1050 is a class and stands for one action:
     ├── BrokerError                       a broker's error code without a category
     └── IllegalStateError, DeliveryError, RecordDeserializationError, ...
 
-The class hierarchy says what a code means. `category_of` says what to do about it on a path: a few
-codes mean one thing in a produce response and another in a response of the transaction coordinator.
-KIP-1050's table is the class hierarchy plus `OVERRIDES`. In a transaction, an error that neither of
-them covers is application-recoverable.
+The class of an error follows from its code, the required action from its category. `category_of`
+takes the path into account: a few codes mean one thing in a produce response and another in a
+response of the transaction coordinator. KIP-1050's table is the class hierarchy plus `OVERRIDES`.
+In a transaction, an error that neither covers is application-recoverable.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class KafkaError(Exception):
 
     Attributes:
         code: The broker's error code; None for an error that the client detected.
-        name: The broker's name of the code, such as "NOT_LEADER_OR_FOLLOWER"; None without a code.
+        name: Kafka's name of the code, such as "NOT_LEADER_OR_FOLLOWER"; None if the client
+            detected the error.
         message: The message without topic, partition, offset and code.
         topic: The topic, if known.
         partition: The partition, if known.
@@ -105,7 +106,7 @@ class KafkaError(Exception):
 
     @classmethod
     def from_cause(cls, error: Exception, category: Category) -> Self:
-        """Return an error of this class with the message, place and code of `error`, its cause."""
+        """Return an error of this class, caused by `error`, with its message, location and code."""
         if isinstance(error, KafkaError):
             converted = cls(
                 error.message, topic=error.topic, partition=error.partition, offset=error.offset
@@ -120,7 +121,7 @@ class KafkaError(Exception):
 
     @property
     def category(self) -> Category | None:
-        """Action that the error requires on its path (KIP-1050); None if KIP-1050 has none."""
+        """Action that the error requires on its path, or None if KIP-1050 lists none."""
         return self._category or _category_of_class(self)
 
     @category.setter
@@ -145,11 +146,11 @@ class KafkaError(Exception):
 
 
 class RetriableError(KafkaError):
-    """The same request may succeed later; the client retries it by itself."""
+    """The same request may succeed later; the client retries it."""
 
 
 class RefreshRetriableError(RetriableError):
-    """The request may succeed after metadata has been refreshed or the coordinator found again."""
+    """The request may succeed after a refresh of the metadata or a new coordinator lookup."""
 
 
 class InvalidMetadataError(RefreshRetriableError):
@@ -177,7 +178,7 @@ class AuthenticationError(InvalidConfigurationError):
 
 
 class SslAuthenticationError(AuthenticationError):
-    """The client does not accept the broker's certificate, or the broker not the client's."""
+    """The client rejected the broker's certificate, or the broker rejected the client's."""
 
 
 class BrokerError(KafkaError):
@@ -208,7 +209,7 @@ class DecodeError(ProtocolError):
 
 
 class IncompleteResponseError(RetriableError, ProtocolError):
-    """A response lacks something that was requested; it is never read as an empty result."""
+    """A response lacks an item that was requested; a missing item is never an empty result."""
 
 
 class EncodeError(ProtocolError):
@@ -236,7 +237,7 @@ class SerializationError(KafkaError):
 
 
 class RecordDeserializationError(KafkaError):
-    """A deserializer failed; `record` is the raw record, and the message tells how to pass it."""
+    """A deserializer failed; `record` is raw, and the message explains how to skip it."""
 
     def __init__(
         self,
@@ -267,7 +268,7 @@ class DeliveryFailure:
 
     Attributes:
         topic: Its topic.
-        partition: Its partition; None if none had been chosen yet.
+        partition: Its partition; None before the partitioner has chosen one.
         count: Number of records in it.
         error: The reason.
     """
@@ -286,7 +287,7 @@ class DeliveryFailure:
 class AssignorError(KafkaError):
     """The group's assignor has failed, so no partitions were assigned; the next poll joins again.
 
-    On the group leader, `__cause__` is the exception that the assignor has raised.
+    On the group leader, `__cause__` is the assignor's exception.
     """
 
 
@@ -303,9 +304,9 @@ class CorrelationIdMismatchError(ProtocolError):
 
 
 class DataLossError(KafkaError):
-    """Records that a Spark query has not read yet are gone, or another log has taken their place.
+    """Records were deleted before a Spark query read them, or the topic was created again.
 
-    Topic, partition and offset are those of the position that cannot be read.
+    `topic`, `partition` and `offset` are the position that cannot be read.
     """
 
 
@@ -322,7 +323,7 @@ class TransactionOutcomeUnknownError(ApplicationRecoverableError):
 
 
 class LeadershipLostError(ApplicationRecoverableError):
-    """The process has lost the lead, or the role of the single writer, to another one."""
+    """The process is no longer the leader or the single writer: another process took over."""
 
 
 class TransactionStateError(IllegalStateError, ApplicationRecoverableError):
@@ -330,12 +331,12 @@ class TransactionStateError(IllegalStateError, ApplicationRecoverableError):
 
 
 class TornEpochError(ApplicationRecoverableError):
-    """An exactly-once sink of Spark has committed only some partitions of an epoch: repair it.
+    """A Spark exactly-once sink has committed only some partitions of an epoch: repair it.
 
     Attributes:
         epoch: The epoch; 0 for a batch write.
-        partitions: "committed", "aborted" or "unknown" by Spark's partition.
-        offsets: By Spark's partition: topic, its partition, first and last offset of the records.
+        partitions: "committed", "aborted" or "unknown" by Spark partition.
+        offsets: By Spark partition: topic, Kafka partition, first and last offset of the records.
     """
 
     def __init__(
@@ -426,7 +427,7 @@ class NotCoordinatorError(RefreshRetriableError, code=16, name="NOT_COORDINATOR"
 
 
 class InvalidTopicError(InvalidConfigurationError, code=17, name="INVALID_TOPIC_EXCEPTION"):
-    """The topic's name has other characters than a-z A-Z 0-9 . _ -, or it may not be changed."""
+    """The topic name has characters other than a-z A-Z 0-9 . _ -, or the topic is read-only."""
 
 
 class RecordBatchTooLargeError(InvalidConfigurationError, code=18, name="RECORD_LIST_TOO_LARGE"):
@@ -460,7 +461,7 @@ class InvalidGroupIdError(BrokerError, code=24, name="INVALID_GROUP_ID"):
 
 
 class UnknownMemberIdError(ApplicationRecoverableError, code=25, name="UNKNOWN_MEMBER_ID"):
-    """The coordinator does not know this member: it was removed or never joined."""
+    """The coordinator has removed this member, or it never joined."""
 
 
 class InvalidSessionTimeoutError(BrokerError, code=26, name="INVALID_SESSION_TIMEOUT"):
@@ -524,7 +525,7 @@ class InvalidReplicaAssignmentError(BrokerError, code=39, name="INVALID_REPLICA_
 
 
 class InvalidConfigError(InvalidConfigurationError, code=40, name="INVALID_CONFIG"):
-    """The broker finds a configuration value not valid."""
+    """The broker rejected a configuration value."""
 
 
 class NotControllerError(RetriableError, code=41, name="NOT_CONTROLLER"):
@@ -532,7 +533,7 @@ class NotControllerError(RetriableError, code=41, name="NOT_CONTROLLER"):
 
 
 class InvalidRequestError(BrokerError, code=42, name="INVALID_REQUEST"):
-    """The broker finds the request malformed."""
+    """The broker rejected the request as malformed."""
 
 
 class UnsupportedForMessageFormatError(
@@ -566,7 +567,7 @@ class InvalidTxnStateError(BrokerError, code=48, name="INVALID_TXN_STATE"):
 class InvalidPidMappingError(
     ApplicationRecoverableError, code=49, name="INVALID_PRODUCER_ID_MAPPING"
 ):
-    """The producer id is not the one that belongs to the transactional id."""
+    """The producer id does not belong to the transactional id."""
 
 
 class InvalidTxnTimeoutError(BrokerError, code=50, name="INVALID_TRANSACTION_TIMEOUT"):
@@ -610,7 +611,7 @@ class SaslAuthenticationError(AuthenticationError, code=58, name="SASL_AUTHENTIC
 
 
 class UnknownProducerIdError(OutOfOrderSequenceError, code=59, name="UNKNOWN_PRODUCER_ID"):
-    """The broker holds no state of this producer on the partition any more."""
+    """The broker no longer has this producer's state on the partition."""
 
 
 class ReassignmentInProgressError(BrokerError, code=60, name="REASSIGNMENT_IN_PROGRESS"):
@@ -622,7 +623,7 @@ class DelegationTokenDisabledError(BrokerError, code=61, name="DELEGATION_TOKEN_
 
 
 class DelegationTokenNotFoundError(BrokerError, code=62, name="DELEGATION_TOKEN_NOT_FOUND"):
-    """The broker does not know the delegation token."""
+    """The delegation token does not exist."""
 
 
 class DelegationTokenOwnerMismatchError(
@@ -692,7 +693,7 @@ class StaleBrokerEpochError(BrokerError, code=77, name="STALE_BROKER_EPOCH"):
 
 
 class OffsetNotAvailableError(RetriableError, code=78, name="OFFSET_NOT_AVAILABLE"):
-    """A new leader does not know its high watermark yet."""
+    """A new leader has not established its high watermark yet."""
 
 
 class MemberIdRequiredError(BrokerError, code=79, name="MEMBER_ID_REQUIRED"):
@@ -758,7 +759,7 @@ class ResourceNotFoundError(BrokerError, code=91, name="RESOURCE_NOT_FOUND"):
 
 
 class DuplicateResourceError(BrokerError, code=92, name="DUPLICATE_RESOURCE"):
-    """The request names a resource twice."""
+    """The request contains a resource twice."""
 
 
 class UnacceptableCredentialError(BrokerError, code=93, name="UNACCEPTABLE_CREDENTIAL"):
@@ -810,7 +811,7 @@ class InconsistentClusterIdError(BrokerError, code=104, name="INCONSISTENT_CLUST
 
 
 class TransactionalIdNotFoundError(BrokerError, code=105, name="TRANSACTIONAL_ID_NOT_FOUND"):
-    """The coordinator does not know the transactional id."""
+    """The transactional id does not exist, or has expired."""
 
 
 class FetchSessionTopicIdError(RetriableError, code=106, name="FETCH_SESSION_TOPIC_ID_ERROR"):
@@ -818,7 +819,7 @@ class FetchSessionTopicIdError(RetriableError, code=106, name="FETCH_SESSION_TOP
 
 
 class IneligibleReplicaError(BrokerError, code=107, name="INELIGIBLE_REPLICA"):
-    """The new in-sync set names a replica that may not be in it."""
+    """The new in-sync set contains a replica that may not be in it."""
 
 
 class NewLeaderElectedError(BrokerError, code=108, name="NEW_LEADER_ELECTED"):
@@ -854,7 +855,7 @@ class UnsupportedEndpointTypeError(BrokerError, code=115, name="UNSUPPORTED_ENDP
 
 
 class UnknownControllerIdError(BrokerError, code=116, name="UNKNOWN_CONTROLLER_ID"):
-    """The controller id is not known."""
+    """The controller id is unknown."""
 
 
 class UnknownSubscriptionIdError(BrokerError, code=117, name="UNKNOWN_SUBSCRIPTION_ID"):
@@ -966,7 +967,7 @@ OVERRIDES: Final[Mapping[tuple[type[KafkaError], Path], Category]] = {
 }
 
 _LOST_PRODUCER_ID: Final = (ProducerFencedError, InvalidPidMappingError)
-"""A broker's errors for a batch after which the coordinator would refuse to abort."""
+"""Produce errors after which the coordinator would refuse to abort the transaction."""
 
 _CLASS_OF_CATEGORY: Final[Mapping[Category, type[KafkaError]]] = {
     Category.RETRIABLE: RetriableError,
@@ -994,8 +995,8 @@ def error_for(
 ) -> KafkaError:
     """Return an exception for a broker's error code, which must not be 0.
 
-    An AuthorizationError names the operation that the request `needs`, such as "WRITE", and the
-    `name` of the group or transactional id, if it is about that; the broker's message does not.
+    The message of an AuthorizationError includes the operation that the request `needs`, such as
+    "WRITE", and the `name` of the group or transactional id: the broker's message has neither.
     """
     if code not in _BY_CODE:
         message = f"error code {code}" if message is None else f"error code {code}: {message}"
@@ -1019,21 +1020,22 @@ _PROTECTED: Final = {
     TransactionalIdAuthorizationError.code: "transactional id",
     DelegationTokenAuthorizationError.code: "user",
 }
-"""Types of resources in ACLs, by the error code for a missing permission."""
+"""ACL resource types by the error code for a missing permission."""
 _NAMED_BY_REQUEST: Final = (GroupAuthorizationError.code, TransactionalIdAuthorizationError.code)
-"""Errors about the group or transactional id of a request."""
+"""Errors that concern the group or transactional id of the request."""
 
 
 def find_by_class(table: Mapping[type[E], T], error: E, *otherwise: T) -> T:
     """Return a table's entry for the error's class or for the nearest base class.
 
-    Without an entry, return `otherwise`; a table that covers every error needs none.
+    Return `otherwise` if the table has no entry; a table that covers KafkaError needs no
+    `otherwise`.
     """
     return next((table[cls] for cls in type(error).__mro__ if cls in table), *otherwise)
 
 
 def category_of(error: BaseException, path: Path) -> Category | None:
-    """Return the category of an error on a path; None if KIP-1050 assigns none."""
+    """Return the category of an error on a path, or None if KIP-1050 assigns no category."""
     for cls in type(error).__mro__:
         if (cls, path) in OVERRIDES:
             return OVERRIDES[cls, path]
@@ -1053,16 +1055,16 @@ def to_transaction_error(
 ) -> KafkaError:
     """Return the error that a transactional call raises in place of `error`, its cause.
 
-    A retriable error whose deadline has passed becomes abortable, and so does each other error code
-    of a batch that leaves the producer usable (KIP-360). Any other error without a category, and an
-    exception of another library, becomes application-recoverable. An error that already is of its
+    A retriable error whose deadline has passed becomes abortable. So does every error code of a
+    batch that leaves the producer usable (KIP-360). Any other error without a category, and an
+    exception of another library, becomes application-recoverable. An error that already has its
     category's class is returned unchanged.
 
     Args:
         error: The error that occurred.
         commit_sent: EndTxn(commit) was sent: a retriable error, and UNKNOWN_SERVER_ERROR, become
             `TransactionOutcomeUnknownError`.
-        begun: A transaction is open. Without one there is nothing to abort: an abortable error
+        begun: A transaction is open. Otherwise there is nothing to abort, and an abortable error
             becomes application-recoverable.
         path: The path on which it occurred: PRODUCE for a transaction's records.
     """
@@ -1086,7 +1088,7 @@ def to_transaction_error(
 
 @contextmanager
 def convert_transaction_errors(*, begun: bool = True) -> Generator[None]:
-    """Raise each KafkaError of the block as converted by `to_transaction_error`."""
+    """Convert each KafkaError that the block raises with `to_transaction_error`."""
     try:
         yield
     except KafkaError as error:

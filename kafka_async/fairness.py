@@ -1,13 +1,13 @@
 """Limits of the work that one event loop iteration does.
 
-An event loop runs one piece of work at a time, and the application's tasks wait meanwhile. Work
-that may grow with the data is therefore cut: the rest is done in a later iteration or in a thread.
-Limits are counts where the cost of an item is known, since reading the clock costs more than a
-record, and seconds where it is not. They aim at a millisecond for work in the background, and at
-five milliseconds for a loop of the application.
+While an event loop runs one piece of work, the application's tasks wait. Work that grows with the
+data is therefore cut into pieces: the rest is done in a later iteration or in a thread. Limits are
+counts where the cost of an item is known, since reading the clock costs more than a record, and
+seconds otherwise. They aim at one millisecond for background work and five milliseconds for loops
+of the application.
 
 Lower limits cost throughput: an iteration of the event loop takes 1.4 us, and passing work to a
-thread 100 to 200 us. The compiled kernel has one limit more, in `kernel/record_appender.pxi`.
+thread 100 to 200 us. The compiled kernel has one more limit, in `kernel/record_appender.pxi`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from kafka_async.records.compression import Codec
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
-# A loop of the application: enqueue, poll, async for.
+# Loops of the application: enqueue, poll, async for.
 
 YIELD_INTERVAL: Final = 0.001
 """Seconds after which a caller that enqueues in a loop yields to the event loop once."""
 MAX_RECORDS_PER_CLOCK_CHECK: Final = 1_000
 """Records appended without checking the clock."""
 MAX_ROWS_PER_CHECK: Final = 4_000
-"""Rows of Arrow columns that are checked at a time: 0.1 ms, or 5 ms without a compiled kernel."""
+"""Rows of Arrow columns checked at a time: 0.1 ms, or 5 ms without the compiled kernel."""
 MAX_LOOP_SECONDS: Final = 0.005
 """Maximum seconds for which polls and iteration hold the event loop."""
 MAX_PARSE_SECONDS: Final = MAX_LOOP_SECONDS / 2
-"""Seconds for which one poll may parse records; the application has the rest."""
+"""Seconds for which one poll may parse records; the rest is left to the application."""
 RECORDS_PER_CHUNK: Final = 500
 """Records of a batch that are parsed at a time."""
 BYTES_PER_CHUNK: Final = MIB
@@ -39,8 +39,8 @@ BYTES_PER_CHUNK: Final = MIB
 # The producer.
 
 MAX_ITEMS_PER_ITERATION: Final = 128
-"""Batches, partitions or records handled per event loop iteration, of each kind that may number in
-the thousands: a fraction of a millisecond.
+"""Batches, partitions or records, of which there may be thousands, handled per event loop
+iteration: a fraction of a millisecond.
 """
 MAX_BYTES_PER_ITERATION: Final = 8 * MIB
 """Bytes sent to one broker per event loop iteration; their CRC takes about 0.4 ms."""
@@ -80,15 +80,15 @@ MIN_DECOMPRESSED_BYTES_PER_CALL: Final = DECOMPRESSED_BYTES_PER_CALL // 8
 THREAD_DECODE_BYTES: Final = 16 * KIB
 """Bytes of all members' subscriptions above which a thread decodes them: about 1 ms."""
 THREAD_ASSIGN_SIZE: Final = 256
-"""Partitions and members above which a thread assigns them: two to three milliseconds."""
+"""Partitions plus members above which a thread computes the assignment: 2 to 3 ms."""
 
 # Connections and metadata.
 
 MAX_BYTES_PER_WRITE: Final = MIB
 """Bytes passed to the transport in one call; larger buffers are passed in pieces."""
 OFFLOAD_DECODE_BYTES: Final = 64 * KIB
-"""Bytes of a frame from which on decoding it may take milliseconds."""
+"""Bytes of a frame above which decoding may take milliseconds."""
 MAX_TOPICS_PER_REQUEST: Final = 125
 """Topics per Metadata request: decoding a response then takes about a millisecond."""
 MAX_PARTITIONS_MERGED_IN_LOOP: Final = 1000
-"""Partitions of a response that are merged in the event loop (1 ms); others use a thread."""
+"""Partitions of a response merged in the event loop (1 ms); larger responses use a thread."""

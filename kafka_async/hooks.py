@@ -1,8 +1,8 @@
 """Events of clients, and the hooks that pass them to listeners.
 
-Every event is a frozen, typed value. Without listeners, emitting costs one attribute test:
-`if hooks.active: hooks.emit(RequestSent(...))`. An exception of a listener is logged and does not
-affect the client. No event has the content of records.
+Every event is a frozen, typed value. Without listeners, emitting costs one attribute test: `if
+hooks.active: hooks.emit(RequestSent(...))`. An exception in a listener is logged and does not
+affect the client. No event contains record contents.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Connected(ClientEvent):
         host: Host name or address.
         port: Port.
         kind: Purpose of the connection: "general", "slow", "produce", "fetch" or "coordinator".
-        seconds: Time that opening took.
+        seconds: Time it took to open.
     """
 
     node_id: int
@@ -58,7 +58,7 @@ class Authenticated(ClientEvent):
         node_id: Id of the broker; negative for a bootstrap server.
         kind: Purpose of the connection, as in `Connected`.
         mechanism: Name of the mechanism, such as "SCRAM-SHA-256".
-        seconds: Time that it took.
+        seconds: Time it took.
         reauthentication: True if the connection was open (KIP-368).
         session_lifetime: Seconds for which the broker accepts requests; None: without a limit.
     """
@@ -109,7 +109,7 @@ class Disconnected(ClientEvent):
 
 @dataclass(frozen=True, slots=True)
 class RequestSent(ClientEvent):
-    """A request was written; `api` is its API's name, such as "Produce", `size` in bytes."""
+    """A request was written; `api` is the API's name, such as "Produce", `size` is in bytes."""
 
     node_id: int
     api_key: int
@@ -121,7 +121,7 @@ class RequestSent(ClientEvent):
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived(ClientEvent):
-    """A response was received; `api` as in `RequestSent`, `seconds` since then, `size` in bytes."""
+    """A response was received `seconds` after its request; `api` and `size` as in `RequestSent`."""
 
     node_id: int
     api_key: int
@@ -135,7 +135,7 @@ class ResponseReceived(ClientEvent):
 class Throttled(ClientEvent):
     """A response had a throttle time (KIP-219).
 
-    The client sends the broker no request over connections of this kind until it has passed.
+    Until it has passed, the client sends no request to the broker over connections of this kind.
 
     Attributes:
         node_id: Id of the broker; negative for a bootstrap server.
@@ -154,14 +154,14 @@ class Throttled(ClientEvent):
 
 @dataclass(frozen=True, slots=True)
 class ThrottleEnded(ClientEvent):
-    """A request was sent that had waited for the end of a throttle time (KIP-219).
+    """A request was sent after waiting for a throttle time to end (KIP-219).
 
     Attributes:
         node_id: Id of the broker; negative for a bootstrap server.
         api_key: Number of the request's API.
         api: Name of the API, such as "Produce".
         kind: Purpose of the connection, as in `Connected`.
-        seconds: Time that it waited.
+        seconds: Time the request waited.
     """
 
     node_id: int
@@ -173,7 +173,7 @@ class ThrottleEnded(ClientEvent):
 
 @dataclass(frozen=True, slots=True)
 class Rebootstrapped(ClientEvent):
-    """The client dropped the known brokers and bootstraps again (KIP-1102)."""
+    """The client discarded its list of brokers and bootstraps again (KIP-1102)."""
 
     reason: str
 

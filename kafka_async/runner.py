@@ -22,7 +22,7 @@ logger = logging.getLogger("kafka_async.runner")
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _signalled: Final = set[asyncio.AbstractEventLoop]()
-"""The event loops whose program a signal has stopped."""
+"""Event loops in which a signal has cancelled the main coroutine."""
 
 
 def run(
@@ -34,13 +34,13 @@ def run(
     """Run a coroutine as `asyncio.run` does, with an orderly shutdown on SIGTERM and SIGINT.
 
     The first signal cancels `main`, so that its `async with` blocks close their clients, each
-    within its close_timeout_ms. Handlers of `Consumer.process` and tasks of `partition_streams`
-    that run then may end first, see there. A second signal kills the process. If `main` catches the
-    cancellation and returns, its result is returned and the program continues. uvloop is used where
-    it is installed (the `uvloop` extra); no event loop policy is set.
+    within its close_timeout_ms. Running handlers of `Consumer.process` and tasks of
+    `partition_streams` may finish first, see there. A second signal kills the process. If `main`
+    catches the cancellation and returns, its result is returned and the program continues. uvloop
+    is used where it is installed (the `uvloop` extra); no event loop policy is set.
 
-    Signals that have a handler already, or that are ignored, keep their disposition. Outside the
-    main thread no signal is handled.
+    Signals that already have a handler, or are ignored, keep their disposition. Outside the main
+    thread no signal is handled.
 
     Args:
         main: The main coroutine.
@@ -51,8 +51,8 @@ def run(
         The result of `main`.
 
     Raises:
-        TypeError: `main` is not a coroutine, as a coroutine function that was not called.
-        RuntimeError: An event loop runs already, as in a notebook or in an `async def` function.
+        TypeError: `main` is not a coroutine, such as a coroutine function that was not called.
+        RuntimeError: An event loop is already running, as in a notebook or an `async def` function.
         SystemExit: A signal cancelled `main`, or arrived just after it had ended; the status is
             128 plus the signal's number (143 for SIGTERM).
         KeyboardInterrupt: The same for SIGINT; Python exits with status 130.
@@ -119,7 +119,7 @@ class _Signals:
         """Run `main` in the task that the first signal cancels."""
         self._task = asyncio.current_task()
         try:
-            if self.first is not None:  # The signal came before the first event loop iteration.
+            if self.first is not None:  # The signal arrived before the first event loop iteration.
                 main.close()
                 raise asyncio.CancelledError
             return await main

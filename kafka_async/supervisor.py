@@ -49,7 +49,7 @@ class Offload(Protocol):
 
 
 def current_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that runs in this thread; None if there is none."""
+    """Return the event loop that runs in this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -62,13 +62,13 @@ def check_event_loop(
     closing: asyncio.Task[None] | None,
     pid: int | None = None,
 ) -> None:
-    """Raise if `name` is not closed yet, and was started in another event loop or process.
+    """Raise if a client that is not closed was started in another event loop or process.
 
     Args:
         name: Name of the client.
-        loop: The event loop in which it was started.
-        closing: The task that closes it; None before.
-        pid: The process in which it was started; None: not checked.
+        loop: The event loop in which the client was started.
+        closing: The task that closes the client; None before `stop`.
+        pid: The process in which the client was started; None skips this check.
     """
     if current_loop() is loop or (closing is not None and closing.done()):
         return
@@ -95,7 +95,7 @@ def check_standard_library() -> None:
     An event loop in a patched thread waits in C and stops all green threads, without an error.
 
     Raises:
-        IllegalStateError: It names the library that has replaced them.
+        IllegalStateError: A library has replaced them; the message includes its name.
     """
     for library, module, is_patched in _PATCHING_LIBRARIES:
         patcher = sys.modules.get(module)
@@ -116,7 +116,7 @@ _PATCHED_MODULES: Final = ("socket", "select", "threading", "thread")
 
 
 def not_started_error(name: str) -> ClientClosedError:
-    """Return the error of a call of a client, asyncio's or a blocking one, before its start."""
+    """Return the error for a call to an asyncio or blocking client that was not started."""
     return ClientClosedError(
         f"{name} was not started: use `async with` (kafka_async.blocking: `with`), "
         "or call start() first"
@@ -124,7 +124,7 @@ def not_started_error(name: str) -> ClientClosedError:
 
 
 def started_before_error(name: str) -> IllegalStateError:
-    """Return the error of a second start of a client."""
+    """Return the error for a second start of a client."""
     return IllegalStateError(f"{name} was started before; make a new one instead")
 
 
@@ -133,13 +133,13 @@ async def wait_shielded(
     deadline: float | None = None,
     on_cancel: Callable[[], None] | None = None,
 ) -> asyncio.CancelledError | None:
-    """Wait until a task has ended, even if the caller is cancelled meanwhile.
+    """Wait until a task has ended, even if the caller is cancelled.
 
     Args:
         task: The task or future to wait for.
         deadline: Time of the loop's clock after which to stop waiting; None for no limit.
-        on_cancel: Called at each cancellation of the caller; those of an anyio cancel scope are not
-            delivered here.
+        on_cancel: Called at each cancellation of the caller. Cancellations by an anyio cancel scope
+            are not delivered here.
 
     Returns:
         The caller's last cancellation, if any, which the caller raises after its cleanup.
@@ -189,7 +189,7 @@ class SupervisedTask:
         return self._ended.is_set()
 
     def cancel(self) -> None:
-        """Cancel the task; one that has not begun is cancelled where it first waits."""
+        """Cancel the task; a task that has not begun is cancelled at its first await."""
         self.cancelled = True
         if self._scope is not None:
             self._scope.cancel()
@@ -208,7 +208,7 @@ class SupervisedTask:
             await body()
 
     def end(self, task: asyncio.Task[None]) -> None:
-        """Note that the task has ended; one that is cancelled at once does not even begin."""
+        """Mark the task as ended. A task cancelled before its first step never runs `run`."""
         self._ended.set()
 
 
@@ -220,7 +220,7 @@ class Supervisor:
         hooks: Receives a `TaskDied` event for a task that raises.
 
     Attributes:
-        failure: The error after a task has raised; None before.
+        failure: The error once a task has raised; None before.
         running: True while tasks can be spawned.
     """
 
@@ -250,7 +250,7 @@ class Supervisor:
 
     @property
     def cancelled(self) -> bool:
-        """True while tasks end that code other than this class has cancelled."""
+        """True while tasks end that other code has cancelled."""
         return any(task.cancelling() and not own.cancelled for task, own in self._tasks.items())
 
     async def start(self) -> None:
@@ -292,7 +292,7 @@ class Supervisor:
                 if asyncio.get_running_loop() is self._loop:
                     return
             except RuntimeError:
-                pass  # no event loop runs in this thread; _raise_unusable names that
+                pass  # No event loop runs in this thread: _raise_unusable reports that.
         self._raise_unusable()
 
     def _raise_unusable(self) -> None:
@@ -309,13 +309,13 @@ class Supervisor:
         """Raise if the client was started in another event loop or process, and is not closed yet.
 
         Args:
-            closing: The task that closes the client; None before.
+            closing: The task that closes the client; None before `stop`.
         """
         if self._loop is not None:
             check_event_loop(self.name, self._loop, closing, self._pid)
 
     def check_loop_of_call(self, call: str) -> None:
-        """Raise if the client cannot be used here; name the method's place if no loop runs."""
+        """Raise if the client cannot be used here; the message includes `call` if no loop runs."""
         if self._loop is not None and current_loop() is None:
             check_process(self.name, self._pid)
             raise IllegalStateError(
@@ -326,7 +326,7 @@ class Supervisor:
         self.check()
 
     def warn_never_stopped(self, client: object) -> None:
-        """Warn of a client that is deleted while it runs."""
+        """Warn about a client that is garbage-collected while it runs."""
         warnings.warn(
             f"{self.name} was started and never stopped: use `async with` (kafka_async.blocking: "
             "`with`), or call stop()",
@@ -351,7 +351,7 @@ class Supervisor:
         """Run a function that computes or fetches credentials in separate threads.
 
         It may wait for another system, such as a key distribution center. A thread cannot be
-        cancelled, and must not delay name resolution and the work of open connections meanwhile.
+        cancelled, and must not delay name resolution or open connections while it waits.
         """
         if keeps_virtual_time(self.loop):
             return await _call_inline(self.loop, partial(function, *args))
@@ -362,7 +362,7 @@ class Supervisor:
         return await self._run_in(self._credentials_pool, partial(function, *args))
 
     def _run_in(self, pool: ThreadPoolExecutor, function: Callable[[], R]) -> asyncio.Future[R]:
-        """Run a function in a thread; inline after the main thread's end closed all pools."""
+        """Run a function in a thread, or inline once the interpreter has shut down its pools."""
         try:
             return self.loop.run_in_executor(pool, function)
         except RuntimeError:
@@ -392,11 +392,11 @@ class Supervisor:
             listener(failure)
 
     def _fail_cancelled(self) -> None:
-        """Fail what waits for the tasks, which were cancelled by code other than this class."""
+        """Fail the callers that wait for tasks which other code has cancelled."""
         if not self.running:
             return
-        # The end of the event loop cancels the tasks of all clients, and they end in any order:
-        # report before one fails records of another, such as those of its cluster.
+        # When the event loop ends, it cancels the tasks of all clients in any order: report the
+        # failure before one client's end fails another's records.
         for client in clients_of(self.loop):
             if client.cancelled:
                 unwatch(client)
@@ -409,12 +409,12 @@ class Supervisor:
     async def _guard(self, task: SupervisedTask, body: Callable[[], Awaitable[object]]) -> None:
         try:
             await task.run(body)
-        except asyncio.CancelledError:  # not by `SupervisedTask.cancel`, which ends without it
+        except asyncio.CancelledError:  # not from `SupervisedTask.cancel`
             self._fail_cancelled()
             raise
         except Exception as error:  # noqa: BLE001 (any exception stops the client)
-            # What a task awaited may arrive just before the task would be cancelled: it then runs
-            # on in the closed client until its next await, or until it wants to spawn a task.
+            # A task whose awaited result arrives just before its cancellation keeps running in the
+            # closed client until its next await, or until it tries to spawn a task.
             if self.running or not isinstance(error, ClientClosedError):
                 self._fail(task.name, error)
 

@@ -1,4 +1,4 @@
-"""Values that packages pass to each other and to applications."""
+"""Values shared by the packages and returned to applications."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Headers: TypeAlias = Sequence[Header]
 
 
 def check_topic(name: object) -> None:
-    """Raise for a topic name that is empty or not a str; brokers check its characters."""
+    """Raise if a topic name is empty or not a str; brokers check its characters."""
     if not isinstance(name, str):
         raise TypeError(f"a topic's name must be str, not {type(name).__name__}: {name!r:.60}")
     if not name:
@@ -77,7 +77,7 @@ class OffsetAndMetadata(NamedTuple):
     Attributes:
         offset: The offset of the next record to read.
         leader_epoch: The leader epoch of the last record read; None if unknown.
-        metadata: A text that is stored with the offset.
+        metadata: Text that is stored with the offset.
     """
 
     offset: int
@@ -94,7 +94,7 @@ class PreparedTransaction:
         producer_id: The producer's id.
         epoch: The producer's epoch in this transaction.
         version: 2 if the transaction uses transactions v2 (KIP-890), else 1.
-        offsets: First and last offset of its records by partition, as far as they are known.
+        offsets: First and last offset of its records by partition, where known.
     """
 
     transactional_id: str
@@ -145,9 +145,9 @@ class ProducerRecord:
         topic: The topic.
         value: The value; None is a tombstone in a compacted topic.
         key: The key.
-        headers: Pairs of a name and a value.
-        partition: The partition; None: the partitioner chooses it.
-        timestamp: Milliseconds since the epoch; None: the client's clock.
+        headers: (name, value) pairs.
+        partition: The partition; None lets the partitioner choose.
+        timestamp: Milliseconds since the epoch; None uses the client's clock.
     """
 
     topic: str
@@ -163,7 +163,7 @@ class Health:
     """Holds a snapshot of a client's condition, taken without a request.
 
     Fields that do not apply to a kind of client keep their defaults. Times are seconds before the
-    snapshot; None: it has not happened yet.
+    snapshot; None if the event has not happened yet.
 
     Attributes:
         state: "new", "starting", "running", "degraded" (no broker is connected and responding, or
@@ -175,9 +175,10 @@ class Health:
         buffered_bytes: Producer: bytes of unacknowledged records. Consumer: bytes fetched and not
             returned yet.
         assignment: Consumer: the assigned partitions; empty until the group has assigned some.
-        lag: Consumer: records between each position and its high watermark (or last stable offset
-            with `read_committed`), where both are known: not before a partition's first fetch.
-            While `process` or `partition_streams` runs, from the first record that is not done.
+        lag: Consumer: records between each position and the high watermark (the last stable offset
+            with `read_committed`), by partition; without partitions that were not fetched yet.
+            While `process` or `partition_streams` runs, counted from the first record that is not
+            done.
         in_progress: Consumer: records that `process` or `partition_streams` has read and that are
             not done, by partition; without partitions that have none.
         oldest_unfinished_s: Consumer: time since the oldest running handler of `process` has begun,
@@ -185,7 +186,7 @@ class Health:
             partition; without partitions that have none.
         last_poll_s: Consumer: time since the application's last poll.
         last_heartbeat_s: Group member: time since the last successful heartbeat.
-        last_error: The last error in a background task, as "ClassName: message". It names the
+        last_error: The last error in a background task, as "ClassName: message". Includes the
             missing topics or partitions of a consumer, and the broker of a degraded client.
         kernel: "c" (compiled) or "python".
     """
@@ -213,7 +214,7 @@ class Token:
 
     Attributes:
         value: The token; a str is wrapped into a `Secret`.
-        expires_at: Seconds since the epoch; a new token is fetched before. None: not known.
+        expires_at: Seconds since the epoch; a new token is fetched before then. None: unknown.
         extensions: SASL extensions to send with it (KIP-342).
     """
 
@@ -237,15 +238,15 @@ class HasOffsetSource(Protocol):
     """A consumer whose offsets a transaction can commit."""
 
     def __offset_source__(self) -> OffsetSource:
-        """Return what the transaction needs."""
+        """Return the consumer's offset source."""
         ...
 
 
 class OffsetSource(Protocol):
-    """Gives a transaction the offsets of a consumer to commit (KIP-447)."""
+    """Provides a transaction with the offsets of a consumer (KIP-447)."""
 
     def uncommitted(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return the positions of partitions with records returned since the last commit."""
+        """Return the positions of partitions whose records were returned since the last commit."""
         ...
 
     def group_metadata(self) -> GroupMetadata:
@@ -253,7 +254,7 @@ class OffsetSource(Protocol):
         ...
 
     async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
-        """Wait up to `timeout` seconds for a generation after `former`'s.
+        """Wait up to `timeout` seconds for the generation after `former`.
 
         Returns:
             Its metadata, or None if the member has lost its partitions.
@@ -269,5 +270,5 @@ class OffsetSource(Protocol):
         ...
 
     async def find_ended(self, topic_ids: Mapping[str, UUID], timeout: float) -> frozenset[str]:
-        """Return the topics that were deleted, whether or not created again with another id."""
+        """Return the topics that were deleted, including those created again with another id."""
         ...

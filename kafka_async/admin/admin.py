@@ -3,9 +3,10 @@
     async with Admin("localhost:9092") as admin:
         await admin.create_topics([NewTopic("clicks", partitions=6, replication_factor=3)])
 
-Each method imports its module, and with it the messages, when it is called: importing `Admin` loads
-none. A call that fails for some items completes the others, then raises the error of the first item
-that failed, which names its topic, partition or group and has the other errors in its notes.
+A method imports its module, and the messages that it needs, when it is called: importing `Admin`
+loads no message. A call that fails for some items completes the others, then raises the first
+failed item's error. Its message includes the topic, partition or group, and its notes the other
+errors.
 """
 
 from __future__ import annotations
@@ -67,9 +68,9 @@ class Admin:
     raises KafkaTimeoutError after it.
 
     Args:
-        servers: Addresses of brokers, as "host:port,host:port" or a sequence, may also be given as
-            `bootstrap_servers`; or a started `Client`, whose connections are then shared and not
-            closed.
+        servers: Addresses of brokers, as "host:port,host:port" or a sequence, which may also be
+            given as `bootstrap_servers`; or a started `Client`: its connections are shared, and
+            stay open.
         config: The options as an object, without other options.
         hooks: Receives the client's events; not with a `Client`.
         clock: Replaces the system's clocks, for tests; not with a `Client`.
@@ -103,7 +104,7 @@ class Admin:
 
         Raises:
             BootstrapError: No bootstrap server can be used.
-            ClientClosedError: The client was stopped meanwhile.
+            ClientClosedError: The client was stopped while it started.
             IllegalStateError: The client was started before.
         """
         if self._owned:
@@ -178,11 +179,11 @@ class Admin:
 
         Args:
             names: Names of the topics.
-            wait: Whether to return only when the metadata has none of them.
+            wait: Whether to return only when the metadata no longer contains the topics.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            UnknownTopicOrPartitionError: There is no such topic.
+            UnknownTopicOrPartitionError: The topic does not exist.
         """
         from kafka_async.admin import topics
 
@@ -211,7 +212,7 @@ class Admin:
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            UnknownTopicOrPartitionError: There is no such topic.
+            UnknownTopicOrPartitionError: The topic does not exist.
         """
         from kafka_async.admin import topics
 
@@ -229,7 +230,7 @@ class Admin:
 
         Raises:
             InvalidPartitionsError: A count is not above the current one.
-            UnknownTopicOrPartitionError: There is no such topic.
+            UnknownTopicOrPartitionError: The topic does not exist.
         """
         from kafka_async.admin import topics
 
@@ -270,7 +271,7 @@ class Admin:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Change some options of topics, brokers or groups; the others stay (KIP-339).
+        """Change some options of topics, brokers or groups; the others keep their values (KIP-339).
 
         Args:
             changes: Values by resource and option name, such as {"share.auto.offset.reset":
@@ -279,9 +280,9 @@ class Admin:
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            InvalidConfigurationError: A broker has no such option, or does not allow the value.
+            InvalidConfigurationError: An option does not exist, or its value is not allowed.
             InvalidRequestError: An option cannot be changed.
-            UnknownTopicOrPartitionError: There is no such topic.
+            UnknownTopicOrPartitionError: The topic does not exist.
             TopicAuthorizationError, GroupAuthorizationError, ClusterAuthorizationError: The
                 client's principal may not ALTER_CONFIGS.
         """
@@ -308,12 +309,12 @@ class Admin:
                 "CompletingRebalance", "Stable", "Dead", "Assigning", "Reconciling" and "NotReady",
                 in upper or lower case.
             types: Only groups of these types: "classic", "consumer", "share" and "streams".
-            session_timeouts: Whether to read the session time-outs of groups of the consumer
-                protocol and of share groups, from their configurations (default: False).
+            session_timeouts: Whether to read the session time-outs of consumer-protocol groups and
+                share groups from their configurations (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            ValueError: There is no such state or type.
+            ValueError: A state or type does not exist.
         """
         from kafka_async.admin import groups
 
@@ -331,19 +332,19 @@ class Admin:
         session_timeouts: bool = False,
         timeout: float | None = None,
     ) -> dict[str, GroupDescription]:
-        """Return groups with their states, members and assignments, except share groups.
+        """Return groups with their states, members and assignments.
 
-        `describe_share_groups` returns those.
+        For share groups, use `describe_share_groups`.
 
         Args:
             group_ids: Ids of the groups.
-            session_timeouts: Whether to read the session time-outs of groups of the consumer
-                protocol from their configurations (default: False).
+            session_timeouts: Whether to read the session time-outs of consumer-protocol groups from
+                their configurations (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            GroupIdNotFoundError: There is no such group, or it is new and its coordinator has just
-                moved to another broker: that finds the group within about a second.
+            GroupIdNotFoundError: The group does not exist, or it is new and its coordinator has
+                just moved to another broker, which finds the group within about a second.
         """
         from kafka_async.admin import groups
 
@@ -362,7 +363,7 @@ class Admin:
 
         Raises:
             GroupNotEmptyError: A group has members.
-            GroupIdNotFoundError: There is no such group.
+            GroupIdNotFoundError: The group does not exist.
         """
         from kafka_async.admin import groups
 
@@ -386,8 +387,8 @@ class Admin:
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            GroupIdNotFoundError: There is no such share group, or it is new and its coordinator has
-                just moved to another broker: that finds the group within about a second.
+            GroupIdNotFoundError: The share group does not exist, or it is new and its coordinator
+                has just moved to another broker, which finds the group within about a second.
         """
         from kafka_async.admin import share_groups
 
@@ -410,8 +411,8 @@ class Admin:
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            GroupIdNotFoundError: There is no such share group.
-            UnknownTopicOrPartitionError: A given partition does not exist; several are in its
+            GroupIdNotFoundError: The share group does not exist.
+            UnknownTopicOrPartitionError: A given partition does not exist; further ones are in the
                 notes.
         """
         from kafka_async.admin import share_groups
@@ -430,7 +431,7 @@ class Admin:
 
         Raises:
             GroupNotEmptyError: The group has members.
-            UnknownTopicOrPartitionError: There is no such partition; several are in its notes.
+            UnknownTopicOrPartitionError: A partition does not exist; further ones are in the notes.
         """
         from kafka_async.admin import share_groups
 
@@ -448,8 +449,8 @@ class Admin:
 
         Raises:
             GroupNotEmptyError: The group has members.
-            GroupIdNotFoundError: There is no such share group.
-            UnknownTopicOrPartitionError: There is no such topic; several are in its notes.
+            GroupIdNotFoundError: The share group does not exist.
+            UnknownTopicOrPartitionError: A topic does not exist; further ones are in the notes.
         """
         from kafka_async.admin import share_groups
 
@@ -464,7 +465,7 @@ class Admin:
         isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return the earliest or latest offset of partitions, or the first one at or after a time.
+        """Return the earliest or latest offset of partitions, or the first at or after a time.
 
         Args:
             partitions: By partition an `OffsetSpec`, or a time: seconds since the epoch, or a
@@ -496,8 +497,8 @@ class Admin:
         Args:
             group_id: Id of the group.
             partitions: Only these partitions (None: all).
-            require_stable: Whether to wait for transactions with pending offsets (KIP-447), and to
-                read all commits: without it, offsets may be older than the last commit for a while
+            require_stable: Whether to wait for transactions with pending offsets (KIP-447) and to
+                read all commits. Otherwise offsets may be older than the last commit for a while
                 after the group's coordinator has changed (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
@@ -523,7 +524,7 @@ class Admin:
 
         Raises:
             GroupNotEmptyError: The group has members; see `Consumer.rewind`.
-            UnknownTopicOrPartitionError: There is no such partition.
+            UnknownTopicOrPartitionError: The partition does not exist.
         """
         from kafka_async.admin import groups
 
@@ -543,7 +544,7 @@ class Admin:
         Args:
             states: Only ids in one of these states, such as "Ongoing" (empty: all).
             pattern: Only ids that this regular expression matches as a whole (None: all). Brokers
-                before 4.1 return all ids, which are then filtered here (KIP-1152).
+                before 4.1 return all ids; the client then filters them (KIP-1152).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Returns:
@@ -596,9 +597,10 @@ class Admin:
     ) -> None:
         """Commit or abort a transaction that `Transaction.prepare` has left open.
 
-        The call may be repeated, also from another process, as long as no producer has used the
-        transactional id since: brokers respond to the second EndTxn as to the first. After an error
-        of the last group the records say if they were committed: `describe_transactions` does not.
+        The call may be repeated, even from another process, until a producer uses the transactional
+        id again: brokers respond to the second EndTxn as to the first. After one of the last three
+        errors, read the records to find out if they were committed: `describe_transactions` does
+        not show it.
 
         Args:
             prepared: The value that `Transaction.prepare` returned.
@@ -630,17 +632,17 @@ class Admin:
         Args:
             entity: Names that the entities must have, with QuotaName.DEFAULT for the default and
                 QuotaName.ANY for every name (None: all entities).
-            strict: Leave out entities with names of other types: `QuotaEntity(user="u")` is then
-                that user's quota only, without those of its client ids.
+            strict: Leave out entities that have further names: `QuotaEntity(user="u")` then selects
+                the user's quota and not the quotas of the user's client ids.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Returns:
-            By entity, its quotas under Kafka's names: producer_byte_rate and consumer_byte_rate in
-            bytes per second, request_percentage, controller_mutation_rate in partitions per second,
-            and connection_creation_rate of addresses in connections per second.
+            Quotas by entity and Kafka's names: producer_byte_rate and consumer_byte_rate in bytes
+            per second, request_percentage, controller_mutation_rate in partitions per second, and
+            connection_creation_rate of addresses in connections per second.
 
         Raises:
-            ValueError: The entity combines names that no quota can have.
+            ValueError: No quota can have this combination of names.
             ClusterAuthorizationError: The principal may not DESCRIBE_CONFIGS of the cluster.
         """
         from kafka_async.admin import quotas
@@ -657,13 +659,13 @@ class Admin:
         """Set and remove client quotas, which apply at once (KIP-546).
 
         Args:
-            entries: By entity, values by the names of `describe_client_quotas`. None removes a
-                quota; quotas that are not named stay as they are.
+            entries: Values by entity and the names of `describe_client_quotas`. None removes a
+                quota; other quotas keep their values.
             validate_only: Check the request without changing quotas.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            ValueError: An entity, name or value is not one that Kafka allows; no request is sent.
+            ValueError: Kafka does not allow an entity, name or value; no request is sent.
             TypeError: A value is not a number; no request is sent.
             ClusterAuthorizationError: The principal may not ALTER_CONFIGS of the cluster.
         """
@@ -676,19 +678,19 @@ class Admin:
     ) -> dict[str, ResolvedQuota]:
         """Return the quotas that apply to one client, in Kafka's precedence.
 
-        A quota of both user and client id goes before one of the user, and that before one of the
-        client id; in each place the name goes before the default.
+        A quota of both user and client id has precedence over a quota of the user, and that over a
+        quota of the client id. At each level, a name has precedence over the default.
 
         Args:
             entity: The client's user and client id, or its ip. Without a user it is "ANONYMOUS".
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Returns:
-            By the names of `describe_client_quotas`, each value and the entity it comes from.
-            Quotas that do not limit the client are left out.
+            Value and entity by the names of `describe_client_quotas`. Quotas that do not limit the
+            client are left out.
 
         Raises:
-            ValueError: The entity is not that of one client.
+            ValueError: The entity does not describe one client.
             ClusterAuthorizationError: The principal may not DESCRIBE_CONFIGS of the cluster.
         """
         from kafka_async.admin import quotas
@@ -700,9 +702,10 @@ class Admin:
     ) -> dict[str, float]:
         """Switch the quotas of an entity off, or on again.
 
-        Kafka has no such switch. Off sets quotas that no client reaches, and this object keeps the
-        old values; on sets these again, or without any removes the unreachable ones. Use
-        `alter_client_quotas` with the values that "off" has returned to switch them on elsewhere.
+        Kafka has no such switch. "Off" sets quotas that no client reaches, and this object keeps
+        the old values. "On" restores them, or removes the unreachable quotas if there were no old
+        values. To switch quotas on from another object, pass the values that "off" returned to
+        `alter_client_quotas`.
 
         Args:
             entity: The entity, such as `QuotaEntity(user="u", client_id="mirror")`.
@@ -710,12 +713,11 @@ class Admin:
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Returns:
-            The entity's quotas: the old values if they were switched off, those that apply again if
-            they were switched on.
+            The entity's quotas: the old values after "off", the restored values after "on".
 
         Raises:
             TypeError: `on` is not a bool; no request is sent.
-            ValueError: The entity is not one that Kafka allows; no request is sent.
+            ValueError: Kafka does not allow the entity; no request is sent.
             ClusterAuthorizationError: The client's principal may not DESCRIBE_CONFIGS or
                 ALTER_CONFIGS of the cluster.
         """
@@ -741,7 +743,7 @@ class Admin:
     async def create_acls(
         self, bindings: Iterable[AclBinding], *, timeout: float | None = None
     ) -> None:
-        """Create ACLs; one that exists is not an error (KIP-140, KIP-290).
+        """Create ACLs; an ACL that exists is not an error (KIP-140, KIP-290).
 
         Args:
             bindings: The ACLs with the resources that they apply to.
@@ -750,7 +752,7 @@ class Admin:
         Raises:
             ClusterAuthorizationError: The client's principal may not ALTER the cluster.
             SecurityDisabledError: The cluster has no authorizer.
-            InvalidRequestError: An ACL is not valid, such as one with a cluster of another name.
+            InvalidRequestError: An ACL is not valid; the only cluster name is "kafka-cluster".
         """
         from kafka_async.admin import security
 
@@ -818,7 +820,7 @@ class Admin:
     ) -> None:
         """Set and delete SCRAM credentials of users (KIP-554).
 
-        Passwords are not sent: brokers get salted hashes, which a thread computes.
+        Passwords are not sent: a thread computes salted hashes for the brokers.
 
         Args:
             alterations: `UserScramCredentialUpsertion` and `UserScramCredentialDeletion` objects,
@@ -845,12 +847,12 @@ class Admin:
     ) -> list[DelegationToken]:
         """Create delegation tokens (KIP-48, KIP-373).
 
-        The connection must be authenticated, and not by a delegation token.
+        The connection must be authenticated, but not with a delegation token.
 
         Args:
-            owners: Principals such as "User:alice", each of which gets a token (None: one token
-                for the client's own principal).
-            renewers: Principals that may renew the tokens besides owner and requester.
+            owners: Principals such as "User:alice"; each gets a token (None: one token for the
+                client's principal).
+            renewers: Further principals that may renew the tokens, apart from owner and requester.
             max_lifetime_ms: Milliseconds after which the tokens cannot be renewed (None: the
                 broker's `delegation.token.max.lifetime.ms`).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
@@ -889,7 +891,7 @@ class Admin:
             The new expiry times in milliseconds since the epoch, in the order of `tokens`.
 
         Raises:
-            DelegationTokenNotFoundError: There is no such token.
+            DelegationTokenNotFoundError: The token does not exist.
             DelegationTokenExpiredError: A token has expired.
             DelegationTokenOwnerMismatchError: The client's principal may not renew a token.
         """
@@ -918,7 +920,7 @@ class Admin:
             The new expiry times in milliseconds since the epoch, in the order of `tokens`.
 
         Raises:
-            DelegationTokenNotFoundError: There is no such token.
+            DelegationTokenNotFoundError: The token does not exist.
             DelegationTokenExpiredError: A token has expired.
             DelegationTokenOwnerMismatchError: The client's principal may not change a token.
         """

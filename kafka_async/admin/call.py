@@ -1,9 +1,9 @@
 """Runs one admin call for many items: retries retriable errors per item, raises the others.
 
-A broker responds per topic, group or partition; an item that the response lacks has a retriable
-error. `Call.run` retries the items with a retriable error until the deadline, after the metadata or
-the coordinator was looked up again; then it raises the first error, which names its item and has
-the others in its notes.
+A response has one result per topic, group or partition; a missing item counts as a retriable error.
+`Call.run` refreshes the metadata or the coordinator and retries the items with a retriable error
+until the deadline. Then it raises the first error: the message includes its item, the notes the
+other errors.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Call:
         return max(0.0, self._deadline - self._loop.time())
 
     async def pause(self, at_least: float = 0.0) -> bool:
-        """Wait before the next attempt; return False if it would be after the deadline."""
+        """Wait before the next attempt; return False if the attempt would be after the deadline."""
         delay = max(self._backoff.next(), at_least)
         if delay >= self.left:
             return False
@@ -105,7 +105,7 @@ class Call:
             except KafkaTimeoutError:
                 if not results:
                     raise
-                break  # the errors of earlier attempts say more
+                break  # the errors of earlier attempts are more specific
             pending = [
                 item
                 for item in pending
@@ -131,8 +131,8 @@ class Call:
     ) -> dict[K, V | KafkaError]:
         """Query the broker of each item once, by id or destination, all at the same time.
 
-        If a broker does not respond in time or completely, its connection is lost, or it has left
-        the cluster, that is the error of its items.
+        A broker's items fail if it does not respond in time, its response is incomplete, its
+        connection is lost, or it has left the cluster.
         """
         by_broker: dict[D, list[K]] = {}
         for item, broker in brokers.items():
@@ -152,7 +152,7 @@ class Call:
 
 
 def with_throttle_time(results: dict[K, V | KafkaError], throttle_time_ms: int) -> Results[K, V]:
-    """Set the throttle time of a response on the errors that tell to wait for it (KIP-599)."""
+    """Set a response's throttle time on its THROTTLING_QUOTA_EXCEEDED errors (KIP-599)."""
     for error in results.values():
         if isinstance(error, ThrottlingQuotaExceededError):
             error.throttle_time_ms = throttle_time_ms
@@ -168,13 +168,13 @@ def _throttle_time(results: Results[K, V], pending: list[K]) -> float:
 
 
 def raise_first(errors: Iterable[KafkaError]) -> None:
-    """Raise the first error, with the others in its notes, if there is any."""
+    """Raise the first error, if any, with the others in its notes."""
     if error := first_error(errors):
         raise error
 
 
 def first_error(errors: Iterable[KafkaError | None]) -> KafkaError | None:
-    """Return the first error, with the others in its notes; None if there is none."""
+    """Return the first error, with the others in its notes, or None."""
     found = [error for error in errors if error is not None]
     for error in found[1:]:
         found[0].add_note(f"also: {error}")
@@ -182,14 +182,14 @@ def first_error(errors: Iterable[KafkaError | None]) -> KafkaError | None:
 
 
 def topic_error(topic: str, code: int, message: str | None, *, needs: str) -> KafkaError | None:
-    """Return the error of a topic in a response; None if there is none."""
+    """Return a topic's error in a response, or None."""
     return error_for(code, message, topic=topic, needs=needs) if code else None
 
 
 def item_error(
     kind: str, name: str, code: int, message: str | None = None, *, needs: str | None = None
 ) -> KafkaError | None:
-    """Return the error of a group or resource in a response, as "group g: ..."; None if none."""
+    """Return a group's or resource's error, prefixed with its name as "group g: ...", or None."""
     if not code:
         return None
     return error_for(

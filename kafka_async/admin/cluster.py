@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafka_async.admin.call import Call
 
 _NOT_READABLE = (AuthorizationError, InvalidRequestError)
-"""Errors for a configuration that is hidden, or of a type that older brokers do not know."""
+"""Errors for a hidden configuration, or a type that older brokers do not support."""
 _SET, _DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
 
@@ -76,7 +76,7 @@ async def readable_configs(
 def _description(
     call: Call,
 ) -> Callable[[list[ConfigResource]], Awaitable[Results[ConfigResource, dict[str, ConfigEntry]]]]:
-    """Return an attempt to describe configurations."""
+    """Return a function that describes the configurations of pending resources."""
 
     async def query(
         to: AnyBroker | Broker, resources: list[ConfigResource]
@@ -147,7 +147,7 @@ async def alter_configs(
     async def attempt(pending: list[ConfigResource]) -> Results[ConfigResource, None]:
         return await call.query_brokers(_destinations(pending), query)
 
-    # With KRaft, brokers forward the request to the controller, which knows each topic.
+    # With KRaft, brokers forward the request to the controller, whose metadata is current.
     await call.run(wanted, attempt, final=(UnknownTopicOrPartitionError,))
 
 
@@ -159,7 +159,7 @@ def _error(
 
 
 def _checked(value: object) -> ConfigResource:
-    """Return the resource; raise for a wrong type or a broker that is not named by its id."""
+    """Return the resource; raise for a wrong type or a broker whose name is not its id."""
     resource = instance_of(value, ConfigResource, "each of resources")
     kind = ResourceType(whole_number(resource.type, "the type of a ConfigResource", low=0))
     name = instance_of(resource.name, str, "the name of a ConfigResource")
@@ -171,7 +171,7 @@ def _checked(value: object) -> ConfigResource:
 def _destinations(
     resources: Iterable[ConfigResource],
 ) -> dict[ConfigResource, AnyBroker | Broker]:
-    """Return the destination of each: that broker for a broker's options, any broker otherwise."""
+    """Return each resource's destination: the broker for a broker's options, else any broker."""
     return {
         resource: Broker(int(resource.name))
         if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
@@ -181,7 +181,7 @@ def _destinations(
 
 
 def _by_name(resources: Iterable[ConfigResource]) -> dict[tuple[int, str], ConfigResource]:
-    """Return resources by the fields of a response, whose type this version may not know."""
+    """Return resources by the raw fields of a response: a newer type is no `ResourceType`."""
     return {(resource.type, resource.name): resource for resource in resources}
 
 

@@ -76,10 +76,10 @@ GROUP_STATES: Final = (
     *("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
     *("Assigning", "Reconciling", "NotReady"),
 )
-"""States of groups of all types; the last three are not those of the classic protocol."""
+"""States of all group types; the classic protocol does not have the last three."""
 _CONSUMER = "consumer"
 _CONFIGURED_TYPES: Final = frozenset({"consumer", "share"})
-"""Types of groups with a session time-out in their configuration."""
+"""Group types whose configuration has a session time-out."""
 _DEAD = "Dead"
 
 
@@ -121,9 +121,9 @@ async def list_all(
 
 
 async def find_session_timeouts(call: Call, kinds: Mapping[str, str]) -> dict[str, int]:
-    """Return the session time-outs in milliseconds of groups, by id, as far as they are known.
+    """Return session time-outs in milliseconds by group id, where known.
 
-    Only the groups of protocols with a coordinator that assigns have one; `kinds` are their types.
+    Only groups whose coordinator assigns partitions have one; `kinds` are the groups' types.
     """
     resources = {
         ConfigResource(ResourceType.GROUP, group_id): f"{kind.lower()}.session.timeout.ms"
@@ -142,7 +142,7 @@ async def find_session_timeouts(call: Call, kinds: Mapping[str, str]) -> dict[st
 async def with_session_timeouts(
     call: Call, groups: dict[str, GroupDescription]
 ) -> dict[str, GroupDescription]:
-    """Return the descriptions with session time-outs, as far as they are known."""
+    """Return the descriptions with session time-outs, where known."""
     found = await find_session_timeouts(call, {name: row.type for name, row in groups.items()})
     return {name: row._replace(session_timeout_ms=found.get(name)) for name, row in groups.items()}
 
@@ -177,7 +177,7 @@ async def describe(
             for row in described.groups:
                 found = results[row.group_id] = _classic_group(row, node_id)
                 if isinstance(found, GroupIdNotFoundError):
-                    found.__cause__ = unsupported  # or the group has the other protocol
+                    found.__cause__ = unsupported  # or the group uses the other protocol
         return results
 
     wanted = texts(group_ids, "group_ids")
@@ -292,7 +292,7 @@ async def alter_group_offsets(
 
 
 def _known(values: Sequence[str], name: str, known: Sequence[str], kind: str) -> list[str]:
-    """Return the values; raise ValueError for an unknown one, which brokers match with nothing."""
+    """Return the values; raise ValueError for an unknown one, which matches no group."""
     checked, folded = texts(values, name), {each.lower(): each for each in known}
     for value in checked:
         if value.lower() not in folded:
@@ -310,7 +310,7 @@ async def query_coordinators(
     names: list[str],
     query: Callable[[int, list[str]], Awaitable[Results[str, V]]],
 ) -> Results[str, V]:
-    """Query each group's coordinator; a coordinator that is wrong or not reachable is forgotten."""
+    """Query each group's coordinator; drop a cached coordinator that is wrong or unreachable."""
     coordinators = await call.services.coordinators.find_all(
         CoordinatorKind.GROUP, names, timeout=call.left
     )
@@ -387,7 +387,7 @@ def _assignment(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
         return frozenset()
     version = int.from_bytes(data[:2], "big")
     known = ConsumerProtocolAssignment.VERSIONS.max
-    # A newer version only appends fields, so it is decoded as the newest known version.
+    # Newer versions only append fields, so decode them as the newest supported version.
     found, _ = ConsumerProtocolAssignment.decode_from(data, 2, min(version, known))
     return frozenset(
         TopicPartition(topic.topic, partition)
@@ -408,7 +408,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTo
 def _committed(
     row: OffsetFetchResponseGroup, wanted: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, OffsetAndMetadata] | KafkaError:
-    """Return the offsets of the wanted partitions (None: of all), or the first error."""
+    """Return the offsets of the wanted partitions (None: all), or the first error."""
     if error := item_error("group", row.group_id, row.error_code, needs="DESCRIBE"):
         return error
     rows = {
@@ -421,7 +421,8 @@ def _committed(
         if isinstance(partition, KafkaError):
             return partition
         if partition.error_code:
-            # Offsets of a transaction that has not ended (KIP-447) have a retriable error.
+            # A partition with pending offsets of an open transaction (KIP-447) has a retriable
+            # error.
             return error_for(
                 partition.error_code, topic=tp.topic, partition=tp.partition, needs="DESCRIBE"
             )

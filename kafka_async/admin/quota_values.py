@@ -1,7 +1,6 @@
 """Client quotas: arguments and results of the admin client.
 
-They are separate from the module that sends requests, so that importing them loads no message
-module.
+Separate from the module that sends requests, so that importing them loads no messages.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from typing import Final, NamedTuple
 
 
 class QuotaName(enum.Enum):
-    """A name of a quota's entity that is not the name of one user, client id or address."""
+    """Wildcards for the user, client id or address of a quota's entity."""
 
     DEFAULT = "default"
-    """All names without a quota of their own."""
+    """All names without a specific quota."""
     ANY = "any"
     """Every name, in filters of `Admin.describe_client_quotas` only."""
 
@@ -25,7 +24,7 @@ class QuotaName(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """Whom a quota limits: a user, a client id, both together, or an address (KIP-546).
+    """The clients that a quota limits: a user, a client id, both together, or an address (KIP-546).
 
     Attributes:
         user: Name of the user, without "User:"; clients without authentication are "ANONYMOUS".
@@ -53,7 +52,7 @@ class ResolvedQuota(NamedTuple):
 
     Attributes:
         value: Bytes per second, percent, partitions or connections per second.
-        entity: The entity whose quota it is.
+        entity: The entity that has the quota.
     """
 
     value: float
@@ -66,6 +65,6 @@ UNLIMITED: Final[dict[str, float]] = {
     "request_percentage": 1e9,
     "controller_mutation_rate": 1e9,
 }
-"""Quotas that no client reaches, with which `Admin.set_quota_enforcement` switches quotas off."""
+"""Quotas that no client reaches; `Admin.set_quota_enforcement` sets them to switch quotas off."""
 UNLIMITED_CONNECTIONS: Final[dict[str, float]] = {"connection_creation_rate": 2.0**31 - 1}
 """The same for addresses."""

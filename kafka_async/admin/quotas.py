@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from kafka_async.errors import KafkaError
 
 ANONYMOUS: Final = "ANONYMOUS"
-"""Name of the user of clients without authentication."""
+"""User name of clients without authentication."""
 _WHOLE: Final = {
     "producer_byte_rate": 2.0**63,
     "consumer_byte_rate": 2.0**63,
     "connection_creation_rate": 2.0**31 - 1,
 }
-"""Largest values of the quotas that are whole numbers."""
+"""Maximum values of the quotas that are whole numbers."""
 _TYPES: Final = (("user", "user"), ("client-id", "client_id"), ("ip", "ip"))
 
 
@@ -117,7 +117,7 @@ def unlimited(entity: QuotaEntity) -> dict[str, float]:
 
 
 def _names(entity: QuotaEntity, *, filtering: bool = False) -> dict[str, str | QuotaName]:
-    """Return the names of an entity by Kafka's types; raise unless it is one that Kafka allows."""
+    """Return an entity's names by Kafka's entity types; raise unless Kafka allows the entity."""
     names: dict[str, str | QuotaName] = {}
     for kind, field in _TYPES:
         value: object = getattr(entity, field)

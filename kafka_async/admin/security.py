@@ -73,11 +73,11 @@ _MECHANISMS: Final = {code: mechanism for mechanism, code in MECHANISM_CODES.ite
 _HASHES: Final = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 1_000_000
-"""Limit of iterations, which bounds the time in a thread; Kafka's brokers accept 16,384."""
+"""Maximum iterations: bounds the time in a thread. Kafka's brokers accept up to 16,384."""
 _SALT_SIZE: Final = 24
 """Bytes of a random salt."""
 _SERVER_DEFAULT: Final = -1
-"""Period or lifetime for which brokers use their configuration."""
+"""Value for the period or lifetime of the broker's configuration."""
 
 
 # -- ACLs -----------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def _deleted(result: DeleteAclsFilterResult) -> list[AclBinding] | KafkaError:
 
 
 def _checked_binding(value: object) -> AclBinding:
-    """Return the binding; raise unless it names one resource pattern, operation and permission."""
+    """Return the binding; raise unless it has one resource pattern, operation and permission."""
     binding = instance_of(value, AclBinding, "each of bindings")
     definite = (
         (binding.resource_type, AclResourceType, _INDEFINITE_TYPES, "resource_type"),
@@ -285,7 +285,7 @@ async def describe_user_scram_credentials(
                 results[row.user] = error
         return results
 
-    # Without names, one item stands for the whole request.
+    # Without user names, a single item stands for the whole request.
     await call.run([""] if users is None else texts(users, "users"), attempt)
     return found
 
@@ -503,7 +503,7 @@ def _joined(principals: Iterable[tuple[str, str]]) -> Iterable[str]:
 
 
 def _hmacs(tokens: Iterable[DelegationToken | SecretBytes]) -> dict[SecretBytes, str]:
-    """Return the name in error messages of each token, by the token's HMAC."""
+    """Return each token's name in error messages, by HMAC."""
     found: dict[SecretBytes, str] = {}
     for number, one in enumerate(iterable(tokens, "tokens")):
         if isinstance(one, DelegationToken):
@@ -518,7 +518,7 @@ def _hmacs(tokens: Iterable[DelegationToken | SecretBytes]) -> dict[SecretBytes,
 
 
 def _token_error(code: int, name: str) -> KafkaError | None:
-    """Return the error of a response; None if there is none."""
+    """Return the error of a response, or None."""
     message = None
     if code == UnsupportedByAuthenticationError.code:
         message = (
@@ -541,7 +541,7 @@ async def _ask_any(call: Call, request: Request[ResponseT]) -> ResponseT:
 
 
 def _principal(value: object, name: str) -> tuple[str, str]:
-    """Return type and name of a principal such as "User:alice"; raise if it is not one."""
+    """Return type and name of a principal such as "User:alice"; raise if it is malformed."""
     kind, _, user = text(value, name).partition(":")
     if not kind or not user:
         raise ValueError(f'{name} must be a principal such as "User:alice", not {value!r:.60}')

@@ -1,7 +1,6 @@
 """ACLs, SCRAM credentials and delegation tokens: arguments and results of the admin client.
 
-They are separate from the modules that send requests, so that importing them loads no message
-module.
+Separate from the modules that send requests, so that importing them loads no messages.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ DEFAULT_ITERATIONS: Final = 8192
 
 
 class _AclEnum(enum.IntEnum):
-    """Enumerates a field of ACLs; a value that this version does not know is `UNKNOWN`."""
+    """Base of the ACL enums; values of newer brokers become `UNKNOWN`."""
 
     @classmethod
     def _missing_(cls, value: object) -> _AclEnum | None:
@@ -46,9 +45,9 @@ class AclPatternType(_AclEnum):
     """Meanings of an ACL's resource name (KIP-290).
 
     Attributes:
-        LITERAL: The resource of this name; the name "*" is every resource.
-        PREFIXED: Every resource whose name begins with this.
-        MATCH: In filters: every ACL that applies to the resource of this name, literal, by prefix
+        LITERAL: The resource with exactly this name; "*" is every resource.
+        PREFIXED: Every resource whose name begins with the given name.
+        MATCH: In filters: every ACL that applies to the named resource, whether literal, prefixed
             or "*".
         ANY: In filters: LITERAL and PREFIXED, with exactly this name.
     """
@@ -99,7 +98,7 @@ class AclBinding(NamedTuple):
 
     Attributes:
         resource_type: Type of the resources.
-        resource_name: Their name, as `pattern_type` says. The cluster's is "kafka-cluster".
+        resource_name: Their name or prefix, see `pattern_type`. The cluster is "kafka-cluster".
         principal: The principal, such as "User:alice"; "User:*" is every principal.
         operation: The operation.
         permission: ALLOW or DENY.
@@ -128,7 +127,7 @@ class AclFilter(NamedTuple):
 
     Attributes:
         resource_type: Type of the resources.
-        resource_name: Name of the resource, as `pattern_type` says; None for any.
+        resource_name: Name or prefix, see `pattern_type`; None for any.
         principal: The principal, such as "User:alice"; None for any.
         operation: The operation; ALL selects ACLs of the operation ALL only.
         permission: The permission.
@@ -167,8 +166,8 @@ class UserScramCredentialUpsertion:
     Attributes:
         user: Name of the user.
         mechanism: "SCRAM-SHA-256" or "SCRAM-SHA-512".
-        password: The password; a str is wrapped into a `Secret`. It is not sent: brokers get the
-            salted hash of it.
+        password: The password; a str is wrapped into a `Secret`. It is not sent: brokers get a
+            salted hash.
         iterations: Iterations of the hash function; Kafka accepts 4,096 to 16,384.
         salt: The salt. Default: random bytes.
     """
@@ -187,8 +186,8 @@ class UserScramCredentialUpsertion:
         iterations: int = DEFAULT_ITERATIONS,
         salt: SecretBytes | bytes | None = None,
     ) -> None:
-        # The password is wrapped, and all attributes exist, before anything can raise: a traceback
-        # may show variables.
+        # Wrap the password and set all attributes before anything can raise: tracebacks may show
+        # variables.
         password = hide_secret("password", password)
         object.__setattr__(self, "user", user)
         object.__setattr__(self, "mechanism", mechanism)
@@ -228,11 +227,11 @@ class DelegationToken(NamedTuple):
     Attributes:
         token_id: Id of the token.
         hmac: The token's secret.
-        owner: Principal that a client with this token has, such as "User:alice".
+        owner: Principal of a client that authenticates with the token, such as "User:alice".
         requester: Principal that created the token (KIP-373); the owner on older brokers.
-        renewers: Principals that may renew it besides the owner and the requester.
+        renewers: Further principals that may renew it, apart from owner and requester.
         issue_timestamp: Time of its creation.
-        expiry_timestamp: Time at which it expires unless it is renewed.
+        expiry_timestamp: Time at which it expires unless renewed.
         max_timestamp: Time after which it cannot be renewed.
     """
 
@@ -252,7 +251,7 @@ class DelegationToken(NamedTuple):
 
 
 ScramAlteration: TypeAlias = "UserScramCredentialUpsertion | UserScramCredentialDeletion"
-"""A change of one user's credential of one mechanism."""
+"""A change to one user's credential for one mechanism."""
 
 
 def _secret(value: object, name: str) -> Secret:

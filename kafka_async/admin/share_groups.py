@@ -75,7 +75,7 @@ async def list_offsets(
     if partitions is not None:
         wanted = topic_partitions(partitions)
         by_topic = _by_topic(wanted)
-        # Brokers of Kafka 4.4.0 do not respond if a topic does not have one of the partitions.
+        # Kafka 4.4.0 sends no response if a topic lacks one of the partitions.
         cluster = await call.services.metadata.refresh(topics=by_topic, timeout=call.left)
         raise_first(filter(None, map(cluster.unknown_partition, wanted)))
         topics = [
@@ -121,7 +121,7 @@ async def alter_offsets(call: Call, group_id: str, offsets: Mapping[TopicPartiti
             for topic in response.responses
             for row in topic.partitions
         }
-        # After an error of the whole group there may be no rows.
+        # A group error may come without rows.
         errors = (
             row
             if isinstance(row, KafkaError)
@@ -174,7 +174,7 @@ async def delete_offsets(call: Call, group_id: str, topics: Iterable[str]) -> No
 async def _run(
     call: Call, group_id: str, query: Callable[[int, list[str]], Awaitable[Results[str, V]]]
 ) -> V:
-    """Query the coordinator of a group; a partition that does not exist is not looked up again."""
+    """Query a group's coordinator; do not retry for partitions that do not exist."""
     found = await call.run(
         [group_id],
         lambda names: query_coordinators(call, names, query),

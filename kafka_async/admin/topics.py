@@ -109,7 +109,7 @@ async def delete(call: Call, names: Iterable[str], *, wait: bool) -> None:
         )
         try:
             response = await call.services.request(request, to=Controller(), timeout=call.left)
-        except UnsupportedVersionError:  # before Kafka 2.8, where a topic may have an id instead
+        except UnsupportedVersionError:  # before Kafka 2.8
             request = DeleteTopicsRequest(topic_names=pending, timeout_ms=request.timeout_ms)
             response = await call.services.request(request, to=Controller(), timeout=call.left)
         results: dict[str, KafkaError | None] = {
@@ -167,7 +167,7 @@ async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool
         }
         return with_throttle_time(results, response.throttle_time_ms)
 
-    # The controller responds, which knows each topic.
+    # The controller's metadata is current.
     final = (UnknownTopicOrPartitionError, IncompleteResponseError)
     grown, errors = await call.collect(counts, attempt, final=final)
     if wait:
@@ -178,7 +178,7 @@ async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool
 def offset_timestamps(
     partitions: Mapping[TopicPartition, OffsetTarget],
 ) -> dict[TopicPartition, int]:
-    """Return the timestamps of `list_offsets`; raise for a number that is not a time."""
+    """Return the timestamps for `list_offsets`; raise for a number that is not a time."""
     return by_partition(partitions, "partitions", _timestamp)
 
 
@@ -277,7 +277,7 @@ def _described(row: MetadataResponseTopic) -> TopicDescription | KafkaError:
 
 
 async def _fetch_topics(call: Call, names: Iterable[str] | None) -> Sequence[MetadataResponseTopic]:
-    """Return the metadata of topics; None: of all."""
+    """Return the metadata of topics; None stands for all topics."""
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     response = await call.services.request(request, to=AnyBroker(), timeout=call.left)
@@ -322,7 +322,7 @@ def _raise_if_hidden(row: MetadataResponseTopic) -> None:
 
 
 def _timestamp(value: object, name: str) -> int:
-    """Return the timestamp that ListOffsets has for an `OffsetSpec` or a time."""
+    """Return the ListOffsets timestamp of an `OffsetSpec` or a time."""
     if isinstance(value, OffsetSpec):
         return value
     for spec in OffsetSpec:

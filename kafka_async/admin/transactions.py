@@ -37,7 +37,7 @@ FENCING_TIMEOUT_MS = 60_000
 """Transaction time-out of a fenced transactional id, until its next producer sets its own."""
 _KIND = "transactional id"
 _MAX_END_TXN_VERSION = {1: 4, 2: 5}
-"""Last version of EndTxn by version of the transaction; from version 5 on it bumps the epoch."""
+"""Last EndTxn version by transaction version: EndTxn 5 and later bump the epoch (KIP-890)."""
 
 
 async def list_all(
@@ -71,7 +71,7 @@ async def list_all(
 async def _list(
     call: Call, node_id: int, states: Sequence[str], pattern: str | None
 ) -> ListTransactionsResponse:
-    """Send ListTransactions; without the pattern if the broker does not support it (KIP-1152)."""
+    """Send ListTransactions, without the pattern if the broker is too old for it (KIP-1152)."""
     request = ListTransactionsRequest(state_filters=list(states), transactional_id_pattern=pattern)
     try:
         return await call.services.request(request, to=FoundBroker(node_id), timeout=call.left)

@@ -1,7 +1,6 @@
 """Arguments and results of the admin client.
 
-They are separate from the modules that send requests, so that importing them loads no message
-module.
+Separate from the modules that send requests, so that importing them loads no messages.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class TopicListing(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """One partition, with the ids of its brokers; `leader` is None while it has none."""
+    """One partition, with the ids of its brokers; `leader` is None if it has no leader."""
 
     partition: int
     leader: int | None
@@ -78,9 +77,8 @@ class ClusterDescription(NamedTuple):
 class GroupListing(NamedTuple):
     """An existing group; `state` and `type` are empty on clusters too old to report them.
 
-    `session_timeout_ms` is that of the group's configuration, if it was asked for; None for groups
-    of the classic protocol, where each member has its own, and if the client's principal may not
-    DESCRIBE_CONFIGS the group.
+    `session_timeout_ms` is set if it was requested. It is None for classic groups, where each
+    member has its own, and if the client's principal may not DESCRIBE_CONFIGS the group.
     """
 
     group_id: str
@@ -117,10 +115,10 @@ class GroupDescription(NamedTuple):
 
 
 class ShareGroupOffset(NamedTuple):
-    """Start offset of a share group in a partition (KIP-932): records before it are done.
+    """Start offset of a share group in a partition (KIP-932): earlier records are acknowledged.
 
-    `lag` is the number of records from there on that the group has not done yet (KIP-1226); None if
-    it is not known, or brokers are too old to report it.
+    `lag` is the number of later records that the group has not acknowledged yet (KIP-1226); None if
+    it is unknown, or brokers are too old to report it.
     """
 
     offset: int
@@ -149,7 +147,7 @@ class TransactionDescription(NamedTuple):
 
 
 class OffsetSpec(enum.IntEnum):
-    """Offsets that `Admin.list_offsets` can look up besides those by timestamp."""
+    """Offsets that `Admin.list_offsets` can look up without a timestamp."""
 
     LATEST = -1
     EARLIEST = -2
@@ -185,7 +183,7 @@ class ConfigSource(enum.IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A resource with a configuration: a topic by name, or a broker by its id as a string."""
+    """A resource with a configuration; the name of a broker is its id as a string."""
 
     type: ResourceType
     name: str
@@ -201,5 +199,6 @@ class ConfigEntry(NamedTuple):
 
 
 OffsetTarget: TypeAlias = "OffsetSpec | float | datetime"
-"""An `OffsetSpec`, or the time of the first offset at or after it: seconds since the epoch, or a
-datetime, which without a time zone is local time."""
+"""An `OffsetSpec`, or a time whose first offset at or after it is meant: seconds since the epoch,
+or a datetime, which without a time zone is local time.
+"""

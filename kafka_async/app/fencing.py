@@ -1,8 +1,8 @@
 """Fencing tokens: numbers that grow with each holder, from producer ids and epochs.
 
-The coordinator of a transactional id answers each InitProducerId with a higher epoch, and with a
-new producer id when the epochs are used up. So the id and the epoch are a number that grows, which
-no other holder gets, whatever the clocks of the holders show.
+The coordinator of a transactional id responds to each InitProducerId with a higher epoch, and with
+a new producer id when the epochs are used up. Producer id and epoch together are therefore a
+growing number that is unique to a holder and does not depend on clocks.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
 
 TRANSACTION_TIMEOUT_MS: Final = 60_000
-"""Time-out that InitProducerId requires; no transaction is begun."""
+"""Transaction time-out, which InitProducerId requires; no transaction is begun."""
 
 
 async def fence(client: Client, transactional_id: str) -> ProducerIdAndEpoch:
-    """Return a new epoch of a transactional id; raise only errors that are not retriable."""
+    """Obtain a new epoch of a transactional id; raise only errors that are not retriable."""
     services = services_of(client)
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
@@ -31,6 +31,8 @@ async def fence(client: Client, transactional_id: str) -> ProducerIdAndEpoch:
     backoff = services.retry_backoff()
     while True:
         try:
+            # Retries until cancelled: while the coordinator is unavailable, no other holder can
+            # obtain an epoch either.
             response = await services.request(
                 request, to=CoordinatorOfTransactionalId(transactional_id)
             )
@@ -43,5 +45,5 @@ async def fence(client: Client, transactional_id: str) -> ProducerIdAndEpoch:
 
 
 def token_of(id_and_epoch: ProducerIdAndEpoch) -> int:
-    """Return the fencing token of a producer id and its epoch, which has 16 bits."""
+    """Return the fencing token: the producer id above the 16 bits of the epoch."""
     return id_and_epoch.producer_id << 16 | id_and_epoch.epoch

@@ -2,7 +2,7 @@
 
 The lead is the only resource of a `WorkerPool`, and its worker is `Lead._hold`: it obtains the
 fencing token, lets the block begin, and is cancelled when the lead is lost. It then cancels the
-block and waits until that has ended: only then the lead moves, unless the session has ended.
+block and waits for its end: the lead moves only then, unless the session has ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Lead(ABC):
 
     Args:
         servers: Addresses of brokers, or a started `Client`.
-        pool: The class of the pool, which has the protocol type.
+        pool: The pool class, which defines the protocol type.
         group_id: The group.
         options: Options of the group member.
     """
@@ -62,12 +62,12 @@ class Lead(ABC):
 
     @property
     def fencing_token(self) -> int:
-        """A number that is higher than those of all earlier holders.
+        """A number higher than every earlier holder's.
 
-        Give it to the systems that the block writes to, and let them refuse lower numbers than the
+        Give it to the systems that the block writes to, and let them refuse numbers lower than the
         highest seen: a holder that was frozen for longer than its session cannot be cancelled in
-        time. It is monotone as long as the transactional id that it comes from has not expired, for
-        lack of use for transactional.id.expiration.ms (7 days).
+        time. The numbers grow until the underlying transactional id expires, after
+        transactional.id.expiration.ms (7 days) without use.
 
         Raises:
             IllegalStateError: The lead was not held yet.
@@ -86,7 +86,7 @@ class Lead(ABC):
         """Join the group, and wait until this member has the lead.
 
         Raises:
-            KafkaError: The group has rejected the member, or there is no fencing token.
+            KafkaError: The group rejected the member, or no fencing token could be obtained.
         """
         await self._pool.start()
         try:
@@ -108,7 +108,7 @@ class Lead(ABC):
         """Give up the lead and leave the group, so that another member leads at once.
 
         Raises:
-            LeadershipLostError: The lead was lost before the block has ended.
+            LeadershipLostError: The lead was lost before the block ended.
         """
         body, self._body = self._body, None
         assert body is not None
@@ -151,7 +151,7 @@ class Lead(ABC):
             token = await self._acquire()
             ends_at = self._pool.session_ends_at
             if ends_at is None or ends_at <= asyncio.get_running_loop().time():
-                await _forever()  # The member was frozen meanwhile: the lead is being lost.
+                await _forever()  # The member was frozen during `_acquire`: the lead is being lost.
             self._token, self._held = token, True
             self._changed.set()
             await _forever()
@@ -171,7 +171,7 @@ class Lead(ABC):
 
     @abstractmethod
     async def _release(self) -> None:
-        """Release what `_acquire` has obtained, if anything."""
+        """Release the resources that `_acquire` obtained."""
 
 
 async def _forever() -> None:
@@ -179,7 +179,7 @@ async def _forever() -> None:
 
 
 async def _absorb_cancellation() -> None:
-    """Take a cancellation that was requested but has not been raised before the block's end."""
+    """Absorb a cancellation that was requested but not raised before the block ended."""
     try:
         await asyncio.sleep(0)
     except asyncio.CancelledError:

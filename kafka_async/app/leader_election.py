@@ -24,23 +24,23 @@ class _LeaderElectionPool(WorkerPool):
 
 
 class LeaderElection(Lead):
-    """Elects one leader among the processes of a group, for the time of an `async with` block.
+    """Elects one leader among the processes of a group for the duration of an `async with` block.
 
         async with LeaderElection("localhost:9092", group_id="scheduler") as lead:
             await run_schedule(lead.fencing_token)
 
     Entering the block waits until this process leads. The block is cancelled, and raises
     LeadershipLostError, when the coordinator has removed the member, or has not responded for
-    session_timeout_ms; then make a new `LeaderElection` to be a candidate again. The lead does not
-    move while its holder is in the group. At the end of the block another candidate leads at once;
-    after a crash, within session_timeout_ms plus heartbeat_interval_ms.
+    session_timeout_ms; make a new `LeaderElection` to become a candidate again. The lead does not
+    move while its holder is in the group. At the end of the block another candidate takes over at
+    once; after a crash, within session_timeout_ms plus heartbeat_interval_ms.
 
     A process that is frozen for longer than its session cannot be cancelled in time: pass
     `fencing_token` to the systems that the block writes to.
 
     Args:
         servers: Addresses of brokers, as "host:port,host:port" or a sequence; or a started
-            `Client`, whose connections are then shared and not closed.
+            `Client`: its connections are shared, and stay open.
         group_id: The group; the fencing tokens come from the transactional id
             "leader-election-" + group_id.
         **options: Options of `GroupMemberConfig`. The default of rebalance_timeout_ms is half of
@@ -65,4 +65,4 @@ class LeaderElection(Lead):
         return token_of(await fence(self._pool.client, self._transactional_id))
 
     async def _release(self) -> None:
-        """Keep the epoch: the next holder obtains a higher one."""
+        """Release nothing: the next holder obtains a higher epoch."""

@@ -1,9 +1,8 @@
 """Assigns named resources to the members of a group. Pure.
 
-A member's state names the resources that it can work on, and those that it works on now. The
-assignment is balanced, moves as few resources as possible, and gives no resource to a second
-member: one that has to move is assigned to no member until the first has released it and joined
-again.
+A member's state lists the resources that it can work on and the resources that it holds. The
+assignment is balanced, moves as few resources as possible, and gives no resource to two members: a
+resource that has to move stays unassigned until its holder has released it and joined again.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class ResourceState(NamedTuple):
 
     Attributes:
         resources: The resources that the member can work on.
-        held: The resources that it works on, or has worked on until their end.
+        held: The resources whose workers run or have returned.
         generation: The generation in which they were assigned; -1 if the assignment was lost.
     """
 
@@ -45,7 +44,7 @@ def encode_state(state: ResourceState) -> bytes:
 
 
 def decode_state(data: bytes) -> ResourceState:
-    """Return a state; DecodeError if it is not one."""
+    """Return a decoded state; raise DecodeError if it is malformed."""
     try:
         row = json.loads(data)
         return ResourceState(
@@ -61,7 +60,7 @@ def encode_resources(resources: Iterable[str]) -> bytes:
 
 
 def decode_resources(data: bytes) -> frozenset[str]:
-    """Return the resources of an assignment; empty bytes are no resources."""
+    """Return the resources of an assignment; empty bytes mean no resources."""
     return frozenset(json.loads(data)) if data else frozenset()
 
 
@@ -83,7 +82,7 @@ def assign_resources(members: Mapping[str, ResourceState]) -> dict[str, frozense
 
 
 def _holders(members: Mapping[str, ResourceState]) -> dict[str, str]:
-    """Return the holder of each resource: of several, that of the latest generation."""
+    """Return the holder of each resource; the latest generation wins."""
     holders: dict[str, str] = {}
     for member in sorted(members, key=lambda each: (members[each].generation, each)):
         holders.update(dict.fromkeys(members[member].held, member))
@@ -104,7 +103,7 @@ def _least_loaded(members: Sequence[str], targets: Mapping[str, Collection[str]]
 
 
 def _balance(targets: Mapping[str, set[str]], candidates: Mapping[str, Sequence[str]]) -> None:
-    """Move resources until no move makes two members more equal."""
+    """Move resources until no move improves the balance of two members."""
     while (move := _next_move(targets, candidates)) is not None:
         resource, member, other = move
         targets[member].remove(resource)
@@ -114,7 +113,7 @@ def _balance(targets: Mapping[str, set[str]], candidates: Mapping[str, Sequence[
 def _next_move(
     targets: Mapping[str, set[str]], candidates: Mapping[str, Sequence[str]]
 ) -> tuple[str, str, str] | None:
-    """Return a resource, its member and a member with at least two less; None if there is none."""
+    """Return a resource, its member and a member with at least two fewer, or None."""
     for member in sorted(targets, key=lambda each: (-len(targets[each]), each)):
         for resource in sorted(targets[member]):
             other = _least_loaded(candidates[resource], targets)

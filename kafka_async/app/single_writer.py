@@ -26,11 +26,11 @@ logger = logging.getLogger("kafka_async.app")
 
 PRODUCER_OPTIONS: Final = ProducerOptions.__annotations__.keys() - ClientOptions.__annotations__
 STOP_TIMEOUT: Final = 5.0
-"""Maximum seconds to deliver and close when the lead is given up."""
+"""Maximum seconds to deliver and close after giving up the lead."""
 
 
 class SingleWriterOptions(ProducerOptions, GroupMemberOptions, total=False):
-    """Names the options of a `SingleWriter`: those of a producer and of a group member."""
+    """Options of a `SingleWriter`: producer options and group member options."""
 
 
 class _SingleWriterPool(WorkerPool):
@@ -38,7 +38,7 @@ class _SingleWriterPool(WorkerPool):
 
 
 class SingleWriter(Lead):
-    """Lets one of several processes write, for the time of an `async with` block.
+    """Lets one of several processes write for the duration of an `async with` block.
 
         async with SingleWriter("localhost:9092", name="ledger") as writer:
             async with writer.producer.transaction() as txn:
@@ -47,13 +47,12 @@ class SingleWriter(Lead):
     Entering the block waits until this process is the writer, and fences the former one: its
     transaction is aborted, and its further writes are refused (InitProducerId, KIP-98). The block
     is cancelled and raises LeadershipLostError under the conditions of `LeaderElection`. A former
-    writer that was frozen and does not know yet that it was replaced raises a fencing error at its
-    next write.
+    writer that was frozen while it was replaced raises a fencing error at its next write.
 
     Args:
         servers: Addresses of brokers, as "host:port,host:port" or a sequence; or a started
-            `Client`, whose connections are then shared and not closed.
-        name: The name that all processes give. The group and the transactional id are
+            `Client`: its connections are shared, and stay open.
+        name: The name that all processes share. The group and the transactional id are
             "single-writer-" + name.
         **options: Options of `ProducerConfig` without transactional_id, and of `GroupMemberConfig`.
             The default of rebalance_timeout_ms is half of session_timeout_ms.
@@ -111,5 +110,5 @@ class SingleWriter(Lead):
             return
         try:
             await producer.stop(STOP_TIMEOUT)
-        except KafkaError as error:  # of a transaction that another writer has aborted
+        except KafkaError as error:  # another writer has aborted its transaction
             logger.info("%s: records were not delivered: %s", self._name, error)

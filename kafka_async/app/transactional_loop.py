@@ -1,4 +1,4 @@
-"""Consume, process and produce in transactions, with the action that each error requires."""
+"""Consumes, processes and produces in transactions; handles each error by its category."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ STOP_TIMEOUT: Final = 5.0
 
 
 class Reaction(enum.Enum):
-    """Names what follows an error; the transaction has been aborted."""
+    """Action after an error that has aborted the transaction."""
 
     AGAIN = "read the same records again"
     NEW_PRODUCER = "make a new producer, and read the same records again"
@@ -63,7 +63,7 @@ REACTIONS: Final[Mapping[Category | None, Reaction]] = {
     Category.ABORTABLE: Reaction.AGAIN,
     Category.APPLICATION_RECOVERABLE: Reaction.NEW_PRODUCER,
     Category.INVALID_CONFIGURATION: Reaction.RAISE,
-    None: Reaction.RAISE,  # Not of a transactional call: these errors have a category.
+    None: Reaction.RAISE,  # Errors of transactional calls have a category.
 }
 
 
@@ -76,13 +76,13 @@ async def transactional(
 ) -> NoReturn:
     """Process records exactly once, until the task is cancelled or an error is raised.
 
-    Calls `fn` with the records of each poll that returns any, and with a transaction. It sends what
-    it makes of them with the transaction's methods, which then commits these records together with
-    the consumer's offsets, or neither. The consumer must be started; the records of one transaction
-    are at most its max_poll_records. It begins at the committed offsets, so records that were
-    returned and not committed are read again. For a partition without a committed offset, the
-    offset of its first record is committed before, unless auto_offset_reset is "earliest": so the
-    next owner of the partition does not skip records of a transaction that failed.
+    Calls `fn` with the records of each poll and a transaction. `fn` sends its output through the
+    transaction. The output and the consumer's offsets are committed atomically. The consumer must
+    be started; a transaction has at most max_poll_records records. The loop begins at the committed
+    offsets, so records that were returned and not committed are read again. Unless
+    auto_offset_reset is "earliest", a partition without a committed offset first gets the offset of
+    its first record committed: otherwise its next owner would skip the records of a failed
+    transaction.
 
         async def copy(records, txn):
             for record in records:
@@ -101,33 +101,30 @@ async def transactional(
                 producer_factory=lambda: Producer(servers, transactional_id="copy-1"),
             )
 
-    An error aborts the transaction. What follows depends on its category (KIP-1050):
+    An error aborts the transaction. The next step depends on its category (KIP-1050):
 
-    - abortable or retriable, as after a rebalance: `fn` is called with the same records again, by
-      whichever member of the group has their partitions then;
-    - application-recoverable, as when the coordinator has expired the transaction: likewise, with
-      a new producer;
-    - invalid configuration, an exception that is no KafkaError, a call that does not fit the state,
-      such as `commit()` or `abort()` in `fn`, and an error of the consumer that it does not retry
-      by itself: raised.
+    - abortable or retriable, as after a rebalance: the partitions' new owner calls `fn` again with
+    the same records; - application-recoverable, as after a transaction time-out: the same, with a
+    new producer; - invalid configuration, an exception that is no KafkaError, a call that does not
+    fit the state, such as `commit()` or `abort()` in `fn`, and a consumer error that the consumer
+    does not retry: raised.
 
     The delay before the next attempt is 0.1 s, and grows to 10 s until a transaction is committed.
 
     Args:
         fn: An `async def` function, called with a list of records and the transaction. It may be
-            called with the same records again, so it should have no other lasting effect.
+            called again with the same records, so it should have no other lasting effect.
         consumer: A started consumer of a group, with enable_auto_commit=False and
-            isolation_level="read_committed". Partitions that it has besides its subscription are
-            refused.
-        producer_factory: Returns a producer with a transactional_id that was not started. It is
-            called at the beginning and for each restart, must give the same id each time, and
-            no other worker may use this id.
-        max_restarts: Maximum number of new producers without a committed transaction between them;
-            then the error is raised. None: no limit.
+            isolation_level="read_committed". Partitions outside its subscription are refused.
+        producer_factory: Returns a producer that has a transactional_id and was not started. It is
+            called at the beginning and for each restart, and must use the same id each time; no
+            other worker may use this id.
+        max_restarts: Maximum number of restarts without a committed transaction between them; then
+            the error is raised. None: no limit.
 
     Raises:
-        InvalidConfigurationError: An option of the consumer or the producer does not allow exactly-
-            once processing, or an error that a correction of the configuration must remove.
+        InvalidConfigurationError: An option of the consumer or the producer does not allow
+            exactly-once processing, or an error requires a change of the configuration.
         ApplicationRecoverableError: There were more than `max_restarts` restarts.
         ClientClosedError: The consumer is not started, or was stopped.
         KafkaError: Another error of the consumer.
@@ -191,7 +188,7 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         self._producer_factory = producer_factory
         self._max_restarts = max_restarts
         self._restarts = 0
-        self._topic_ids: Mapping[str, UUID] = {}  # Of the records polled last, where known.
+        self._topic_ids: Mapping[str, UUID] = {}  # of the last records, where known
         self._with_offset: set[tuple[TopicPartition, UUID | None]] = set()
         """Partitions with a committed offset, and the ids of their topics."""
         self._producer: Producer[P, Q] | None = None
@@ -200,7 +197,7 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
     async def run(self) -> NoReturn:
         records: list[Record[K, V]] = []
         while True:
-            # The producer first: it ends a transaction whose outcome is unknown.
+            # Start the producer first: it ends a transaction whose outcome is unknown.
             producer = await self._started_producer()
             await self._with_retries(partial(self._rewind, records))
             while True:
@@ -210,9 +207,9 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
                     break
 
     async def _rewind(self, records: list[Record[K, V]]) -> None:
-        """Return to the committed offsets; without one, to the first of these records.
+        """Seek to the committed offsets, else to the first of these records.
 
-        A topic that was created again is read by auto_offset_reset.
+        For a topic that was created again, auto_offset_reset applies.
         """
         await self._consumer.seek_to_committed()
         first = _first_offsets(records)
@@ -226,7 +223,7 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
                 self._consumer.seek(partition, first[partition])
 
     async def close(self) -> None:
-        """Stop the producer, if there is one; a cancellation waits for that."""
+        """Stop the producer, if any; a cancellation is raised after that."""
         from anyio import CancelScope
 
         producer, self._producer = self._producer, None
@@ -235,11 +232,11 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         with CancelScope(shield=True):
             try:
                 await producer.stop(STOP_TIMEOUT)
-            except KafkaError as error:  # The error of its transaction was reported already.
+            except KafkaError as error:  # Its transaction's error was already reported.
                 logger.debug("%s: %s", producer.config.transactional_id, error)
 
     async def _started_producer(self) -> Producer[P, Q]:
-        """Return the producer, or a new one if there is none."""
+        """Return the current producer, or start a new one."""
         while self._producer is None:
             producer = self._producer_factory()
             instance_of(producer, Producer, "the result of producer_factory")
@@ -255,7 +252,7 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         return self._producer
 
     async def _commit(self, producer: Producer[P, Q], records: list[Record[K, V]]) -> bool:
-        """Process records in a transaction; return False if they are to be read again."""
+        """Process records in a transaction; return False if the caller must read them again."""
         if not records:
             return True
         check_in_group(self._consumer, records)
@@ -284,8 +281,8 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
     async def _commit_start(self, producer: Producer[P, Q], records: list[Record[K, V]]) -> None:
         """Commit the offsets of the first records of partitions that have no committed offset.
 
-        Otherwise, unless auto_offset_reset is "earliest", the next owner of such a partition would
-        skip the records of a transaction that failed.
+        Otherwise the partition's next owner would skip the records of a failed transaction, unless
+        auto_offset_reset is "earliest".
         """
         if self._consumer.config.auto_offset_reset == "earliest":
             return
@@ -302,11 +299,11 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         self._with_offset |= {(p, ids.get(p.topic)) for p in unknown}
 
     def _current_ids(self, records: list[Record[K, V]]) -> Mapping[str, UUID]:
-        """Return the ids of these records' topics, as the consumer knows them now."""
+        """Return the current ids of these records' topics, where known."""
         return self._consumer.__offset_source__().topic_ids({record.topic for record in records})
 
     async def _react(self, error: KafkaError, *, if_retriable: Reaction = Reaction.AGAIN) -> None:
-        """Raise an error, or close the producer if it requires a new one, and wait."""
+        """Raise the error, or wait for a retry; close the producer if a new one is required."""
         is_misuse = isinstance(error, IllegalStateError) or isinstance(
             error.__cause__, IllegalStateError
         )
@@ -335,7 +332,7 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
 
 
 def _category(error: KafkaError) -> Category | None:
-    """Return an error's category; that of the overlooked error for an incomplete transaction."""
+    """Return an error's category; for an incomplete transaction, its cause's category."""
     if not isinstance(error, IncompleteTransactionError):
         return error.category
     return error.__cause__.category if isinstance(error.__cause__, KafkaError) else None

@@ -1,9 +1,9 @@
 """Spreads named resources over the members of a group, and runs a worker for each resource.
 
 The membership (`GroupMember`) reports assignments; the pool starts and cancels workers. A resource
-moves in two rebalances: its holder first cancels the worker and, once that has ended, joins again
-without the resource; then the leader assigns it to another member. So at most one worker of a
-resource runs while sessions last, however long a worker takes to end.
+moves in two rebalances: its holder cancels the worker, waits for its end and joins again without
+the resource; then the leader assigns it to another member. At most one worker of a resource runs
+while sessions last, however long a worker takes to end.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _worker: contextvars.ContextVar[asyncio.Task[object] | None] = contextvars.Conte
 """The worker that runs the current code; the tasks that it creates inherit it."""
 
 Worker: TypeAlias = Callable[[str], Awaitable[object]]
-"""Coroutine function that works on a resource until it is cancelled or has nothing left to do."""
+"""Coroutine function that works on a resource until it is cancelled or finished."""
 
 
 def assign(members: Sequence[Member]) -> Mapping[str, bytes]:
@@ -77,12 +77,12 @@ class WorkerPool:
         ) as pool:
             await pool.wait()
 
-    Each resource is held by one member that names it in its `resources`. The worker's coroutine is
-    cancelled when the resource moves to another member, when the session has ended without a
-    response of the coordinator, and when the pool is stopped. The resource moves once the coroutine
-    has ended. A worker that returns is not started again while this member holds the resource. A
-    worker that raises ends the pool: all workers are cancelled, the member leaves the group, and
-    `wait` and `stop` raise the error.
+    Each resource is held by one member that has it in its `resources`. The worker is cancelled when
+    the resource moves to another member, when the session ends without a response from the
+    coordinator, and when the pool is stopped. The resource moves once the worker has ended. A
+    worker that returns is not started again while this member holds the resource. A worker that
+    raises ends the pool: all workers are cancelled, the member leaves the group, and `wait` and
+    `stop` raise the error.
 
     A process that is frozen for longer than its session cannot cancel its workers in time. If two
     workers of a resource must never write at the same time, fence the writes, as `SingleWriter`
@@ -90,7 +90,7 @@ class WorkerPool:
 
     Args:
         servers: Addresses of brokers, as "host:port,host:port" or a sequence; or a started
-            `Client`, whose connections are then shared and not closed.
+            `Client`: its connections are shared, and stay open.
         group_id: The group.
         resources: Names of the resources that this member can work on.
         worker: Coroutine function of a resource's name.
@@ -117,6 +117,7 @@ class WorkerPool:
         self._resources = frozenset(texts(resources, "resources"))
         self._worker: Worker = function(worker, "worker")
         session = options.get("session_timeout_ms", GroupMemberConfig.session_timeout_ms)
+        # A wrong type is left to the check of GroupMemberConfig.
         if isinstance(session, int):  # pyright: ignore[reportUnnecessaryIsInstance]
             options.setdefault("rebalance_timeout_ms", max(1, session // 2))
         self._member = GroupMember(
@@ -129,9 +130,12 @@ class WorkerPool:
         )
         self._name = f"{self._protocol_type} {group_id}"
         self._start_guard = StartGuard(self._name)
+        # From the last assignment: its generation and resources, and the resources whose workers
+        # have returned.
         self._generation = -1
         self._assigned = frozenset[str]()
         self._finished = frozenset[str]()
+        # Workers by resource, including cancelled ones that have not ended yet.
         self._running: dict[str, asyncio.Task[object]] = {}
         self._cancelled = set[str]()
         self._failure: BaseException | None = None
@@ -147,7 +151,7 @@ class WorkerPool:
 
         Raises:
             BootstrapError: No bootstrap server could be used.
-            ClientClosedError: The pool was stopped meanwhile.
+            ClientClosedError: The pool was stopped while it started.
             IllegalStateError: The pool was started before.
         """
         async with self._start_guard.starting():
@@ -158,16 +162,16 @@ class WorkerPool:
     async def stop(self, timeout: float | None = None) -> None:
         """Cancel the workers, wait for them, and leave the group, so that others continue at once.
 
-        It is completed even if the caller is cancelled. Safe to call again. A start in progress is
-        cancelled, and raises ClientClosedError. In a worker, or a task that a worker has created,
-        it returns at once, and the worker is cancelled as the others are.
+        The call completes even if the caller is cancelled, and may be repeated. A start in progress
+        is cancelled, and raises ClientClosedError. Called in a worker, or in a task that a worker
+        created, it returns at once, and this worker is cancelled like the others.
 
         Args:
             timeout: Maximum time in seconds (default: close_timeout_ms).
 
         Raises:
             IllegalStateError: The pool was started in another event loop or process.
-            Exception: What a worker has raised, or the error that has ended the pool.
+            Exception: A worker's exception, or the error that ended the pool.
         """
         timeout = check_timeout(timeout)
         if not await self._start_guard.end():
@@ -191,8 +195,8 @@ class WorkerPool:
         Raises:
             ClientClosedError: The pool was not started.
             IllegalStateError: The pool was started in another event loop or process.
-            Exception: What a worker has raised, or the error that has ended the pool: one of
-                those that the iteration over a `GroupMember` raises.
+            Exception: A worker's exception, or the error that ended the pool: any error that
+                iterating over a `GroupMember` raises.
         """
         if self._follower is None:
             raise not_started_error(self._name)
@@ -211,7 +215,7 @@ class WorkerPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop; an error of a worker is raised unless the block has raised one."""
+        """Stop; raise a worker's error unless the block has raised."""
         try:
             await self.stop()
         except Exception as failure:
@@ -266,7 +270,7 @@ class WorkerPool:
 
     @property
     def client(self) -> Client:
-        """The client whose connections are used; shared if one was given."""
+        """The client: the pool's own, or the shared one."""
         return self._member.client
 
     @property
@@ -325,7 +329,7 @@ class WorkerPool:
         await awaitable_result(self._worker(resource), self._worker, "worker")
 
     def _cancel(self, resource: str, reason: str) -> None:
-        """Cancel a worker, once: it may need time to end."""
+        """Cancel a worker once: a second cancellation would interrupt its cleanup."""
         if resource not in self._cancelled:
             logger.info("%s cancels the worker of %s: %s", self._name, resource, reason)
             self._cancelled.add(resource)
@@ -345,5 +349,5 @@ class WorkerPool:
         elif resource in self._assigned:
             self._start(resource)
         else:
-            with suppress(KafkaError):  # The member has ended, which `_follow` reports.
+            with suppress(KafkaError):  # `_follow` reports that the member has ended.
                 self._member.rejoin(f"{resource} was released")

@@ -639,14 +639,14 @@ class Producer(BlockingClient, Generic[K, V]):
             topic: Topic name.
             value: Bytes, or the object that `value_serializer` takes. None is a tombstone.
             key: Bytes, or the object that `key_serializer` takes.
-            partition: Partition number; by default the key's partition, or for records without a
-                key one that changes after about batch_size bytes (KIP-794).
+            partition: Partition number; by default the key's partition, or without a key, a
+                partition that changes after about batch_size bytes (KIP-794).
             timestamp: Milliseconds since the epoch; by default the client's clock.
-            headers: Pairs of a name and a value, which is bytes or None.
+            headers: (name, value) pairs; a value is bytes or None.
 
         Returns:
             A handle of the record. It may be dropped: `flush()` raises the
-            failures of records that were not awaited.
+            failures of records that nothing awaited.
 
         Raises:
             KafkaTimeoutError: buffer_memory stayed full for max_block_ms.
@@ -670,6 +670,9 @@ class Producer(BlockingClient, Generic[K, V]):
         headers: Headers = (),
     ) -> Delivery:
         """Append a record to its batch without waiting.
+
+        Takes the arguments of `enqueue` and returns the same handle. It never yields to the event
+        loop: no batch is sent until the caller awaits something else.
 
         Raises:
             BufferFullError: buffer_memory is used up.
@@ -918,14 +921,14 @@ class Transaction(BlockingClient, Generic[K, V]):
             topic: Topic name.
             value: Bytes, or the object that `value_serializer` takes. None is a tombstone.
             key: Bytes, or the object that `key_serializer` takes.
-            partition: Partition number; by default the key's partition, or for records without a
-                key one that changes after about batch_size bytes (KIP-794).
+            partition: Partition number; by default the key's partition, or without a key, a
+                partition that changes after about batch_size bytes (KIP-794).
             timestamp: Milliseconds since the epoch; by default the client's clock.
-            headers: Pairs of a name and a value, which is bytes or None.
+            headers: (name, value) pairs; a value is bytes or None.
 
         Returns:
             A handle of the record. It may be dropped: `flush()` raises the
-            failures of records that were not awaited.
+            failures of records that nothing awaited.
 
         Raises:
             KafkaTimeoutError: buffer_memory stayed full for max_block_ms.
@@ -949,6 +952,9 @@ class Transaction(BlockingClient, Generic[K, V]):
         headers: Headers = (),
     ) -> Delivery:
         """Append a record to its batch without waiting.
+
+        Takes the arguments of `enqueue` and returns the same handle. It never yields to the event
+        loop: no batch is sent until the caller awaits something else.
 
         Raises:
             BufferFullError: buffer_memory is used up.
@@ -1722,7 +1728,7 @@ class Admin(BlockingClient):
 
         Raises:
             BootstrapError: No bootstrap server can be used.
-            ClientClosedError: The client was stopped meanwhile.
+            ClientClosedError: The client was stopped while it started.
             IllegalStateError: The client was started before.
         """
         start(self._client.start)
@@ -1783,11 +1789,11 @@ class Admin(BlockingClient):
 
         Args:
             names: Names of the topics.
-            wait: Whether to return only when the metadata has none of them.
+            wait: Whether to return only when the metadata no longer contains the topics.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            UnknownTopicOrPartitionError: There is no such topic.
+            UnknownTopicOrPartitionError: The topic does not exist.
         """
         run(self._client.delete_topics, names, wait=wait, timeout=timeout)
 
@@ -1812,7 +1818,7 @@ class Admin(BlockingClient):
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            UnknownTopicOrPartitionError: There is no such topic.
+            UnknownTopicOrPartitionError: The topic does not exist.
         """
         return run(self._client.describe_topics, names, timeout=timeout)
 
@@ -1828,7 +1834,7 @@ class Admin(BlockingClient):
 
         Raises:
             InvalidPartitionsError: A count is not above the current one.
-            UnknownTopicOrPartitionError: There is no such topic.
+            UnknownTopicOrPartitionError: The topic does not exist.
         """
         run(self._client.create_partitions, counts, wait=wait, timeout=timeout)
 
@@ -1861,7 +1867,7 @@ class Admin(BlockingClient):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Change some options of topics, brokers or groups; the others stay (KIP-339).
+        """Change some options of topics, brokers or groups; the others keep their values (KIP-339).
 
         Args:
             changes: Values by resource and option name, such as {"share.auto.offset.reset":
@@ -1870,9 +1876,9 @@ class Admin(BlockingClient):
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            InvalidConfigurationError: A broker has no such option, or does not allow the value.
+            InvalidConfigurationError: An option does not exist, or its value is not allowed.
             InvalidRequestError: An option cannot be changed.
-            UnknownTopicOrPartitionError: There is no such topic.
+            UnknownTopicOrPartitionError: The topic does not exist.
             TopicAuthorizationError, GroupAuthorizationError, ClusterAuthorizationError: The
                 client's principal may not ALTER_CONFIGS.
         """
@@ -1893,12 +1899,12 @@ class Admin(BlockingClient):
                 "CompletingRebalance", "Stable", "Dead", "Assigning", "Reconciling" and "NotReady",
                 in upper or lower case.
             types: Only groups of these types: "classic", "consumer", "share" and "streams".
-            session_timeouts: Whether to read the session time-outs of groups of the consumer
-                protocol and of share groups, from their configurations (default: False).
+            session_timeouts: Whether to read the session time-outs of consumer-protocol groups and
+                share groups from their configurations (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            ValueError: There is no such state or type.
+            ValueError: A state or type does not exist.
         """
         return run(
             self._client.list_groups,
@@ -1915,19 +1921,19 @@ class Admin(BlockingClient):
         session_timeouts: bool = False,
         timeout: float | None = None,
     ) -> dict[str, GroupDescription]:
-        """Return groups with their states, members and assignments, except share groups.
+        """Return groups with their states, members and assignments.
 
-        `describe_share_groups` returns those.
+        For share groups, use `describe_share_groups`.
 
         Args:
             group_ids: Ids of the groups.
-            session_timeouts: Whether to read the session time-outs of groups of the consumer
-                protocol from their configurations (default: False).
+            session_timeouts: Whether to read the session time-outs of consumer-protocol groups from
+                their configurations (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            GroupIdNotFoundError: There is no such group, or it is new and its coordinator has just
-                moved to another broker: that finds the group within about a second.
+            GroupIdNotFoundError: The group does not exist, or it is new and its coordinator has
+                just moved to another broker, which finds the group within about a second.
         """
         return run(
             self._client.describe_groups,
@@ -1945,7 +1951,7 @@ class Admin(BlockingClient):
 
         Raises:
             GroupNotEmptyError: A group has members.
-            GroupIdNotFoundError: There is no such group.
+            GroupIdNotFoundError: The group does not exist.
         """
         run(self._client.delete_groups, group_ids, timeout=timeout)
 
@@ -1965,8 +1971,8 @@ class Admin(BlockingClient):
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            GroupIdNotFoundError: There is no such share group, or it is new and its coordinator has
-                just moved to another broker: that finds the group within about a second.
+            GroupIdNotFoundError: The share group does not exist, or it is new and its coordinator
+                has just moved to another broker, which finds the group within about a second.
         """
         return run(
             self._client.describe_share_groups,
@@ -1990,8 +1996,8 @@ class Admin(BlockingClient):
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            GroupIdNotFoundError: There is no such share group.
-            UnknownTopicOrPartitionError: A given partition does not exist; several are in its
+            GroupIdNotFoundError: The share group does not exist.
+            UnknownTopicOrPartitionError: A given partition does not exist; further ones are in the
                 notes.
         """
         return run(self._client.list_share_group_offsets, group_id, partitions, timeout=timeout)
@@ -2008,7 +2014,7 @@ class Admin(BlockingClient):
 
         Raises:
             GroupNotEmptyError: The group has members.
-            UnknownTopicOrPartitionError: There is no such partition; several are in its notes.
+            UnknownTopicOrPartitionError: A partition does not exist; further ones are in the notes.
         """
         run(self._client.alter_share_group_offsets, group_id, offsets, timeout=timeout)
 
@@ -2024,8 +2030,8 @@ class Admin(BlockingClient):
 
         Raises:
             GroupNotEmptyError: The group has members.
-            GroupIdNotFoundError: There is no such share group.
-            UnknownTopicOrPartitionError: There is no such topic; several are in its notes.
+            GroupIdNotFoundError: The share group does not exist.
+            UnknownTopicOrPartitionError: A topic does not exist; further ones are in the notes.
         """
         run(self._client.delete_share_group_offsets, group_id, topics, timeout=timeout)
 
@@ -2036,7 +2042,7 @@ class Admin(BlockingClient):
         isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return the earliest or latest offset of partitions, or the first one at or after a time.
+        """Return the earliest or latest offset of partitions, or the first at or after a time.
 
         Args:
             partitions: By partition an `OffsetSpec`, or a time: seconds since the epoch, or a
@@ -2064,8 +2070,8 @@ class Admin(BlockingClient):
         Args:
             group_id: Id of the group.
             partitions: Only these partitions (None: all).
-            require_stable: Whether to wait for transactions with pending offsets (KIP-447), and to
-                read all commits: without it, offsets may be older than the last commit for a while
+            require_stable: Whether to wait for transactions with pending offsets (KIP-447) and to
+                read all commits. Otherwise offsets may be older than the last commit for a while
                 after the group's coordinator has changed (default: False).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
@@ -2093,7 +2099,7 @@ class Admin(BlockingClient):
 
         Raises:
             GroupNotEmptyError: The group has members; see `Consumer.rewind`.
-            UnknownTopicOrPartitionError: There is no such partition.
+            UnknownTopicOrPartitionError: The partition does not exist.
         """
         run(self._client.alter_group_offsets, group_id, offsets, timeout=timeout)
 
@@ -2109,7 +2115,7 @@ class Admin(BlockingClient):
         Args:
             states: Only ids in one of these states, such as "Ongoing" (empty: all).
             pattern: Only ids that this regular expression matches as a whole (None: all). Brokers
-                before 4.1 return all ids, which are then filtered here (KIP-1152).
+                before 4.1 return all ids; the client then filters them (KIP-1152).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Returns:
@@ -2154,9 +2160,10 @@ class Admin(BlockingClient):
     ) -> None:
         """Commit or abort a transaction that `Transaction.prepare` has left open.
 
-        The call may be repeated, also from another process, as long as no producer has used the
-        transactional id since: brokers respond to the second EndTxn as to the first. After an error
-        of the last group the records say if they were committed: `describe_transactions` does not.
+        The call may be repeated, even from another process, until a producer uses the transactional
+        id again: brokers respond to the second EndTxn as to the first. After one of the last three
+        errors, read the records to find out if they were committed: `describe_transactions` does
+        not show it.
 
         Args:
             prepared: The value that `Transaction.prepare` returned.
@@ -2184,17 +2191,17 @@ class Admin(BlockingClient):
         Args:
             entity: Names that the entities must have, with QuotaName.DEFAULT for the default and
                 QuotaName.ANY for every name (None: all entities).
-            strict: Leave out entities with names of other types: `QuotaEntity(user="u")` is then
-                that user's quota only, without those of its client ids.
+            strict: Leave out entities that have further names: `QuotaEntity(user="u")` then selects
+                the user's quota and not the quotas of the user's client ids.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Returns:
-            By entity, its quotas under Kafka's names: producer_byte_rate and consumer_byte_rate in
-            bytes per second, request_percentage, controller_mutation_rate in partitions per second,
-            and connection_creation_rate of addresses in connections per second.
+            Quotas by entity and Kafka's names: producer_byte_rate and consumer_byte_rate in bytes
+            per second, request_percentage, controller_mutation_rate in partitions per second, and
+            connection_creation_rate of addresses in connections per second.
 
         Raises:
-            ValueError: The entity combines names that no quota can have.
+            ValueError: No quota can have this combination of names.
             ClusterAuthorizationError: The principal may not DESCRIBE_CONFIGS of the cluster.
         """
         return run(self._client.describe_client_quotas, entity, strict=strict, timeout=timeout)
@@ -2209,13 +2216,13 @@ class Admin(BlockingClient):
         """Set and remove client quotas, which apply at once (KIP-546).
 
         Args:
-            entries: By entity, values by the names of `describe_client_quotas`. None removes a
-                quota; quotas that are not named stay as they are.
+            entries: Values by entity and the names of `describe_client_quotas`. None removes a
+                quota; other quotas keep their values.
             validate_only: Check the request without changing quotas.
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            ValueError: An entity, name or value is not one that Kafka allows; no request is sent.
+            ValueError: Kafka does not allow an entity, name or value; no request is sent.
             TypeError: A value is not a number; no request is sent.
             ClusterAuthorizationError: The principal may not ALTER_CONFIGS of the cluster.
         """
@@ -2226,19 +2233,19 @@ class Admin(BlockingClient):
     ) -> dict[str, ResolvedQuota]:
         """Return the quotas that apply to one client, in Kafka's precedence.
 
-        A quota of both user and client id goes before one of the user, and that before one of the
-        client id; in each place the name goes before the default.
+        A quota of both user and client id has precedence over a quota of the user, and that over a
+        quota of the client id. At each level, a name has precedence over the default.
 
         Args:
             entity: The client's user and client id, or its ip. Without a user it is "ANONYMOUS".
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Returns:
-            By the names of `describe_client_quotas`, each value and the entity it comes from.
-            Quotas that do not limit the client are left out.
+            Value and entity by the names of `describe_client_quotas`. Quotas that do not limit the
+            client are left out.
 
         Raises:
-            ValueError: The entity is not that of one client.
+            ValueError: The entity does not describe one client.
             ClusterAuthorizationError: The principal may not DESCRIBE_CONFIGS of the cluster.
         """
         return run(self._client.resolve_client_quotas, entity, timeout=timeout)
@@ -2248,9 +2255,10 @@ class Admin(BlockingClient):
     ) -> dict[str, float]:
         """Switch the quotas of an entity off, or on again.
 
-        Kafka has no such switch. Off sets quotas that no client reaches, and this object keeps the
-        old values; on sets these again, or without any removes the unreachable ones. Use
-        `alter_client_quotas` with the values that "off" has returned to switch them on elsewhere.
+        Kafka has no such switch. "Off" sets quotas that no client reaches, and this object keeps
+        the old values. "On" restores them, or removes the unreachable quotas if there were no old
+        values. To switch quotas on from another object, pass the values that "off" returned to
+        `alter_client_quotas`.
 
         Args:
             entity: The entity, such as `QuotaEntity(user="u", client_id="mirror")`.
@@ -2258,19 +2266,18 @@ class Admin(BlockingClient):
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Returns:
-            The entity's quotas: the old values if they were switched off, those that apply again if
-            they were switched on.
+            The entity's quotas: the old values after "off", the restored values after "on".
 
         Raises:
             TypeError: `on` is not a bool; no request is sent.
-            ValueError: The entity is not one that Kafka allows; no request is sent.
+            ValueError: Kafka does not allow the entity; no request is sent.
             ClusterAuthorizationError: The client's principal may not DESCRIBE_CONFIGS or
                 ALTER_CONFIGS of the cluster.
         """
         return run(self._client.set_quota_enforcement, entity, on, timeout=timeout)
 
     def create_acls(self, bindings: Iterable[AclBinding], *, timeout: float | None = None) -> None:
-        """Create ACLs; one that exists is not an error (KIP-140, KIP-290).
+        """Create ACLs; an ACL that exists is not an error (KIP-140, KIP-290).
 
         Args:
             bindings: The ACLs with the resources that they apply to.
@@ -2279,7 +2286,7 @@ class Admin(BlockingClient):
         Raises:
             ClusterAuthorizationError: The client's principal may not ALTER the cluster.
             SecurityDisabledError: The cluster has no authorizer.
-            InvalidRequestError: An ACL is not valid, such as one with a cluster of another name.
+            InvalidRequestError: An ACL is not valid; the only cluster name is "kafka-cluster".
         """
         run(self._client.create_acls, bindings, timeout=timeout)
 
@@ -2339,7 +2346,7 @@ class Admin(BlockingClient):
     ) -> None:
         """Set and delete SCRAM credentials of users (KIP-554).
 
-        Passwords are not sent: brokers get salted hashes, which a thread computes.
+        Passwords are not sent: a thread computes salted hashes for the brokers.
 
         Args:
             alterations: `UserScramCredentialUpsertion` and `UserScramCredentialDeletion` objects,
@@ -2364,12 +2371,12 @@ class Admin(BlockingClient):
     ) -> list[DelegationToken]:
         """Create delegation tokens (KIP-48, KIP-373).
 
-        The connection must be authenticated, and not by a delegation token.
+        The connection must be authenticated, but not with a delegation token.
 
         Args:
-            owners: Principals such as "User:alice", each of which gets a token (None: one token
-                for the client's own principal).
-            renewers: Principals that may renew the tokens besides owner and requester.
+            owners: Principals such as "User:alice"; each gets a token (None: one token for the
+                client's principal).
+            renewers: Further principals that may renew the tokens, apart from owner and requester.
             max_lifetime_ms: Milliseconds after which the tokens cannot be renewed (None: the
                 broker's `delegation.token.max.lifetime.ms`).
             timeout: Maximum time in seconds (default: default_api_timeout_ms).
@@ -2410,7 +2417,7 @@ class Admin(BlockingClient):
             The new expiry times in milliseconds since the epoch, in the order of `tokens`.
 
         Raises:
-            DelegationTokenNotFoundError: There is no such token.
+            DelegationTokenNotFoundError: The token does not exist.
             DelegationTokenExpiredError: A token has expired.
             DelegationTokenOwnerMismatchError: The client's principal may not renew a token.
         """
@@ -2440,7 +2447,7 @@ class Admin(BlockingClient):
             The new expiry times in milliseconds since the epoch, in the order of `tokens`.
 
         Raises:
-            DelegationTokenNotFoundError: There is no such token.
+            DelegationTokenNotFoundError: The token does not exist.
             DelegationTokenExpiredError: A token has expired.
             DelegationTokenOwnerMismatchError: The client's principal may not change a token.
         """

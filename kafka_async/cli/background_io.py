@@ -19,8 +19,8 @@ READ_SIZE: Final = 1 << 16
 async def run_in_thread(function: Callable[[], T]) -> T:
     """Run a blocking function in a daemon thread, which a cancelled call abandons.
 
-    The process waits for an executor's threads before it ends: a read from a terminal would delay
-    that until a key is pressed.
+    A process waits for an executor's threads before it exits: a read from a terminal would delay
+    the exit until a key is pressed.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -42,17 +42,17 @@ async def run_in_thread(function: Callable[[], T]) -> T:
         try:
             loop.call_soon_threadsafe(set_outcome, result, error)
         except RuntimeError:
-            pass  # The loop is closed, and the call with it.
+            pass  # The event loop was closed: no caller is left.
 
     threading.Thread(target=work, name="kafka-async background I/O", daemon=True).start()
     return await future
 
 
 async def read_lines(descriptor: int, max_bytes: int) -> AsyncGenerator[list[bytes]]:
-    """Yield the lines of a file or pipe as they arrive; ValueError names one over `max_bytes`.
+    """Yield the lines of a file or pipe as they arrive; raise ValueError for one over `max_bytes`.
 
-    Python's buffered readers are not used: an abandoned thread would hold their locks when the
-    process ends.
+    Does not use Python's buffered readers: an abandoned thread would hold their locks when the
+    process exits.
     """
     rest = bytearray()
     while data := await run_in_thread(lambda: os.read(descriptor, READ_SIZE)):

@@ -60,7 +60,7 @@ def broker(
 ) -> None:
     """Run an embedded Kafka cluster for development and tests, until Ctrl-C.
 
-    All data is kept in memory and is lost at the end. It is not a production broker.
+    Data is kept in memory and lost at exit. This is not a production broker.
     """
     from kafka_async.embedded import EmbeddedCluster
     from kafka_async.embedded.__main__ import ports_from, rack_settings, serve

@@ -24,7 +24,7 @@ class Connection:
     Attributes:
         properties: Options by name with underscores; secrets are wrapped.
         timeout: Maximum time in seconds to wait for the cluster.
-        written: By option from the file of --command-config: its name in the file, for errors.
+        written: Names in the --command-config file by option, for errors.
     """
 
     properties: Mapping[str, object]
@@ -33,13 +33,13 @@ class Connection:
 
     @property
     def bootstrap(self) -> str | None:
-        """The brokers that were named, if any."""
+        """The given brokers, if any."""
         servers = self.properties.get("bootstrap_servers")
         return None if servers is None else str(servers)
 
     @classmethod
     def from_json(cls, text: Secret) -> Self:
-        """Return the connection that `to_json` has written."""
+        """Return a connection from the text of `to_json`."""
         rows = json.loads(text.reveal())
         secrets = {name: Secret(value) for name, value in rows["secrets"].items()}
         return cls({**rows["options"], **secrets}, rows["timeout"])
@@ -65,7 +65,7 @@ class Connection:
         )
 
     def limited_config(self, role: type[ConfigT], **options: object) -> ConfigT:
-        """Return a configuration with which a client gives up after `timeout` seconds."""
+        """Return a configuration whose client gives up after `timeout` seconds."""
         from kafka_async.config import ProducerConfig
 
         timeout_ms = 1000 * self.timeout

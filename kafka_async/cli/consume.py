@@ -91,7 +91,7 @@ async def _seek(consumer: Consumer, topic: str, offset: str) -> list[TopicPartit
 async def _seek_to_offset(
     consumer: Consumer, partitions: Sequence[TopicPartition], offset: int
 ) -> None:
-    """Assign partitions at an offset; a partition without it at its nearer end."""
+    """Assign partitions at an offset; if it is out of range, at the nearer end."""
     begins = await consumer.beginning_offsets(partitions)
     ends = await consumer.end_offsets(partitions)
     first, end = min(begins.values()), max(ends.values())
@@ -115,7 +115,7 @@ async def _print_all(
 ) -> int:
     """Print until the ends are reached or `count` records are printed; return their number.
 
-    With `quota` the display has its used part.
+    With `quota`, the display includes the quota's usage.
     """
     from kafka_async import TopicPartition
 
@@ -148,7 +148,7 @@ async def _remaining(consumer: Consumer, ends: dict[TopicPartition, int]) -> int
 
 
 async def _print(records: Sequence[Record], as_json: bool, progress: Progress) -> None:
-    """Print records: unchanged into a file or a pipe, above the progress bar on a terminal."""
+    """Print records: unchanged to a file or pipe, above the progress bar on a terminal."""
     if not records:
         return
     data = b"".join((_json_line(r) if as_json else r.value or b"") + b"\n" for r in records)
@@ -178,7 +178,7 @@ def _json_line(record: Record) -> bytes:
 
 
 def _text(data: bytes | None) -> str | dict[str, str] | None:
-    """Decode UTF-8; other bytes become an object with base64, which no text can equal."""
+    """Decode UTF-8; represent other bytes as an object with base64, which differs from any text."""
     if data is None:
         return None
     try:

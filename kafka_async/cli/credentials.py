@@ -24,11 +24,11 @@ _SOURCES: Final = {
     SSL_PASSWORD: ("ssl_password", "ssl_key_password"),
     CLIENT_SECRET: ("sasl_oauthbearer_client_credentials_client_secret", _JAAS),
 }
-"""By environment variable: its option first, then the property that gives the secret too."""
+"""By environment variable: its option, then the properties that replace it."""
 
 
 def secrets_from_environment(properties: Mapping[str, object]) -> dict[str, object]:
-    """Return the secrets that the options need and do not contain, by option.
+    """Return the required secrets that the options lack, by option.
 
     Each variable is removed from the environment, so that child processes do not inherit it.
     """
@@ -38,7 +38,7 @@ def secrets_from_environment(properties: Mapping[str, object]) -> dict[str, obje
 
 
 def needed_variables(properties: Mapping[str, object]) -> frozenset[str]:
-    """Return the environment variables that hold a secret which the options need."""
+    """Return the environment variables of the required secrets."""
     from kafka_async.config import MECHANISMS_WITHOUT_PASSWORD
 
     protocol = str(properties.get("security_protocol", "PLAINTEXT"))
@@ -62,7 +62,7 @@ def password_from_file(file: Path) -> Secret:
 
 
 def password_from_keyring(service: str, username: object) -> Secret:
-    """Return the password of a user from the system's keyring; fail if there is none."""
+    """Return a user's password from the system's keyring; fail if the keyring has none."""
     if not isinstance(username, str):
         terminal.fail("--sasl-password-keyring needs --sasl-username")
     try:
@@ -83,10 +83,10 @@ def password_from_keyring(service: str, username: object) -> Secret:
 
 
 def properties_from_file(file: Path) -> dict[str, object]:
-    """Return the values of a Java properties file by name as written; secrets are wrapped.
+    """Return the values of a Java properties file by their names in it; secrets are wrapped.
 
-    Like Kafka, strip whitespace around values. Fail if the file has a secret and other users can
-    read it.
+    As in Kafka, whitespace around values is stripped. Fail if the file has a secret and other users
+    can read it.
     """
     try:
         entries = parse_properties(decode(read_file(file, private=False), file))
@@ -100,7 +100,7 @@ def properties_from_file(file: Path) -> dict[str, object]:
 
 
 def _is_secret(key: str, value: Secret) -> bool:
-    """Return whether a property has a secret as its value, and not where the secret is."""
+    """Return whether a property's value is a secret rather than the location of a secret."""
     name = with_underscores(key)
     if name == "ssl_keyfile" and "-----BEGIN" not in value.reveal():
         return False  # A path.
@@ -110,7 +110,7 @@ def _is_secret(key: str, value: Secret) -> bool:
 
 
 def _visible(key: str, value: Secret) -> object:
-    """Return the text of a property that holds no secret, or else the secret."""
+    """Return the value of a property as text, unless it is a secret."""
     from kafka_async.config import hide_secrets
 
     return value if isinstance(hide_secrets({key: ""})[key], Secret) else value.reveal()

@@ -1,4 +1,4 @@
-"""Classes of commands whose help shows no type for options without a value."""
+"""Command classes whose help shows no type for flags."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """Holds subcommands; its help is like that of `Command`."""
+    """Holds subcommands, with help as in `Command`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters; those that are flags have no type."""

@@ -39,7 +39,7 @@ Timeout = Annotated[
 
 
 def _refused(name: str, ways: str) -> Any:
-    """Return a hidden option that says how to give a secret, and does not show it."""
+    """Return a hidden option that fails with the safe `ways` to pass a secret."""
 
     def refuse(value: str | None) -> None:
         if value is not None:
@@ -138,7 +138,7 @@ def _connection(  # noqa: PLR0913  # the options of the command line
     ssl_password: _SslPassword = None,
     client_secret: _ClientSecret = None,
 ) -> Connection:
-    """Combine a command's options, its file of properties, and the environment, in this order."""
+    """Combine a command's options, its properties file and the environment, in this precedence."""
     for option, file in (
         ("--ssl-cafile", ssl_cafile),
         ("--ssl-certfile", ssl_certfile),
@@ -187,9 +187,9 @@ _SHARED: Final = inspect.signature(_connection, eval_str=True).parameters
 def connects(
     function: Callable[..., None], *, default: str = DEFAULT_BOOTSTRAP
 ) -> Callable[..., None]:
-    """Replace a command's parameter `connection` with the options that all commands share.
+    """Replace a command's parameter `connection` with the shared options.
 
-    `default` is the cluster without --bootstrap, which the help shows.
+    `default` is the cluster used without --bootstrap, for the help text.
     """
     shared_parameters = [
         parameter.replace(annotation=_bootstrap(default)) if name == "bootstrap" else parameter

@@ -1,4 +1,4 @@
-"""`kafka-async pipeline`: runs a pipeline of Spark from a file, checks it, and shows its status."""
+"""`kafka-async pipeline`: runs a Spark pipeline from a file, checks it, and shows its status."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LOCAL_PARTITIONS: Final = 4
 LOCAL_SPARK: Final = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
 """Spark's default of 200 shuffle partitions is slow on a few cores."""
 WATCH_INTERVAL: Final = 1.0
-"""Seconds between two looks at a pipeline that another process runs."""
+"""Seconds between two reads of the status of a pipeline in another process."""
 STANDARD_ERROR: Final = 2
 """File descriptor, which Spark's process inherits."""
 _COLORS: Final = {"failed": "red", "ended": "red", "running": "green", "starting": "yellow"}
@@ -91,7 +91,7 @@ def validate(
         typer.Option("--no-spark", help="Check neither the queries nor the columns, at once."),
     ] = False,
 ) -> None:
-    """Check a pipeline: its options, its queries and its columns. No broker is asked."""
+    """Check a pipeline's options, queries and columns, without connecting to a broker."""
     pipeline = _pipeline(file)
     with _errors(file):
         if no_spark:
@@ -111,10 +111,10 @@ def package(
         Path, typer.Argument(metavar="FILE", help="The file to write: .tar.gz or .zip.")
     ],
 ) -> None:
-    """Pack kafka_async for executors that do not have it.
+    """Pack kafka_async for executors on which it is not installed.
 
-    A file .tar.gz is for spark.archives and has the compiled kernel. A file .zip is for --py-files
-    and has Python code only.
+    A .tar.gz file is for spark.archives and contains the compiled kernel. A .zip file is for
+    --py-files and contains only Python code.
     """
     from kafka_async.spark.executor_package import write_package
 
@@ -205,7 +205,7 @@ def _run(file: Path, pipeline: Pipeline) -> PipelineStatus:
             status_display(pipeline) as show,
             create_session(pipeline.definition) as spark,
         ):
-            for number in numbers:  # Creating the session has replaced the handler of SIGINT.
+            for number in numbers:  # Creating the session has replaced the SIGINT handler.
                 signal.signal(number, stop)
             return pipeline.run(spark, on_status=show)
     finally:
@@ -215,9 +215,9 @@ def _run(file: Path, pipeline: Pipeline) -> PipelineStatus:
 
 @contextmanager
 def status_display(pipeline: Pipeline) -> Generator[Callable[[PipelineStatus], None]]:
-    """Yield what shows a status: a table on a terminal, otherwise a line for each batch.
+    """Yield a function that shows a status: a table on a terminal, else a line per batch.
 
-    Sinks of kind console print rows on the terminal, so there is no table beside them.
+    Console sinks print rows on the terminal, which would break the table, so they disable it.
     """
     console_sink = any(sink.kind == "console" for sink in pipeline.definition.sinks)
     if terminal.err.is_terminal and not console_sink:
@@ -244,9 +244,9 @@ def status_display(pipeline: Pipeline) -> Generator[Callable[[PipelineStatus], N
 
 @contextmanager
 def log_file(pipeline: Pipeline) -> Generator[Path]:
-    """Write what Spark logs to a file, since it would break the table; yield the file's path.
+    """Redirect Spark's log to a file, since it would break the table; yield the file's path.
 
-    Spark's process inherits the descriptor, so that is replaced, and not only `sys.stderr`.
+    Replaces the file descriptor and not only `sys.stderr`: Spark's process inherits the descriptor.
     """
     from kafka_async.spark.pipeline.status_file import status_path
 
@@ -265,7 +265,7 @@ def log_file(pipeline: Pipeline) -> Generator[Path]:
 
 @contextmanager
 def _local(pipeline: Pipeline, master: str, lines: dict[str, list[bytes]]) -> Generator[Pipeline]:
-    """Yield the pipeline on an embedded cluster that has its topics, with a temporary directory."""
+    """Yield the pipeline on an embedded cluster with its topics, and with a temporary directory."""
     from kafka_async import blocking
     from kafka_async.embedded.threads import run_in_thread
 
@@ -309,9 +309,9 @@ def _lines(inputs: Sequence[str], *, local: bool) -> dict[str, list[bytes]]:
 
 @contextmanager
 def _errors(file: Path | None = None) -> Generator[None]:
-    """Print one line for an error of the pipeline or of Spark, and exit with status 1.
+    """Print one line for an error of the pipeline or Spark, and exit with status 1.
 
-    An error of the configuration names the file.
+    A configuration error is prefixed with the file's name.
     """
     from kafka_async.spark.pipeline.session import cause_of, spark_errors
 
@@ -339,7 +339,7 @@ def screen(status: PipelineStatus) -> Table:
         box=box.SIMPLE if terminal.unicode() else box.ASCII,
         padding=(0, 0, 0, 1),
     )
-    # On a narrow terminal the name is broken into lines, so that no figure is cut off.
+    # On a narrow terminal, wrap the name rather than cut off a figure.
     table.add_column("sink", overflow="fold")
     table.add_column("state", no_wrap=True)
     for heading in ("batch", "rows", "rows/s", "lag", "batch\ntime", "state\nrows", "state\nMB"):
@@ -350,7 +350,7 @@ def screen(status: PipelineStatus) -> Table:
 
 
 def live_screen(status: PipelineStatus, log: Path) -> Group:
-    """Return the screen of the process that runs a pipeline."""
+    """Return the screen for a pipeline that runs in this process."""
     return Group(screen(status), Text(f"Ctrl-C stops it; Spark's log: {log}", style="dim"))
 
 
@@ -370,7 +370,7 @@ def _figures(query: QueryStatus) -> list[str]:
 
 
 def _line(query: QueryStatus) -> str:
-    """Return a line for a log that is no terminal."""
+    """Return a line for output that is not a terminal."""
     batch, rows, rate, lag, seconds, *_ = _figures(query)
     figures = f"batch {batch}, {rows} rows, {rate} rows/s, lag {lag}, {seconds}"
     return f"{query.name}: {query.state}" + ("" if query.batch is None else f", {figures}")

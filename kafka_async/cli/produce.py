@@ -1,4 +1,4 @@
-"""`kafka-async produce`: sends lines of files or of standard input as records."""
+"""`kafka-async produce`: sends lines of files or standard input as records."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def produce(
 async def _produce(
     producer: Producer, topic: str, files: list[Path], separator: bytes | None, *, quota: bool
 ) -> int:
-    """Send every line, with the used `quota` in the display; return the number of lines."""
+    """Send every line and display the usage of `quota`; return the number of lines."""
     sent = done = 0
     size = sum(file.stat().st_size for file in files) or None
     typed = not files and sys.stdin.isatty()  # A progress bar would overwrite typed input.

@@ -1,4 +1,4 @@
-"""Reads Java properties files, whose values are wrapped as secrets; pure."""
+"""Reads Java properties files, and wraps the values as secrets. Pure."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def parse_properties(text: Secret) -> dict[str, Secret]:
     r"""Return the values by key, as `java.util.Properties` reads them.
 
     Comments begin with # or !. A backslash continues a line or escapes a character; \uXXXX is a
-    UTF-16 code unit. The last of two values of one key counts. Nothing is expanded.
+    UTF-16 code unit. If a key occurs twice, its last value counts. Nothing is expanded.
 
     Raises:
-        ValueError: A line has a malformed \uXXXX; the message has the number of the line, and
-            nothing of its text.
+        ValueError: A line has a malformed \uXXXX; the message has the line's number but not its
+            text, which may be secret.
     """
     entries: dict[str, Secret] = {}
     for number, key, value in _entries(text):
@@ -39,7 +39,7 @@ def _entries(text: Secret) -> Iterator[tuple[int, str | None, Secret | None]]:
     """Yield each entry with the number of its first line; None is a malformed key or value."""
     for number, line in _logical_lines(text):
         match = _ENTRY.fullmatch(line.reveal())
-        assert match is not None  # The pattern matches every text.
+        assert match is not None  # The pattern matches any text.
         key, value = _unescaped(Secret(match[1])), _unescaped(Secret(match[2]))
         match = None
         yield number, None if key is None else key.reveal(), value

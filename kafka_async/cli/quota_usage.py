@@ -1,4 +1,4 @@
-"""The option --quota: how much of its client quotas a command uses."""
+"""The option --quota: shows how much of its client quotas a command uses."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Quota = Annotated[
 
 
 def in_progress(usage: Mapping[tuple[int, str], float | None]) -> str:
-    """Return the text for a progress display: the largest used part, if it is known."""
+    """Return the text for a progress display: the highest usage, if known."""
     known = [percent for percent in usage.values() if percent is not None]
     return f", {max(known):.0f}% of the quota" if known else ""
 
 
 def print_usage(usage: Mapping[tuple[int, str], float | None]) -> None:
-    """Print the used part of each quota, in percent, by broker and kind."""
+    """Print the usage of each quota in percent, by broker and kind."""
     for (broker, kind), percent in sorted(usage.items()):
         used = "an unknown part" if percent is None else f"{percent:.0f}%"
         unset = f", or no {kind} quota applies" if percent == 0 else ""

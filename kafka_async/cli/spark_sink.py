@@ -1,4 +1,4 @@
-"""`kafka-async spark-sink`: shows and repairs the exactly-once sinks of Spark."""
+"""`kafka-async spark-sink`: shows and repairs Spark's exactly-once sinks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEFAULT_LEDGER = "kafka-async-spark-ledger"
 def show(
     sink_id: SinkId, connection: Connection, ledger_topic: LedgerTopic = DEFAULT_LEDGER
 ) -> None:
-    """Print the last committed epoch of each query, and an epoch that is open or torn."""
+    """Print each query's last committed epoch, and its open or torn epoch."""
     found = _run(connection, sink_id, ledger_topic, lambda cluster: cluster.read(everything=True))
     head = found.head
     for query, epoch in sorted(head.committed.items()):
@@ -71,7 +71,7 @@ def repair(
         typer.Option("--repeat", help="Write all rows again: some are then duplicates."),
     ] = False,
 ) -> None:
-    """Choose how an epoch continues of which only some partitions were committed."""
+    """Choose how to repair a partially committed epoch."""
     from kafka_async.spark.ledger import RepairAction
 
     chosen = {

@@ -34,7 +34,8 @@ T = TypeVar("T")
 
 EXIT_INTERRUPTED: Final = 130
 
-# Characters that the terminal cannot encode are shown as escapes instead of ending the command.
+# Show characters that the terminal cannot encode as escapes: an encoding error would end the
+# command.
 for _stream in (sys.stdout, sys.stderr):
     if isinstance(_stream, io.TextIOWrapper):
         _stream.reconfigure(errors="backslashreplace")
@@ -57,11 +58,11 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         err.print("interrupted")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except BrokenPipeError:
-        # The reader of the output has closed it, as in `consume | head`.
+        # The reader has closed the pipe, as in `consume | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except KafkaError as error:
-        # The message only: a topic may be called like an option.
+        # Without the topic, whose name may equal an option's.
         fail(str(error).replace(error.message, in_command_terms(error.message), 1))
     except TimeoutError as error:
         fail(str(error) or "it took too long")
@@ -72,7 +73,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 class _Warnings(logging.Handler):
-    """Prints each warning of the clients in one line, with the names of the command line."""
+    """Prints each warning of the clients in one line, with command-line names of options."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record."""
@@ -121,14 +122,14 @@ def unicode(console: Console = err) -> bool:
 
 
 def plural(number: int, noun: str) -> str:
-    """Return a number and its noun, such as "1 record" or "2,000 records"."""
+    """Return a number with its noun, such as "1 record" or "2,000 records"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def progress(
     console: Console = err, *, counted: bool = True, bounded: bool = True, silent: bool = False
 ) -> Progress:
-    """Return a display that is removed at its end; without a terminal it shows nothing.
+    """Return a display that disappears at its end; without a terminal it shows nothing.
 
     With `counted` it shows the count and the total, with `bounded` a bar and a percentage.
     """

@@ -65,7 +65,7 @@ def describe(
 ) -> None:
     """Print each partition's leader, replicas and in-sync replicas, and the topic's configuration.
 
-    The configuration is what was set for the topic or its brokers.
+    The configuration contains the options set for the topic or its brokers, not the defaults.
     """
     topic, configs = _run(connection, lambda admin: _describe(admin, name))
     box_style = box.SIMPLE if terminal.unicode(terminal.out) else box.ASCII
@@ -80,7 +80,7 @@ def describe(
 
 
 async def _describe(admin: Admin, name: str) -> tuple[TopicDescription, Mapping[str, ConfigEntry]]:
-    """Return a topic, and the options that were set for it or for its brokers."""
+    """Return a topic, and the options set for it or its brokers."""
     from kafka_async.admin import ConfigResource, ConfigSource, ResourceType
     from kafka_async.errors import TopicAuthorizationError
 

@@ -1,7 +1,7 @@
 """Runs an embedded cluster as a process: `python -m kafka_async.embedded --port 9092 --brokers 3`.
 
 Once all brokers listen, it prints one line with the bootstrap servers. It exits with status 0 on
-SIGINT or SIGTERM, and with --while-stdin at the end of its standard input: if that is a pipe, the
+SIGINT or SIGTERM, and with --while-stdin also at the end of standard input: if that is a pipe, the
 process ends with its parent, even if the parent was killed.
 """
 
@@ -43,14 +43,14 @@ async def serve(
 
 
 def ports_from(first: int, brokers: int) -> list[int]:
-    """Return consecutive ports from `first` on; free ports if it is 0."""
+    """Return consecutive ports from `first` on, or free ports if it is 0."""
     return [first + index if first else 0 for index in range(brokers)]
 
 
 def rack_settings(racks: str, brokers: int) -> SettingOptions:
-    """Return the settings for comma-separated racks, in the order of broker ids; none if empty.
+    """Return the settings for comma-separated racks in the order of broker ids, or no settings.
 
-    Raises InvalidConfigurationError if there is another number of racks than of brokers.
+    Raises InvalidConfigurationError if the number of racks differs from the number of brokers.
     """
     if not racks:
         return {}
@@ -143,7 +143,7 @@ def _watch_standard_input(stopping: asyncio.Event) -> None:
         try:
             loop.call_soon_threadsafe(stopping.set)
         except RuntimeError:
-            pass  # the process is stopping already
+            pass  # the process is already stopping
 
     threading.Thread(target=watch, name="standard input", daemon=True).start()
 

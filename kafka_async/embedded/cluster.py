@@ -1,7 +1,7 @@
 """The embedded cluster: brokers, topics, coordinators, clocks and control methods.
 
-Control methods are coroutines and may be awaited in any event loop of any thread: they run in the
-cluster's event loop. `BlockingCluster` has the same methods for threads without an event loop.
+Control methods are coroutines that run in the cluster's event loop, and may be awaited in any event
+loop of any thread. `BlockingCluster` has the same methods for threads without an event loop.
 """
 
 from __future__ import annotations
@@ -74,14 +74,16 @@ R = TypeVar("R")
 HOST = "127.0.0.1"
 MAX_BROKERS: Final = 1_000
 MAX_PARTITIONS: Final = 100_000
-"""Largest cluster and topic: a number above them is a mistake, and would fill the memory."""
+"""Maximum brokers, and partitions of a topic: a larger number is a mistake, and would fill the
+memory.
+"""
 
 
 class EmbeddedCluster:
     """Runs a Kafka cluster inside this process, for development and tests.
 
     Use it with `async with`, or with `start` and `stop`, which may be called from different tasks.
-    All data is lost when it stops, and it cannot be started again.
+    All data is lost when the cluster stops, and it cannot be started again.
 
     Args:
         brokers: Number of brokers; their ids are 1, 2, ...
@@ -89,16 +91,15 @@ class EmbeddedCluster:
             Default: free ports. Other listeners have free ports.
         clock: Clock for timestamps such as LogAppendTime. Default: the event loop's.
         network: Listen in this in-memory network instead of on 127.0.0.1, for virtual time.
-        authorizer: Decides by ACLs what clients may do; True is an `AclAuthorizer` without super
-            users. Default: everything is allowed.
+        authorizer: Authorizes clients' operations by ACLs; True is an `AclAuthorizer` without super
+            users. Default: every operation is allowed.
         listeners: The listeners of each broker by name, the one of `bootstrap_servers` first; or
             one security protocol, which is also the listener's name. Default: "PLAINTEXT".
         users: Passwords by user name, for PLAIN and SCRAM. Default: no users.
-        quota_callback: Decides about the quotas of clients, as Kafka's ClientQuotaCallback.
-            Default: the quotas that AlterClientQuotas and `quotas` have set.
-        profile: Name of the brokers in `PROFILES` whose versions and features the cluster has,
-            such as "kafka-2.8", "event-hubs" or "redpanda"; `settings` replace single ones.
-            Default: those of Kafka 4.4.
+        quota_callback: Chooses clients' quotas, as Kafka's ClientQuotaCallback. Default: the quotas
+            set by AlterClientQuotas and `quotas`.
+        profile: Name in `PROFILES` of the brokers to imitate in versions and features, such as
+            "kafka-2.8", "event-hubs" or "redpanda"; `settings` override it. Default: Kafka 4.4.
         settings: Broker settings; see `Settings`.
 
     Attributes:
@@ -109,8 +110,8 @@ class EmbeddedCluster:
 
     Raises:
         InvalidConfigurationError: There are no brokers, `ports` has another length, a listener is
-            not valid, there is no such profile, a setting is out of range, or a broker with a rack
-            does not exist.
+            not valid, the profile does not exist, a setting is out of range, or a broker with a
+            rack does not exist.
     """
 
     def __init__(
@@ -171,6 +172,7 @@ class EmbeddedCluster:
         self._credentials = Credentials(users or {})
         self._tokens = DelegationTokens(self.settings)
         offsets = OffsetMetadataManager(self.settings.offsets_topic_num_partitions)
+        # State that outlives brokers, as if on disk; the coordinators below work on it.
         share_states, group_configs = ShareStates(), GroupConfigs(self.settings)
 
         def forget_topic(topic: Topic) -> None:
@@ -178,6 +180,7 @@ class EmbeddedCluster:
             share_states.delete_topic(topic.id)
 
         self.topics = TopicTable(self.settings, self.brokers, forget_topic)
+        # `rules` and `failures` are the writable sides of the public `faults` and `failures`.
         rules, failures = FaultRules(self.topics), FailureList()
         self.faults = Faults(rules)
         self.failures: list[Failure] = failures
@@ -233,6 +236,7 @@ class EmbeddedCluster:
         self._apis = KafkaApis(routes, parts, rules, failures)
         self.throttle_log = ThrottleLog()
         self._network = network
+        # By broker id; a stopped broker has none.
         self._open_ports: dict[int, list[OpenPort]] = {}
 
     # -- start and stop ---------------------------------------------------------------------------
@@ -249,12 +253,12 @@ class EmbeddedCluster:
             warnings.warn("an EmbeddedCluster was never stopped", ResourceWarning, stacklevel=1)
 
     async def start(self) -> None:
-        """Start all brokers and return when they listen.
+        """Start all brokers; return when they listen.
 
         Raises:
             OSError: A port cannot be opened.
             IllegalStateError: The cluster was started before.
-            ClientClosedError: The cluster was stopped meanwhile.
+            ClientClosedError: The cluster was stopped while it started.
         """
         async with self._start_guard.starting():
             await self._start()
@@ -300,20 +304,20 @@ class EmbeddedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all brokers as `host:port,host:port`, stopped brokers included.
+        """The addresses of all brokers, including stopped ones, as `host:port,host:port`.
 
-        They are those of the first listener.
+        These are the addresses of the first listener.
         """
         return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers.values())
 
     def bootstrap_servers_of(self, listener: str) -> str:
-        """Return the addresses of all brokers at a listener, stopped brokers included.
+        """Return the addresses of all brokers, including stopped ones, at a listener.
 
         Args:
             listener: Name of the listener.
 
         Raises:
-            InvalidConfigurationError: There is no such listener.
+            InvalidConfigurationError: The listener does not exist.
         """
         if listener not in self._listeners:
             names = ", ".join(self._listeners)
@@ -336,14 +340,14 @@ class EmbeddedCluster:
             partitions: Number of partitions. Default: `Settings.default_partitions`.
             replication_factor: Replicas of each partition. Default:
                 `Settings.default_replication_factor`.
-            assignments: Broker ids of the replicas by partition, in place of the two numbers.
+            assignments: Broker ids of the replicas by partition, instead of the two numbers.
             configs: Topic configurations that differ from the defaults.
 
         Returns:
             The topic.
 
         Raises:
-            TopicExistsError: There is a topic of this name.
+            TopicExistsError: A topic of this name exists.
             InvalidTopicError: The name is not valid.
             InvalidConfigError: A configuration is unknown or its value is not valid.
             InvalidPartitionsError: The number of partitions is not positive.
@@ -374,7 +378,7 @@ class EmbeddedCluster:
             name: Name of the topic.
 
         Raises:
-            UnknownTopicOrPartitionError: There is no such topic.
+            UnknownTopicOrPartitionError: The topic does not exist.
         """
         await self._call(lambda: self.topics.delete(name))
 
@@ -386,8 +390,8 @@ class EmbeddedCluster:
             total: The new number of partitions.
 
         Raises:
-            UnknownTopicOrPartitionError: There is no such topic.
-            InvalidPartitionsError: `total` is not larger than the present number.
+            UnknownTopicOrPartitionError: The topic does not exist.
+            InvalidPartitionsError: `total` is not larger than the current number.
         """
         total = whole_number(total, "total", low=0, high=MAX_PARTITIONS)
         await self._call(lambda: self.topics.add_partitions(name, total))
@@ -398,15 +402,15 @@ class EmbeddedCluster:
         Args:
             tp: The partition.
             broker_id: The new leader, which becomes a replica if needed. Default: another in-sync
-                replica; the present leader if there is none.
+                replica, or the current leader if there is no other.
 
         Returns:
             The leader's broker id.
 
         Raises:
-            UnknownTopicOrPartitionError: There is no such partition.
+            UnknownTopicOrPartitionError: The partition does not exist.
             IllegalStateError: The broker is stopped.
-            ValueError: There is no such broker.
+            ValueError: The broker does not exist.
             TypeError: `tp` is not a partition.
         """
         tp = topic_partition(tp, "tp")
@@ -430,19 +434,19 @@ class EmbeddedCluster:
         """Replace a user's password, for PLAIN and SCRAM; open connections remain.
 
         Args:
-            user: Name of the user, who is created if needed.
+            user: Name of the user; a new user is created.
             password: The new password; None removes the user.
         """
         await self._call(lambda: self._credentials.set_password(user, password))
 
     async def stop_broker(self, broker_id: int) -> None:
-        """Stop a broker as a crash does: reset its connections, move leaders and coordinators.
+        """Stop a broker as in a crash: reset its connections, move leaders and coordinators.
 
         Args:
             broker_id: The broker's id; a stopped broker stays stopped.
 
         Raises:
-            ValueError: There is no such broker.
+            ValueError: The broker does not exist.
         """
         await self._run_in_cluster_loop(self._stop_broker(broker_id))
 
@@ -450,11 +454,11 @@ class EmbeddedCluster:
         """Start a stopped broker with its data.
 
         Args:
-            broker_id: The broker's id; a running broker is left alone.
+            broker_id: The broker's id; a running broker keeps running.
             port: Port of the first listener. Default: the previous port.
 
         Raises:
-            ValueError: There is no such broker or port.
+            ValueError: The broker does not exist, or the port is invalid.
         """
         if port is not None:
             port = whole_number(port, "port", low=0, high=65_535)
@@ -529,7 +533,7 @@ class EmbeddedCluster:
         self.transactions.on_brokers_changed()
 
     async def _open(self, broker_id: int, ports: Mapping[str, int]) -> None:
-        """Open all listeners of a broker, at `ports` by their names; none if one cannot be."""
+        """Open all listeners of a broker, at `ports` by listener name; if one fails, open none."""
         broker = self.brokers[broker_id]
         opened: dict[str, OpenPort] = {}
         try:
@@ -605,7 +609,7 @@ class EmbeddedCluster:
 
 
 def _with_profile(profile: str | None, settings: SettingOptions) -> SettingOptions:
-    """Return the settings, with those of a profile for what they do not set."""
+    """Return the settings, with a profile's values as defaults."""
     if profile is None:
         return settings
     given = profile_settings(profile, {route.api_key for route in ROUTES})

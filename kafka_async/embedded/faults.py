@@ -4,8 +4,8 @@
     ...
     await fault.wait(2)          # until it has matched twice
 
-Rules may be added, removed and waited for from any thread. The first matching rule, in the order in
-which they were added, is applied. A match is counted at once, before the rule's delay or hang and
+Rules may be added, removed and waited for from any thread. Only the first matching rule, in the
+order of addition, is applied. A match is counted at once, before the rule's delay or hang and
 before the request is handled.
 """
 
@@ -77,8 +77,8 @@ class Fault:
     """Represents a rule; created by `Faults.add`.
 
     Attributes:
-        hits: Number of requests that the rule has matched, without those skipped. Each is counted
-            before it is delayed, held or handled.
+        hits: Number of matched requests, without skipped ones. A request is counted before it is
+            delayed, held or handled.
     """
 
     def __init__(self, *, hangs: bool, count: int | None) -> None:
@@ -97,7 +97,7 @@ class Fault:
         return self._remaining == 0
 
     def release(self) -> None:
-        """Resume the requests that hang; later ones do not hang."""
+        """Resume the hanging requests; later requests do not hang."""
         self._released.set()
         with self._lock:
             hanging = tuple(self._hanging)
@@ -105,7 +105,7 @@ class Fault:
             loop.call_soon_threadsafe(event.set)
 
     def remove(self) -> None:
-        """Remove the rule and resume the requests that hang."""
+        """Remove the rule and resume the hanging requests."""
         with self._lock:
             self._remaining = 0
         self.release()
@@ -141,7 +141,7 @@ class Fault:
 
 
 class FaultRule(Fault):
-    """Represents a rule to the cluster, which applies it."""
+    """The cluster's side of a rule."""
 
     def __init__(
         self, target: RequestFilter, effect: FaultEffect, *, skip: int, count: int | None
@@ -207,7 +207,7 @@ class FaultRules:
             rule.remove()
 
     def match(self, context: RequestContext, request: Any) -> FaultRule | None:
-        """Return the rule that applies to a request, and count it; None without one."""
+        """Return the rule that applies to a request, and count it, or None."""
         for rule in self._rules:
             if rule.target.matches(context, request, self._topics) and rule.hit():
                 return rule
@@ -247,22 +247,22 @@ class Faults:
             partition: Partition in the request. Default: any.
             when: Predicate of the request's context and the request. Default: always true.
             skip: Number of matching requests to let pass first.
-            count: Number of requests that the rule is applied to; None for all.
-            error: Error code or its name, returned for the selected topic and partition; for the
-                whole request of ShareFetch and ShareAcknowledge.
+            count: Number of requests to apply the rule to; None for all.
+            error: Error code or its name, returned for the selected topic and partition. For
+                ShareFetch and ShareAcknowledge it applies to the whole request.
             applied: Handle the request first; the delay, hang or error affects its response only.
             delay: Seconds to wait before the request is handled.
             disconnect: Reset the connection "before" or "after" the request is handled.
             hang: Hold the request until `Fault.release`.
-            throttle: Throttle time of the response in seconds; the broker mutes the connection for
-                this time, as with a quota (KIP-219).
-            change: Called with the response, which it may change, before it is sent.
+            throttle: Throttle time of the response in seconds; the connection is muted for this
+                time, as with a quota (KIP-219).
+            change: Called with the response before it is sent; may change it.
 
         Returns:
             The rule.
 
         Raises:
-            InvalidConfigurationError: There is no such API or error.
+            InvalidConfigurationError: The API or the error does not exist.
             TypeError: A number has the wrong type.
             ValueError: A number is out of range.
         """

@@ -1,4 +1,4 @@
-"""Decodes requests, applies fault rules, calls the handler of the API and encodes the response."""
+"""Decodes requests, applies fault rules, calls the API's handler and encodes the response."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ API_VERSIONS = 18
 
 
 def _api_key(frame: BytesLike) -> int | None:
-    """Return the API key of a request; None if its header cannot be read."""
+    """Return the API key of a request, or None if its header is malformed."""
     try:
         return decode_request_header(frame)[0].api_key
     except (DecodeError, UnsupportedVersionError):
@@ -131,7 +131,7 @@ class KafkaApis:
     def _throttled(
         self, context: RequestContext, parts: Sequence[BytesLike] | None, throttle: float
     ) -> ResponseFrame:
-        """Return the frame of a response, after which the connection is muted."""
+        """Return the frame of a response after which the connection is muted."""
         return ResponseFrame(parts, throttle, client_id=context.client_id, api_key=context.api_key)
 
     def _encode(
@@ -146,13 +146,13 @@ class KafkaApis:
             raise Disconnect("the response cannot be encoded") from error
 
     def _last_response(self, parts: Sequence[BytesLike] | None) -> ResponseFrame:
-        """Return the end of a connection whose authentication failed, after the delay."""
+        """Return the delayed last response of a connection whose authentication failed."""
         return ResponseFrame(parts, closes=True, delay_seconds=self._failure_delay)
 
     def _authenticate_bare(
         self, authenticator: SaslServerAuthenticator, frame: BytesLike, now: float
     ) -> ResponseFrame:
-        """Return the response to a message after SaslHandshake v0: it has no header."""
+        """Return the response, without a header, to a message after SaslHandshake v0."""
         result = authenticator.authenticate(SecretBytes(bytes(frame)), now, self._now_ms())
         if authenticator.failed:
             return self._last_response(None)
@@ -213,7 +213,7 @@ class KafkaApis:
     async def _respond_with_error(
         self, errors: ErrorResponseBuilder, context: RequestContext, request: Any
     ) -> Any:
-        """Return the error response for what the rule selects, and handle the rest."""
+        """Return the error response for the part that the rule selects, and handle the rest."""
         response, rest = errors.split(request)
         if response is None:
             message = f"a fault rule: {context.describe()} has no field for an error code"

@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafka_async.embedded")
 
 SMALL_FRAME_BUFFER_BYTES: Final = 1 << 16
-"""Bytes of the buffer for small frames; larger frames get a separate buffer."""
+"""Size of the buffer for small frames; larger frames get a separate buffer."""
 
 _SIZE: Final = struct.Struct(">i")
 _connection_numbers = itertools.count()
 
 
 class ResponseFrame(NamedTuple):
-    """Holds an encoded response, and what follows it."""
+    """Holds an encoded response, and the actions after it."""
 
     parts: Sequence[BytesLike] | None
-    """Parts of the response's frame; None if no response is sent."""
+    """Buffers of the frame; None if no response is sent."""
     mute_seconds: float = 0.0
-    """Time after the response for which the broker reads no further request (KIP-219)."""
+    """Time after the response for which the broker reads no request (KIP-219)."""
     closes: bool = False
     """True if the connection is closed after the response."""
     delay_seconds: float = 0.0
-    """Time before the response and the end of a connection that is closed (KIP-306)."""
+    """Time before the response and the close of the connection (KIP-306)."""
     client_id: str | None = None
     """The client id of the request."""
     api_key: int = -1
@@ -64,9 +64,9 @@ class RequestHandler(Protocol):
 class RequestFrameReader:
     """Splits a stream into request frames. Pure.
 
-    The frames that it returns never change. Small frames are copied from a shared buffer. A large
-    frame is read into a separate buffer, which grows with the bytes received, not with the size
-    that the client announced. `limit` is the maximum size of the frames that begin from now on.
+    Returned frames never change. Small frames are copied from a shared buffer. A large frame is
+    read into a separate buffer, which grows with the received bytes, not to the announced size.
+    `limit` is the maximum size of frames that begin from now on.
     """
 
     def __init__(self, limit: int) -> None:
@@ -101,6 +101,8 @@ class RequestFrameReader:
         buffer, at, end = self._buffer, 0, self._buffered
         while end - at >= _SIZE.size:
             (size,) = _SIZE.unpack_from(buffer, at)
+            # The loop ends with the buffered bytes: at an incomplete size field, at an incomplete
+            # small frame, or at a large frame, whose remaining bytes go into its separate buffer.
             if not 0 <= size <= self.limit:
                 raise DecodeError(f"a frame of {size} bytes; 0 to {self.limit} are allowed")
             start = at + _SIZE.size
@@ -177,7 +179,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._broker.connections.add(self)
         loop = asyncio.get_running_loop()
         delay = self._quotas.on_connection(self._broker.id, self._session.client_host, loop.time())
-        if delay:  # as on a broker, the connection is closed after the throttle time
+        if delay:  # as on a broker, close the connection after the throttle time
             stream.pause_reading()
             self._closing = loop.call_later(delay, stream.abort)
             return
@@ -209,7 +211,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._open_transport.pause_reading()
 
     def _record_early_requests(self, frames: Sequence[BytesLike]) -> None:
-        """Record the requests that arrive although the client should wait."""
+        """Record requests that arrive within a throttle window."""
         now, log = asyncio.get_running_loop().time(), self._throttle_log
         if not log.is_open(now):
             return
@@ -223,7 +225,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        """Stop handling requests until the client has read its responses."""
+        """Pause the handling of requests until the client has read its responses."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
@@ -231,7 +233,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the task after the request that is being handled."""
+        """Stop the task after the request in progress."""
         if self._closing is not None:
             self._closing.cancel()
             self._broker.connections.discard(self)
@@ -244,12 +246,12 @@ class ClientConnection(asyncio.BufferedProtocol):
     # -- for the cluster --------------------------------------------------------------------------
 
     def abort(self) -> None:
-        """Reset the connection; the request that is being handled continues."""
+        """Reset the connection; a request in progress continues."""
         if self._transport is not None:
             self._transport.abort()
 
     async def close(self) -> None:
-        """Reset the connection, cancel its task and wait until both have ended."""
+        """Reset the connection, cancel its task, and wait until both have ended."""
         self.abort()
         if self._task is not None:
             self._task.cancel()
@@ -268,6 +270,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             while (frame := await self._next_request()) is not None:
                 response = await self._handler.handle_request(self._session, frame)
                 self._update_frame_limit()
+                # In this order, as on a broker: the delay after a failed authentication, the
+                # response, the end of the connection, and the throttle time.
                 if response.delay_seconds:
                     await self._mute(response.delay_seconds)
                 if response.parts is not None and not self._open_transport.is_closing():
@@ -300,7 +304,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._broker.connections.discard(self)
 
     def _update_frame_limit(self) -> None:
-        """Limit frames to less while the client has not authenticated."""
+        """Lower the frame limit before the client has authenticated."""
         self._reader.limit = (
             self._settings.sasl_server_max_receive_size
             if self._session.authenticating
@@ -308,13 +312,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         )
 
     async def _mute(self, seconds: float) -> None:
-        """Handle no request for this time; end early if the connection is lost."""
+        """Handle no request for this time, or until the connection is lost."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._disconnected.wait()
 
     async def _next_request(self) -> BytesLike | None:
-        """Return the next request; None if the connection is lost."""
+        """Return the next request, or None once the connection is lost."""
         while not self._requests and not self._disconnected.is_set():
             if self._reading_paused:
                 self._reading_paused = False
@@ -350,9 +354,9 @@ async def listen(
 
 
 async def _close_server(server: asyncio.Server) -> None:
-    """Close a server after it has accepted the connections that it has begun to accept.
+    """Close a server after it has completed the accepts in progress.
 
-    asyncio leaves the sockets of others open: their transports cannot attach to a closed server.
+    Otherwise asyncio leaves their sockets open: their transports cannot attach to a closed server.
     """
     loop = asyncio.get_running_loop()
     for listening in server.sockets:

@@ -1,12 +1,12 @@
-"""Profiles of brokers: the versions that they support, for tests of a client with such brokers.
+"""Broker profiles: supported versions and features, to test clients with such brokers.
 
 Sources: the message definitions in the kafka-clients jars of Kafka 2.8.2, 3.9.1 and 4.0.0 to 4.4.0;
 franz-go's table of versions by release (github.com/twmb/franz-go, package kversion) for Kafka 2.1;
-the handlers of Redpanda 24.3; what Azure Event Hubs has responded to ApiVersions
-(github.com/oliveigah/klife/issues/13 and twmb/franz-go/issues/1312, and
-Azure/azure-event-hubs-for-kafka/issues/69 and 209 for what these do not show); and the page
-"Protocol and Feature Support" of WarpStream, which lists APIs without their versions.
-A profile changes versions and features, not the behaviour: a broker is the embedded one.
+the handlers of Redpanda 24.3; responses of Azure Event Hubs to ApiVersions
+(github.com/oliveigah/klife/issues/13 and twmb/franz-go/issues/1312; for the rest,
+Azure/azure-event-hubs-for-kafka/issues/69 and 209); and the page "Protocol and Feature Support" of
+WarpStream, which lists APIs without their versions. A profile changes versions and features, but
+not the behaviour of the embedded brokers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafka_async.errors import InvalidConfigurationError
 Versions: TypeAlias = "Mapping[int, tuple[int, int]]"
 
 ANY: Final = (0, 32_767)
-"""All versions that the embedded cluster has."""
+"""All versions that the embedded cluster supports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "redpanda": Profile(_REDPANDA),
     "warpstream": Profile(dict.fromkeys(_WARPSTREAM_APIS, ANY)),
 }
-"""By name; "kafka-" is followed by the release whose versions the brokers support."""
+"""Profiles by name; "kafka-" is followed by a release of Apache Kafka."""
 
 
 class ProfileSettings(TypedDict):
@@ -169,10 +169,10 @@ def profile_settings(name: str, apis: Iterable[int]) -> ProfileSettings:
 
     Args:
         name: Name of the profile.
-        apis: Keys of all APIs of the embedded cluster, of which the profile leaves some out.
+        apis: Keys of all APIs of the embedded cluster; the profile leaves some out.
 
     Raises:
-        InvalidConfigurationError: There is no such profile.
+        InvalidConfigurationError: The profile does not exist.
     """
     profile = PROFILES.get(name)
     if profile is None:

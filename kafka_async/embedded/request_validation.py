@@ -1,6 +1,6 @@
-"""Validation of requests that does not depend on the state of the cluster. Pure.
+"""Validates requests without the state of the cluster. Pure.
 
-The handlers use it, and the scripted brokers of this project's tests.
+Used by the handlers, and by the scripted brokers of this project's tests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ZSTD_MIN_VERSION: Final = 7
 METADATA_TOPIC_ID_MIN_VERSION: Final = 12
 """First Metadata version with topic ids in the request."""
 MAX_VALIDATED_RECORDS: Final = 100
-"""Records per batch that are validated; Kafka validates all."""
+"""Maximum records validated per batch; Kafka validates all."""
 MAGIC: Final = 2
 VALID_ACKS: Final = (-1, 0, 1)
 ISOLATION_LEVELS: Final = (0, 1)
@@ -55,7 +55,7 @@ def require_single_batch(records: Buffer | None, version: int) -> BatchView:
 
 
 def validate_batch(batch: BatchView) -> None:
-    """Validate a batch as a log does before it appends the batch."""
+    """Validate a batch as a log does before an append."""
     header = batch.header
     if header.base_offset != 0:
         raise InvalidRecordError(f"the base offset of a batch is {header.base_offset}, not 0")
@@ -74,7 +74,7 @@ def validate_batch(batch: BatchView) -> None:
         raise InvalidRecordError("a batch with a producer id needs a sequence")
     try:
         reader = batch.reader()
-    except CorruptRecordError as error:  # Kafka has no error code for it
+    except CorruptRecordError as error:  # Kafka has no error code for this
         raise UnknownServerError(f"the records of a batch cannot be read: {error}") from error
     try:
         reader.read(MAX_VALIDATED_RECORDS, batch.raw.nbytes)
@@ -109,7 +109,7 @@ def lacks_transactional_id(request: Any) -> bool:
 
 
 def has_valid_software_name(request: Any) -> bool:
-    """Return True if an ApiVersions request (version 3 or later) has valid software names."""
+    """Return True if an ApiVersions request of version 3 or later has valid software names."""
     names = request.client_software_name, request.client_software_version
     return all(_SOFTWARE_NAME.fullmatch(name) for name in names)
 

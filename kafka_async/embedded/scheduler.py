@@ -17,9 +17,10 @@ Args = TypeVarTuple("Args")
 
 
 class Scheduler:
-    """Tells the time and calls functions later, in the cluster's event loop.
+    """The time, and timers in the cluster's event loop.
 
-    Timestamps are `clock`'s, by default the event loop's; `failures` gets the exceptions of timers.
+    Timestamps come from `clock`, by default the event loop's; `failures` collects the exceptions of
+    timers.
     """
 
     def __init__(self, clock: Clock | None, failures: FailureList) -> None:
@@ -52,7 +53,7 @@ class Scheduler:
     ) -> asyncio.TimerHandle:
         """Schedule a callback after `delay` seconds, which `close` cancels.
 
-        An exception of the callback is a failure of the cluster.
+        An exception in the callback counts as a failure of the cluster.
         """
 
         def run() -> None:

@@ -9,11 +9,11 @@ from typing import Final, Literal, TypedDict
 from kafka_async.errors import InvalidConfigurationError
 
 RACK_AWARE_REPLICA_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""The replica selector that Kafka has (KIP-392)."""
+"""Kafka's replica selector (KIP-392)."""
 
 
 class SettingOptions(TypedDict, total=False):
-    """Types the keyword arguments of `EmbeddedCluster`; see `Settings`."""
+    """Keyword arguments of `EmbeddedCluster`; see `Settings`."""
 
     cluster_id: str
     advertised_hosts: Mapping[int, str]
@@ -82,8 +82,8 @@ class SettingOptions(TypedDict, total=False):
 class Settings:
     """Configures the brokers.
 
-    Times are milliseconds, sizes are bytes. A setting has the name and the default of Apache
-    Kafka's broker configuration, with underscores in place of dots, unless it is described below.
+    Times are milliseconds, sizes are bytes. Unless described below, a setting has the name, with
+    underscores for dots, and the default of Apache Kafka's broker configuration.
 
     Attributes:
         cluster_id: Id of the cluster in responses.
@@ -98,18 +98,18 @@ class Settings:
         transaction_version: Finalized level of the feature `transaction.version`; 0 is not
             finalized.
         group_version: Finalized level of the feature `group.version`; 0 is not finalized, and
-            groups have the classic protocol only (KIP-848).
+            groups only have the classic protocol (KIP-848).
         share_version: Finalized level of the feature `share.version`; 0 is not finalized, and there
             are no share groups (KIP-932).
         group_initial_rebalance_delay_ms: 3000 in Kafka, which would slow down tests.
         group_forward_assignor_errors: Respond with INCONSISTENT_GROUP_PROTOCOL to the SyncGroup
             requests that wait for an assignment, and rebalance, if the leader's assignment reports
-            an error of its assignor. Kafka has no such setting: it forwards the assignment, in
-            whose user data the members find the error.
+            an error of its assignor. Kafka has no such setting: it forwards the assignment, whose
+            user data contains the error.
         group_random_leader: Elect the leader of each generation of a classic group at random. Kafka
             has no such setting: the first member leads, and remains the leader if it joins again.
         group_persistent_members: Keep the last complete generation of classic groups when their
-            coordinator moves, as Kafka does; else their members have to join again.
+            coordinator moves, as Kafka does; otherwise their members have to join again.
         group_consumer_assignment_interval_ms: 1000 in Kafka, which would slow down tests.
         group_consumer_migration_policy: Conversions between classic and consumer groups while they
             have members (KIP-848): "upgrade", "downgrade", "bidirectional" or "disabled".
@@ -119,13 +119,14 @@ class Settings:
         transaction_marker_delay_ms: Time between the response to EndTxn and the markers.
         delegation_token_auth_enabled: Issue delegation tokens (KIP-48), with HMACs of a random key.
             In Kafka, tokens are enabled by a key in the configuration.
-        quota_formula: Formula of throttle times: "kafka", or "seed" for that of KIP-13's first
-            version, `(bytes in the window - bound) / quota per second`, which also delays consumers
-            before the read. Kafka has no such setting.
+        quota_formula: Formula for throttle times: "kafka", or "seed" for the formula of KIP-13's
+            first version, `(bytes in the window - bound) / quota per second`, which also delays
+            consumers before the read. Kafka has no such setting.
         quota_request_time_ms: Time that a broker's thread spends on each request, which counts for
             quotas of `request_percentage`. Kafka measures it.
         api_versions: Version ranges by API key that narrow the supported versions: `{1: (4, 11)}`
-            is a broker without Fetch above version 11, `{68: (0, -1)}` one without that API.
+            imitates a broker without Fetch above version 11, `{68: (0, -1)}` a broker without that
+            API.
     """
 
     cluster_id: str = "kafka-async-embedded0"

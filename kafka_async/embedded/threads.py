@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class _ClusterOfThread(EmbeddedCluster):
-    """Runs in the event loop of one thread, and is controlled from others."""
+    """A cluster in the event loop of its thread, with access from other threads."""
 
     def wait_for(self, call: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine in the cluster's event loop and return its result."""
@@ -42,7 +42,7 @@ class _ClusterOfThread(EmbeddedCluster):
 
 
 class BlockingCluster:
-    """Controls a cluster from other threads; each method blocks until it is done.
+    """Controls a cluster from other threads; each method blocks until done.
 
     `run_in_thread` creates it.
     """
@@ -61,7 +61,7 @@ class BlockingCluster:
 
     @property
     def faults(self) -> Faults:
-        """The fault rules, which may be used from any thread."""
+        """The fault rules; usable from any thread."""
         return self.cluster.faults
 
     @property
@@ -133,7 +133,7 @@ def run_in_thread(
         loop_factory: Creates the event loop. Default: asyncio's.
         listeners: The listeners of each broker; see `EmbeddedCluster`.
         users: Passwords by user name; see `EmbeddedCluster`.
-        authorizer: Checks what clients may do; see `EmbeddedCluster`.
+        authorizer: Authorizes clients' operations; see `EmbeddedCluster`.
         settings: Broker settings; see `Settings`.
 
     Yields:

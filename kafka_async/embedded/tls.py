@@ -1,7 +1,7 @@
 """TLS at the broker, over any transport of asyncio.
 
-asyncio's server-side TLS drops the alert that tells a client why its handshake failed. Apache Kafka
-sends it, and clients report it, so this module runs the handshake itself.
+asyncio's server-side TLS drops the alert with the reason of a failed handshake. Apache Kafka sends
+it, and clients report it, so this module runs the handshake itself.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ LINGER_SECONDS: Final = 0.5
 """Time for a client to read the alert and to close the connection, before the broker closes it."""
 
 INTERNAL_ERROR: Final = bytes((21, 3, 3, 0, 2, 2, 80))
-"""The alert that Apache Kafka sends for bytes that are not TLS, for which OpenSSL has none."""
+"""The alert that Apache Kafka sends for bytes that are not TLS; OpenSSL has no such alert."""
 
 _CONTEXTS_LOCK: Final = threading.Lock()
-"""Is held while the `verify_mode` of a context differs from the application's, in all threads."""
+"""Held by any thread while a context's `verify_mode` differs from the application's."""
 
 
 class TlsConnection(asyncio.Protocol):
-    """Decrypts a client's connection for a protocol, and encrypts what that writes.
+    """Decrypts a client's connection for a protocol, and encrypts the protocol's output.
 
     Args:
         context: Server-side context.
         verify_mode: Determines if the client needs a certificate; None for the context's own mode.
-        broker: The broker, which closes the connection if it stops during the handshake.
+        broker: The broker; if it stops during the handshake, it closes the connection.
         protocol: Gets a transport after a successful handshake.
     """
 
@@ -89,7 +89,7 @@ class TlsConnection(asyncio.Protocol):
             self.protocol.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the protocol, if the handshake was successful."""
+        """Notify the protocol if the handshake was successful."""
         self._broker.connections.discard(self)
         self._lost.set()
         if self._established:
@@ -124,13 +124,13 @@ class TlsConnection(asyncio.Protocol):
         self._flush()
 
     def shut_down(self) -> None:
-        """End the encrypted stream, and close the connection when all is written."""
+        """End the encrypted stream, and close the connection after all output is written."""
         if self.raw.is_closing():
             return
         try:
             self.ssl_object.unwrap()
         except ssl.SSLError:
-            pass  # The client's close_notify is not awaited.
+            pass  # Do not wait for the client's close_notify.
         self._flush()
         self.raw.close()
 
@@ -144,7 +144,7 @@ class TlsConnection(asyncio.Protocol):
             self.raw.pause_reading()
 
     def deliver(self) -> None:
-        """Decrypt what has arrived, until the protocol pauses reading."""
+        """Decrypt the received bytes until the protocol pauses reading."""
         while self._reading and not self.raw.is_closing():
             buffer = cast("memoryview", self.protocol.get_buffer(-1))
             try:
@@ -200,8 +200,8 @@ def _server_object(
 ) -> ssl.SSLObject:
     """Return the server side of a connection, with a mode that may differ from the context's.
 
-    A context cannot be copied and an object has no setter, but OpenSSL copies the mode into each
-    new object. So the context has the other mode only for the time of this call.
+    A context cannot be copied and an object has no setter, but OpenSSL copies the context's mode
+    into each new object. So the context has the other mode only during this call.
     """
     with _CONTEXTS_LOCK:
         mode = context.verify_mode
@@ -214,7 +214,7 @@ def _server_object(
 
 
 class TlsTransport(asyncio.Transport):
-    """Is the transport of the protocol above TLS."""
+    """The transport for the protocol above TLS."""
 
     def __init__(self, connection: TlsConnection) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class TlsTransport(asyncio.Transport):
         }
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the TLS object, the client's certificate in DER, or what the socket has."""
+        """Return the TLS object, the client's certificate in DER, or the socket's information."""
         if name in self._extra:
             return self._extra[name]()
         return self._connection.raw.get_extra_info(name, default)
@@ -235,7 +235,7 @@ class TlsTransport(asyncio.Transport):
         self._connection.write(data)
 
     def close(self) -> None:
-        """Close when all is written."""
+        """Close after all output is written."""
         self._connection.shut_down()
 
     def abort(self) -> None:

@@ -1,9 +1,9 @@
 """The hot path: appends records to batches and reads records from batches.
 
 Two modules implement the same functions and classes: `_ckernel` is compiled, `_pykernel` is plain
-Python and serves where no compiler was available at installation. `IMPLEMENTATION` names the one
-in use ("c" or "python"). The environment variable KAFKA_ASYNC_KERNEL selects one; if that one
-cannot be loaded, importing this package raises ImportError.
+Python for installations without a compiler. `IMPLEMENTATION` is the one in use: "c" or "python".
+The environment variable KAFKA_ASYNC_KERNEL selects one; if it cannot be loaded, importing this
+package raises ImportError.
 
 `compiled_codec` returns the compiled codec of protocol messages.
 """
@@ -54,7 +54,7 @@ __all__ = [
 _MODULES: Final = {"c": "_ckernel", "python": "_pykernel"}
 
 _NEWEST: Final = "RecordColumns"
-"""The name that was added to the compiled kernel last."""
+"""The newest name in the compiled kernel: a module without it is out of date."""
 
 
 def _load(forced: str | None) -> Any:
@@ -66,7 +66,7 @@ def _load(forced: str | None) -> Any:
 
 
 def _import(name: str, forced: str | None, needed: str | None = None) -> Any:
-    """Import a module of this package; return None if that fails and the module was not forced.
+    """Import a module of this package; return None if the import fails and was not forced.
 
     A module without the attribute `needed` was compiled from an older version of its source.
     """
@@ -85,7 +85,7 @@ def _import(name: str, forced: str | None, needed: str | None = None) -> Any:
 
 
 def compiled_codec() -> Any:
-    """Return the module `_ccodec`, None if plain Python is in use."""
+    """Return the module `_ccodec`, or None if plain Python is in use."""
     if IMPLEMENTATION == "python":
         return None
     return _import("_ccodec", os.environ.get("KAFKA_ASYNC_KERNEL"))

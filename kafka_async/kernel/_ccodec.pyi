@@ -1,4 +1,4 @@
-"""Types of the compiled codec; its specification is the code that `protocol/compiler.py` makes."""
+"""Types of the compiled codec; its specification is the code from `protocol/compiler.py`."""
 
 from collections.abc import Sequence
 from typing import Any

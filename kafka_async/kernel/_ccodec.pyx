@@ -55,7 +55,7 @@ cdef enum:
     MAX_TAGS = 10_000
     MAX_TAG = 0x7FFF_FFFF
     MAX_STRING = 0x7FFF
-    # Bytes of memory that a message may take; see `protocol/memory_cost.py`.
+    # Memory that a message may allocate, in bytes; see `protocol/memory_cost.py`.
     MEMORY_FACTOR = 64
     MEMORY_ALLOWANCE = 14 * 1024
     MAX_MEMORY = 192 * 1024 * 1024
@@ -67,7 +67,7 @@ cdef enum:
 
 
 class FallbackRequired(ValueError):
-    """Raised for a message or value that only the generated codec handles."""
+    """Only the generated codec handles this message or value."""
 
 
 cdef int fall_back() except -1:

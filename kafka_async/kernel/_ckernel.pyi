@@ -1,4 +1,4 @@
-"""Types of the compiled kernel: those of the kernel in plain Python."""
+"""Types of the compiled kernel, taken from the kernel in plain Python."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
 """The hot path in plain Python: the specification of the compiled kernel in `_ckernel.pyx`.
 
-Each part of the kernel is two files of the same name: plain Python in `.py`, compiled in `.pxi`.
+Each part of the kernel is a pair of files: plain Python in `.py`, compiled code in `.pxi`.
 
 Writing: `OpenBatch` appends records to the records section of a batch and returns a `Delivery` for
 each; `TopicOpenBatches` finds the batch; `RecordAppender` finds the topic. `RecordColumns` are the
@@ -12,7 +12,7 @@ A record on the wire (attributes is one byte, the other integers are zigzag vari
 
     length  attributes  timestamp-delta  offset-delta  key  value  header-count  headers...
 
-Key and value are a length (-1 is null) and bytes; a header is a name, never null, and a value.
+A key or value is a length (-1 for null) and bytes; a header is a non-null name and a value.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ cdef class Rows:
 
 def parse_columns(sections, topic, partition, start=0, end=0x7FFF_FFFF_FFFF_FFFF, headers=False):
     """Return the records of several sections with `start` <= offset < `end`, as Arrow buffers."""
-    # A copy: the caller's sequence may change meanwhile, or report a wrong length.
+    # A copy: the caller's sequence may change, or report a wrong length.
     cdef tuple copied = tuple(sections)
     cdef Rows rows = Rows(len(copied))
     for section in copied:
@@ -185,7 +185,7 @@ cdef object field_column(Rows rows, bint values):
 @cython.final
 @cython.internal
 cdef class GrowingColumn:
-    """Builds a binary column whose size is not known."""
+    """Builds a binary column of unknown size."""
 
     cdef uint8_t* data
     cdef int32_t* ends
@@ -193,7 +193,7 @@ cdef class GrowingColumn:
     cdef Py_ssize_t size
     cdef Py_ssize_t allocated
     cdef Py_ssize_t count
-    cdef Py_ssize_t rows  # for which `ends` and `valid` have room
+    cdef Py_ssize_t rows  # capacity of `ends` and `valid`
     cdef bint nullable
 
     def __dealloc__(self):
@@ -222,7 +222,7 @@ cdef class GrowingColumn:
         return 0
 
     cdef int put_text(self, const uint8_t* data, Py_ssize_t size) except -1:
-        """Append valid UTF-8; bytes that are not become replacement characters."""
+        """Append valid UTF-8; replace other bytes with replacement characters."""
         cdef Py_ssize_t length = 0
         cdef const char* encoded
         if is_utf8(data, size):
@@ -276,7 +276,7 @@ cdef object header_column(Rows rows, object topic, object partition):
             cursor.end = rows.rows[index].end
             for header in range(rows.rows[index].header_count):
                 problem = read_header(&cursor, &name, &name_size, &value, &value_size)
-                if problem:  # the owner of the section has changed it since it was validated
+                if problem:  # the section's owner has changed it after validation
                     raise corrupt_record_error(problem, topic, partition, rows.rows[index].offset)
                 names.put_text(name, name_size)
                 values.put(value, value_size)

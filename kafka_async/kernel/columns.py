@@ -27,8 +27,8 @@ def parse_columns(
 
     Raises as `parse_records`, and ValueError if a column would exceed 2 GiB.
     """
-    rows: list[Any] = []  # records whose headers are not decoded
-    for section in tuple(sections):  # a copy: the caller's sequence may change meanwhile
+    rows: list[Any] = []  # records with raw headers
+    for section in tuple(sections):  # a copy: the caller's sequence may change
         rows += read_with_raw_headers(section, topic, partition, start, end)
     return Columns(
         len(rows),
@@ -65,7 +65,7 @@ class _BinaryColumnBuilder:
 
 
 def _header_column(rows: Sequence[bytes]) -> HeaderColumn:
-    # Without an object per header: a header may take only two bytes of a section.
+    # No object per header: a header may take only two bytes of a section.
     names, values = _BinaryColumnBuilder(), _BinaryColumnBuilder()
     counts = array("i")
     for raw_headers in rows:

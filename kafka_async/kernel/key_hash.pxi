@@ -1,8 +1,8 @@
-"""The hash by which keyed records are partitioned."""
+"""The hash that partitions keyed records."""
 
 
 def murmur2(key):
-    """Return Java's 32-bit murmur2 hash of a key, signed; keyed partitioning uses it."""
+    """Return the signed 32-bit murmur2 hash of a key, as in Java's default partitioner."""
     return murmur2_hash(key)
 
 

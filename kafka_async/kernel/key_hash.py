@@ -1,4 +1,4 @@
-"""The hash by which keyed records are partitioned."""
+"""The hash that partitions keyed records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MASK32: Final = 0xFFFF_FFFF
 
 
 def murmur2(key: Buffer) -> int:
-    """Return Java's 32-bit murmur2 hash of a key, signed; keyed partitioning uses it."""
+    """Return the signed 32-bit murmur2 hash of a key, as in Java's default partitioner."""
     data = to_bytes(key)
     length = len(data)
     state = (0x9747B28C ^ length) & _MASK32

@@ -5,7 +5,7 @@ cdef struct Reader:
     const uint8_t* end
     const uint8_t* start
     PyObject* view  # a memoryview of the whole buffer
-    int64_t memory_left  # bytes that the message may still take
+    int64_t memory_left  # bytes that the message may still allocate
 
 
 cdef inline int require(Reader* r, Py_ssize_t size) except -1:
@@ -15,7 +15,7 @@ cdef inline int require(Reader* r, Py_ssize_t size) except -1:
 
 
 cdef inline int charge_memory(Reader* r, int64_t size) except -1:
-    """Charge `size` bytes to the memory that the message may take."""
+    """Subtract `size` bytes from the memory that the message may still allocate."""
     r.memory_left -= size
     if r.memory_left < 0:
         fall_back()
@@ -69,7 +69,7 @@ cdef inline int64_t read_length(bint compact, bint short_, Reader* r) except -2:
 
 
 cdef inline object read_fixed(int kind, Reader* r):
-    """Read a number or bool; the caller has checked that the bytes are there."""
+    """Read a number or bool; the caller has checked the bounds."""
     cdef const uint8_t* at = r.at
     cdef uint64_t bits
     cdef double number
@@ -101,7 +101,7 @@ cdef inline object read_fixed(int kind, Reader* r):
 
 
 cdef inline int width(int kind) noexcept:
-    """Return the bytes that a fixed type takes, 0 for other types."""
+    """Return the size of a fixed type in bytes, or 0 for other types."""
     if kind == INT32 or kind == UINT32:
         return 4
     elif kind == INT64 or kind == FLOAT64:
@@ -157,7 +157,7 @@ cdef object read_array(Field* field, Reader* r):
     if width(field.element):
         return read_numbers(field.element, count, r)
     if not count:
-        return _EMPTY  # an empty list each would take most of a hostile message's memory
+        return _EMPTY  # separate empty lists would take most of a hostile message's memory
     cdef list items = PyList_New(count)
     cdef Py_ssize_t i
     for i in range(count):
@@ -173,7 +173,7 @@ cdef object read_array(Field* field, Reader* r):
 
 
 cdef object read_numbers(int kind, Py_ssize_t count, Reader* r):
-    """Read an array of a fixed type; the caller has checked that the bytes are there."""
+    """Read an array of a fixed type; the caller has checked the bounds."""
     if count == 0:
         return _EMPTY
     cdef tuple items = PyTuple_New(count)

@@ -4,7 +4,7 @@ cdef struct Writer:
     uint8_t* data
     Py_ssize_t size
     Py_ssize_t capacity
-    int open_tags  # tagged fields being written; their size is not known yet, so all is copied
+    int open_tags  # tagged fields being written: of unknown size yet, so buffers are copied
     PyObject* parts
 
 
@@ -165,7 +165,7 @@ cdef int write_bytes_length(Writer* w, bint compact, Py_ssize_t size) except -1:
 
 cdef Py_ssize_t bytes_size(object value) except -1:
     if PyMemoryView_Check(value):
-        # The receiver of the part takes its `len` for the size in bytes.
+        # The part's receiver expects `len` to be the size in bytes.
         if PyMemoryView_GET_BUFFER(value).ndim != 1 or PyMemoryView_GET_BUFFER(value).itemsize != 1:
             fall_back()
     elif not PyBytes_CheckExact(value) and not PyByteArray_CheckExact(value):

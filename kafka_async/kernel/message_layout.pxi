@@ -1,6 +1,6 @@
 """Describes messages by tables of their fields."""
 
-# The type of a field. Types of a fixed size have the letter of the module `struct`.
+# The type of a field. Fixed-size types have their letter of the module `struct`.
 cdef enum Kind:
     BOOL = 63  # ?
     INT8 = 98  # b
@@ -22,7 +22,7 @@ cdef struct Field:
     int element  # of an array
     bint compact
     bint nullable
-    bint ignorable  # a version without the field may drop a value that was set
+    bint ignorable  # versions without the field drop its value
     int64_t tag
     Py_ssize_t offset  # of the slot in the object
     Py_ssize_t min_size  # minimum bytes of an array's element
@@ -38,7 +38,7 @@ cdef struct Fields:
 cdef int make_table(Fields* made, list rows, type cls, list kept) except -1:
     """Turn rows of `protocol/layouts.py` into an array; `kept` keeps their objects alive.
 
-    The owner of `made` frees the array, also if this function raises.
+    The owner of `made` frees the array, even if this function raises.
     """
     cdef Field* field
     made.count = len(rows)

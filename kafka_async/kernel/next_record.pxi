@@ -20,7 +20,7 @@ cdef class NextRecord:
     def __reduce__(self):
         raise copy_error(self)
 
-    # It is its own iterator, so that a fetched record needs no coroutine.
+    # An iterator over itself, so that a fetched record needs no coroutine.
 
     def __await__(self):
         if has_record(self) and <double>self.time() < self.until:
@@ -56,7 +56,7 @@ cdef int send_record(object self, object value, PyObject** result) except -1:
     return 0  # PYGEN_RETURN
 
 
-# This slot returns a value without a StopIteration around it; Cython has no name for it.
+# This slot returns a value without a StopIteration; Cython has no name for it.
 (<PyTypeObject*>NextRecord).tp_as_async.am_send = <void*>send_record
 
 

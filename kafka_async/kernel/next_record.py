@@ -21,7 +21,7 @@ class NextRecord:
     """Returns the next record each time it is awaited.
 
     `records` are the fetched records and `at` is the index of the next one. While `time()` is below
-    `until` they are returned without a coroutine; otherwise the coroutine `more()` is awaited.
+    `until`, they are returned without a coroutine; afterwards, `more()` is awaited.
     """
 
     __slots__ = ("_more", "_time", "at", "records", "until")

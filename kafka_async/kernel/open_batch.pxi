@@ -1,8 +1,8 @@
 """Appends records to open batches."""
 
 cdef enum:
-    # Bytes of an open batch's buffer: the first; up to where it only doubles; the largest capacity
-    # that is allocated at once.
+    # Sizes of an open batch's buffer in bytes: the first size; the size up to which it doubles; the
+    # largest capacity allocated at once.
     INITIAL_BUFFER_SIZE = 512
     SMALL_BUFFER_SIZE = 4096
     MAX_EAGER_ALLOCATION = 1 << 20
@@ -35,12 +35,12 @@ cdef class OpenBatch:
         Py_XDECREF(self.storage)
 
     def __reduce__(self):
-        # What Cython generates would give the buffer a second owner.
+        # The code that Cython generates would give the buffer a second owner.
         raise copy_error(self)
 
     @cython.binding(False)
     def append(self, timestamp_ms, key=None, value=None, headers=()):
-        """Append a record and return its handle; return None and change nothing if it does not fit."""
+        """Append a record; return its handle, or None, without a change, if it does not fit."""
         return self.put(self.validate_timestamp(timestamp_ms), key, value, headers)
 
     def extend(self, capacity):
@@ -91,7 +91,7 @@ cdef class OpenBatch:
             value = to_bytes(value)
         if headers is not EMPTY and len(headers):
             pairs = as_headers(headers)
-        # From here on no code of the caller runs, so nothing changes in between.
+        # No code of the caller runs from here on, so an append is never left half done.
         self.check_open()
         base = self.base_timestamp if self.count else timestamp
         time_delta = zigzag(timestamp - base)
@@ -169,7 +169,7 @@ cdef class OpenBatch:
             MAX_EAGER_ALLOCATION if wanted > SMALL_BUFFER_SIZE else wanted
         ):
             wanted = self.capacity
-        # A failing _PyBytes_Resize would lose the records, so they are copied.
+        # Copy the records: a failing _PyBytes_Resize would lose them.
         grown = PyBytes_FromStringAndSize(NULL, wanted)
         if self.size:
             memcpy(PyBytes_AS_STRING(grown), self.buffer, self.size)
@@ -279,7 +279,7 @@ cdef class TopicOpenBatches:
         cdef InputRow row
         cdef SelectedRows rows = SelectedRows(start, end, selection)
         cdef OpenBatch sticky = self.sticky_batch
-        cdef PyObject** batches = NULL  # by partition; nothing in the loop runs code of the caller
+        cdef PyObject** batches = NULL  # by partition; the loop runs no code of the caller
         cdef PyObject* batch
         try:
             for at in range(start, end):

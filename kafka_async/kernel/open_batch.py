@@ -27,7 +27,7 @@ class OpenBatch:
     """Appends records to the records section of an open batch. Owned by one thread.
 
     `capacity` limits the section in bytes, without the 61 bytes of the batch header. The first
-    record is accepted whatever its size. The buffer grows as records are appended.
+    record is accepted at any size. The buffer grows as records are appended.
     """
 
     __slots__ = (
@@ -58,7 +58,7 @@ class OpenBatch:
 
     @property
     def outcome(self) -> DeliveryOutcome | None:
-        """Outcome to which the deliveries of this batch refer."""
+        """Outcome shared by the deliveries of this batch."""
         return self._outcome
 
     @property
@@ -98,7 +98,7 @@ class OpenBatch:
         value: Buffer | None = None,
         headers: Headers = (),
     ) -> Delivery | None:
-        """Append a record and return its handle; return None and change nothing if it does not fit.
+        """Append a record; return its handle, or None, without a change, if it does not fit.
 
         Raises:
             TypeError: The timestamp, the key, the value or a header has the wrong type.
@@ -115,7 +115,7 @@ class OpenBatch:
                 data = field if type(field) is bytes else to_bytes(field)
                 fields += (VARINTS[len(data)], data)
         fields.append(encode_headers(headers) if len(headers) else b"\0")
-        # From here on no code of the caller runs, so nothing changes in between.
+        # No code of the caller runs from here on, so an append is never left half done.
         self._check_open()
         count = self._count
         base = self._base_timestamp if count else timestamp
@@ -150,7 +150,7 @@ class OpenBatch:
         """Close the batch for appends and return its records section, uncompressed.
 
         Raises:
-            IllegalStateError: The batch is closed already.
+            IllegalStateError: The batch is already closed.
         """
         self._check_open()
         section = b"".join(self._parts)
@@ -179,7 +179,7 @@ class TopicOpenBatches:
     """Appends records to the open batches of one topic, by partition. Owned by one thread.
 
     `partitions` is the topic's number of partitions, 0 while unknown. `sticky_partition` is the
-    partition of records with neither key nor partition, -1 while none is chosen.
+    partition of records with neither key nor partition, -1 before the partitioner has chosen it.
     """
 
     __slots__ = ("_batches", "partitions", "sticky_partition")
@@ -213,7 +213,7 @@ class TopicOpenBatches:
     ) -> Delivery | None:
         """Append a record to the open batch of `partition`, by default the key's partition.
 
-        Return None and change nothing if the partition has no open batch or the record does not
+        Returns None and changes nothing if the partition has no open batch or the record does not
         fit. Raises as `OpenBatch.append`.
         """
         batch = self._find_batch(key, partition)
@@ -228,8 +228,8 @@ class TopicOpenBatches:
     ) -> list[Delivery]:
         """Append values, each with its key if there are keys, until `append` returns None.
 
-        Return the handles of the appended records. An exception ends the call; it is raised only if
-        no record was appended before, so that no handle is lost.
+        Returns the handles of the appended records. An exception ends the call; it is raised only
+        if no record was appended before, so that no handle is lost.
         """
         total = len(values)
         if keys is not None and len(keys) != total:
@@ -242,6 +242,8 @@ class TopicOpenBatches:
             try:
                 if keys is not None:
                     key = keys[index]
+                # The loop ends at the first record that finds no batch, does not fit or raises. All
+                # records share a batch unless their keys choose the partitions.
                 if hashed or batch is None:
                     batch = self._find_batch(key, partition)
                     if batch is None:
@@ -266,8 +268,8 @@ class TopicOpenBatches:
     ) -> int:
         """Append rows of Arrow columns until one does not fit; return the position of that row.
 
-        A row without a timestamp gets `timestamp_ms`, and one without a partition that of its key.
-        Rows are appended as by `append`, but no handles are made.
+        A row without a timestamp gets `timestamp_ms`; a row without a partition goes to its key's
+        partition. Rows are appended as by `append`, but no handles are made.
 
         Args:
             timestamp_ms: Milliseconds since the epoch.
@@ -280,7 +282,7 @@ class TopicOpenBatches:
             The row or position of the first row that was not appended; `end` if all were.
 
         Raises:
-            IndexError: There is no such row.
+            IndexError: A row does not exist.
             ValueError: A timestamp is out of range, or a column is not valid.
         """
         _check_timestamp(timestamp_ms)

@@ -1,11 +1,12 @@
 """Appends records to the open batches of their topics: the fast path of a producer."""
 
-# Making, running and freeing a coroutine costs more than appending a record. So `enqueue` returns an
-# awaitable that appends when it is awaited, and makes a coroutine only on the slow path. It is its
-# own iterator, which ends with the record's handle. It is written in C: Cython cannot end an
-# iterator with a value without a traceback, and its objects take twice as long to make and free. On
-# Python 3.12 and newer the value has to be in a StopIteration, and making one costs as much as
-# appending; so each appender keeps a freed call for reuse, and the call keeps its StopIteration.
+# Making, running and freeing a coroutine costs more than appending a record. So `enqueue` returns
+# an awaitable that appends when it is awaited, and makes a coroutine only on the slow path. The
+# awaitable is also its iterator, which ends with the record's handle. It is written in C: Cython
+# cannot end an iterator with a value without a traceback, and its objects take twice as long to
+# make and free. Python 3.12 and newer require a StopIteration for the value, and making one costs
+# as much as an append: each appender keeps a freed call for reuse, and the call keeps its
+# StopIteration.
 
 cdef extern from "record_appender.h":
     ctypedef struct PyType_Spec:
@@ -50,11 +51,11 @@ cdef class RecordAppender:
     cdef public double _nowait_until
     cdef public int64_t _default_timestamp
     cdef readonly object _now
-    cdef bint monotonic  # `_now` is time.monotonic, which need not be called
+    cdef bint monotonic  # `_now` is time.monotonic, so C can read the clock
     cdef double last_time  # seconds, the last reading of the clock
     cdef int64_t last_tick  # of the system's timer at that reading
-    cdef int calls  # for which the last reading still serves
-    cdef unsigned long thread  # that of the event loop
+    cdef int calls  # that may still use the last reading
+    cdef unsigned long thread  # of the event loop
     cdef dict open
     cdef object last_topic
     cdef TopicOpenBatches last_batches  # of that topic
@@ -78,8 +79,8 @@ cdef class RecordAppender:
         self.calls = 0
 
     cdef inline double time(self) except? -1:
-        # Of the 200 ns of a call, reading the clock takes 30 and reading the timer's tick takes 5.
-        # So the clock is read in the first call of each tick and in every sixteenth call.
+        # A call takes 200 ns: 30 ns to read the clock, 5 ns to read the tick counter. Read the
+        # clock only in the first call of each tick and in every sixteenth call.
         cdef int64_t tick
         if not self.monotonic:
             return self._now()
@@ -101,7 +102,7 @@ cdef class RecordAppender:
         self.last_topic = None
 
     def _batches(self, topic):
-        """Return the open batches of a topic; None if it was not added."""
+        """Return the open batches of a topic, or None if the topic was not added."""
         return self.open.get(topic)
 
     @cython.binding(False)
@@ -111,21 +112,21 @@ cdef class RecordAppender:
         Await the call at once: it appends when it is awaited, and a call that is never awaited
         appends nothing and warns (RuntimeWarning). It is an awaitable, not a coroutine: for a task
         use `asyncio.ensure_future(producer.enqueue(...))`. Called in a loop, it yields to the event
-        loop about once per millisecond, so that batches are sent. Cancelling it while it waits or
-        yields guarantees that nothing was appended.
+        loop about once per millisecond, so that batches are sent. If it is cancelled while it waits
+        or yields, nothing is appended.
 
         Args:
             topic: Topic name.
             value: Bytes, or the object that `value_serializer` takes. None is a tombstone.
             key: Bytes, or the object that `key_serializer` takes.
-            partition: Partition number; by default the key's partition, or for records without a
-                key one that changes after about batch_size bytes (KIP-794).
+            partition: Partition number; by default the key's partition, or without a key, a
+                partition that changes after about batch_size bytes (KIP-794).
             timestamp: Milliseconds since the epoch; by default the client's clock.
-            headers: Pairs of a name and a value, which is bytes or None.
+            headers: (name, value) pairs; a value is bytes or None.
 
         Returns:
             A handle: await it for the `RecordMetadata`. It may be dropped: `flush()` raises the
-            failures of records that were not awaited.
+            failures of records that nothing awaited.
 
         Raises:
             KafkaTimeoutError: buffer_memory stayed full for max_block_ms.
@@ -150,8 +151,8 @@ cdef class RecordAppender:
     ):
         """Append a record to its batch without waiting.
 
-        It takes the arguments of `enqueue` and returns the same handle. It never yields to the
-        event loop: no batch is sent until the caller awaits something.
+        Takes the arguments of `enqueue` and returns the same handle. It never yields to the event
+        loop: no batch is sent until the caller awaits something else.
 
         Raises:
             BufferFullError: buffer_memory is used up.
@@ -235,7 +236,7 @@ cdef object try_append(
     try:
         return append_to_topic(appender, topic, value, key, partition, timestamp, headers)
     except Exception:
-        return None  # nothing was appended: the slow path raises a more precise error
+        return None  # no record was appended: the slow path raises a more precise error
 
 
 cdef object append_to_topic(

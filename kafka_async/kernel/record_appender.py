@@ -26,9 +26,9 @@ class RecordAppender(Generic[K, V]):
 
     `enqueue` takes the fast path while `_now()` is below `_fast_until`, and `enqueue_nowait` while
     it is below `_nowait_until`; a record without a timestamp gets `_default_timestamp`. The slow
-    path is the subclass's `_enqueue` and `_enqueue_nowait`. In other threads than that of
-    `_set_clock`, the subclass's `_check_thread` is called first. The clock is read in each call; in
-    the compiled kernel one reading of `time.monotonic` may serve 16 calls within one tick of the
+    path is the subclass's `_enqueue` and `_enqueue_nowait`. In any thread but the one that called
+    `_set_clock`, the subclass's `_check_thread` is called first. Each call reads the clock; in the
+    compiled kernel, one reading of `time.monotonic` may serve 16 calls within one tick of the
     system's timer.
     """
 
@@ -52,7 +52,7 @@ class RecordAppender(Generic[K, V]):
         self._open[topic] = batches
 
     def _batches(self, topic: str) -> TopicOpenBatches | None:
-        """Return the open batches of a topic; None if it was not added."""
+        """Return the open batches of a topic, or None if the topic was not added."""
         return self._open.get(topic)
 
     def enqueue(
@@ -69,21 +69,21 @@ class RecordAppender(Generic[K, V]):
         Await the call at once: it appends when it is awaited, and a call that is never awaited
         appends nothing and warns (RuntimeWarning). It is an awaitable, not a coroutine: for a task
         use `asyncio.ensure_future(producer.enqueue(...))`. Called in a loop, it yields to the event
-        loop about once per millisecond, so that batches are sent. Cancelling it while it waits or
-        yields guarantees that nothing was appended.
+        loop about once per millisecond, so that batches are sent. If it is cancelled while it waits
+        or yields, nothing is appended.
 
         Args:
             topic: Topic name.
             value: Bytes, or the object that `value_serializer` takes. None is a tombstone.
             key: Bytes, or the object that `key_serializer` takes.
-            partition: Partition number; by default the key's partition, or for records without a
-                key one that changes after about batch_size bytes (KIP-794).
+            partition: Partition number; by default the key's partition, or without a key, a
+                partition that changes after about batch_size bytes (KIP-794).
             timestamp: Milliseconds since the epoch; by default the client's clock.
-            headers: Pairs of a name and a value, which is bytes or None.
+            headers: (name, value) pairs; a value is bytes or None.
 
         Returns:
             A handle: await it for the `RecordMetadata`. It may be dropped: `flush()` raises the
-            failures of records that were not awaited.
+            failures of records that nothing awaited.
 
         Raises:
             KafkaTimeoutError: buffer_memory stayed full for max_block_ms.
@@ -112,8 +112,8 @@ class RecordAppender(Generic[K, V]):
     ) -> Delivery:
         """Append a record to its batch without waiting.
 
-        It takes the arguments of `enqueue` and returns the same handle. It never yields to the
-        event loop: no batch is sent until the caller awaits something.
+        Takes the arguments of `enqueue` and returns the same handle. It never yields to the event
+        loop: no batch is sent until the caller awaits something else.
 
         Raises:
             BufferFullError: buffer_memory is used up.
@@ -145,7 +145,7 @@ class RecordAppender(Generic[K, V]):
                 return delivery
         return await self._enqueue(topic, value, key, headers, partition, timestamp)
 
-    _append_or_wait.__qualname__ = "RecordAppender.enqueue"  # in the warning for a call not awaited
+    _append_or_wait.__qualname__ = "RecordAppender.enqueue"  # for the not-awaited warning
 
     def _append_now(
         self,
@@ -156,8 +156,8 @@ class RecordAppender(Generic[K, V]):
         timestamp: int | None,
         headers: Headers,
     ) -> Delivery | None:
-        """Return the record's handle, None if the slow path must append it or raise its error."""
-        raw_key: Any = key  # bytes: the fast path is disabled if there are serializers
+        """Return the record's handle, or None if the slow path must append it or raise."""
+        raw_key: Any = key  # bytes: with serializers, the fast path is disabled
         raw: Any = value
         stamp = self._default_timestamp if timestamp is None else timestamp
         try:
@@ -181,7 +181,7 @@ class RecordAppender(Generic[K, V]):
         partition: int | None,
         timestamp: int | None,
     ) -> Delivery:
-        """Append a record on the slow path; yield if it is time to; wait while memory is full."""
+        """Append a record on the slow path; yield if one is due, and wait while memory is full."""
         raise NotImplementedError
 
     def _enqueue_nowait(

@@ -119,7 +119,7 @@ cdef bint is_utf8(const uint8_t* data, Py_ssize_t size) noexcept nogil:
 
 @cython.final
 cdef class RecordColumns:
-    """Reads the fields of records from Arrow columns, which must not change meanwhile."""
+    """Reads record fields from Arrow columns, which must not change while this object exists."""
 
     cdef readonly Py_ssize_t rows
     cdef Py_buffer buffers[MAX_INPUT_BUFFERS]
@@ -251,7 +251,7 @@ cdef class RecordColumns:
     def find_fault(
         self, int64_t limit, int64_t partitions, Py_ssize_t start, Py_ssize_t end, selection=None
     ):
-        """Return the first row that cannot become a record, and why; None if there is none."""
+        """Return the first row that cannot become a record, with the reason, or None."""
         cdef SelectedRows rows = SelectedRows(start, end, selection)
         cdef InputRow fields
         cdef Py_ssize_t at, row
@@ -279,7 +279,7 @@ cdef class RecordColumns:
         return 0
 
     cdef int load(self, Py_ssize_t row, InputRow* fields) except -1:
-        """Read a row; return 1 or 2 if the name of a header is null or not UTF-8."""
+        """Read a row; return 1 or 2 if a header name is null or not UTF-8."""
         cdef int64_t begin, end
         if not 0 <= row < self.rows:
             raise IndexError(f"row {row} of {self.rows}")
@@ -342,7 +342,7 @@ cdef class RecordColumns:
 @cython.final
 @cython.internal
 cdef class SelectedRows:
-    """Returns row numbers: those of a selection, or the positions themselves."""
+    """Returns row numbers: the selection's, or the positions themselves."""
 
     cdef Py_buffer buffer
     cdef bint held

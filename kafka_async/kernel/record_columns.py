@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class RecordColumns:
-    """Reads the fields of records from Arrow columns, which must not change meanwhile.
+    """Reads record fields from Arrow columns, which must not change while this object exists.
 
-    A null partition or timestamp is one that was not given.
+    A null partition or timestamp counts as not given.
 
     Raises:
         ValueError: The columns do not have the same number of rows, or a buffer is too short.
@@ -61,8 +61,8 @@ class RecordColumns:
         """Return key, value, headers, partition and timestamp of a row.
 
         Raises:
-            IndexError: There is no such row.
-            ValueError: The name of a header is null or not UTF-8, or the column is not valid.
+            IndexError: The row does not exist.
+            ValueError: A header name is null or not UTF-8, or the column is not valid.
         """
         if not 0 <= row < self.rows:
             raise IndexError(f"row {row} of {self.rows}")
@@ -77,7 +77,7 @@ class RecordColumns:
     def find_fault(
         self, limit: int, partitions: int, start: int, end: int, selection: Buffer | None = None
     ) -> tuple[int, RowFault] | None:
-        """Return the first row that cannot become a record, and why; None if there is none.
+        """Return the first row that cannot become a record, with the reason, or None.
 
         Args:
             limit: Maximum of `record_size_bound` in bytes.
@@ -87,7 +87,7 @@ class RecordColumns:
             selection: Numbers of the rows as int64.
 
         Raises:
-            IndexError: There is no such row.
+            IndexError: The row does not exist.
             ValueError: A column is not valid.
         """
         for row in selected_rows(start, end, selection):
@@ -105,11 +105,11 @@ class RecordColumns:
 
 
 class HeaderNameError(ValueError):
-    """Raised for a header's name that is null or not UTF-8."""
+    """A header name is null or not UTF-8."""
 
 
 def selected_rows(start: int, end: int, selection: Buffer | None) -> memoryview | range:
-    """Return row numbers: those of a selection from `start` to `end`, or all in between."""
+    """Return the selection's row numbers from `start` to `end`, or this range of rows."""
     rows = None if selection is None else memoryview(selection).cast("B").cast("q")
     if not 0 <= start <= end or (rows is not None and end > len(rows)):
         raise IndexError(f"rows {start} to {end}")
@@ -130,7 +130,7 @@ def _always_valid(_: int) -> bool:
 
 
 def _numbers(data: Buffer, start: int, count: int, *, wide: bool, column: str) -> memoryview:
-    """Return `count` integers from position `start` on; there are none in an empty column."""
+    """Return `count` integers from position `start` on, or none of an empty column."""
     size = 8 if wide else 4
     view = memoryview(data).cast("B")
     if start < 0 or len(view) < (start + count) * size:

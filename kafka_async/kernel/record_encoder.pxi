@@ -23,7 +23,7 @@ cdef inline Py_ssize_t field_size(object data) noexcept:
 
 
 cdef inline object to_bytes(object value):
-    # bytes(value) would turn an int into a run of zeros.
+    # bytes(value) would turn an int into that many zero bytes.
     if PyBytes_CheckExact(value):
         return value
     return bytes(memoryview(value))
@@ -69,7 +69,7 @@ cdef uint8_t* put_headers(uint8_t* at, tuple headers) except NULL:
     cdef Py_ssize_t length = 0
     at = put_varint(at, zigzag(PyTuple_GET_SIZE(headers)))
     for header in headers:
-        # This cannot fail and returns the same bytes as in headers_size.
+        # Cannot fail: headers_size has read the same bytes.
         name = PyUnicode_AsUTF8AndSize((<tuple>header)[0], &length)
         at = put_varint(at, zigzag(length))
         memcpy(at, name, length)
@@ -78,7 +78,7 @@ cdef uint8_t* put_headers(uint8_t* at, tuple headers) except NULL:
 
 
 def record_size_bound(key, value, headers=()):
-    """Return an upper bound, in bytes, of a batch with only this record, header included."""
+    """Return an upper bound in bytes for a batch, with its header, of this record only."""
     cdef Py_ssize_t size = BATCH_HEADER_SIZE + MAX_RECORD_OVERHEAD
     if key is not None:
         size += len(to_bytes(key))

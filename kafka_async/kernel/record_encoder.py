@@ -16,7 +16,7 @@ NULL: Final = b"\x01"  # the length -1
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Encode the number of headers and their names and values."""
+    """Encode a record's headers: their count, names and values."""
     fields: list[bytes] = []
     count = 0
     for name, value in headers:
@@ -34,7 +34,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def record_size_bound(key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> int:
-    """Return an upper bound, in bytes, of a batch with only this record, header included."""
+    """Return an upper bound in bytes for a batch, with its header, of this record only."""
     size = 61 + MAX_RECORD_OVERHEAD
     for field in (key, value):
         size += 0 if field is None else len(to_bytes(field))

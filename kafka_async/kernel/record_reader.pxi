@@ -141,7 +141,7 @@ cdef inline void set_attribute(PyObject** attribute, object value) noexcept:
     attribute[0] = <PyObject*>value
 
 
-# A header as it lies in the section.
+# A header in the section.
 cdef struct RawHeader:
     const uint8_t* at
     const uint8_t* name
@@ -151,10 +151,10 @@ cdef struct RawHeader:
 
 @cython.final
 cdef class RecordReader:
-    """Reads the records of a section whose offset is `start` or higher, some at a time."""
+    """Reads the records of a section from offset `start` on, some at a time."""
 
-    # Objects that a record shares with the one before are made once: mostly the timestamp, the
-    # names of the headers, and some whole headers. The bytes in the section are compared.
+    # Objects equal to the previous record's are reused: mostly the timestamp, header names, and
+    # some whole headers. The bytes in the section are compared.
     cdef object topic
     cdef object partition
     cdef object epoch
@@ -208,7 +208,7 @@ cdef class RecordReader:
         return records
 
     cdef object corruption(self, int problem):
-        # In this order: a base offset that was refused may be the lowest integer.
+        # In this order: a refused base offset may be the lowest integer.
         offset = self.limits.base_offset + (self.delta + 1)
         return corrupt_record_error(problem, self.topic, self.partition, offset)
 
@@ -217,7 +217,7 @@ cdef class RecordReader:
         PyObject_GetBuffer(self.data, &data, PyBUF_SIMPLE)
         try:
             self.size = data.len
-            if self.at > data.len:  # the owner of the section has changed it
+            if self.at > data.len:  # the section's owner has changed it
                 return TRUNCATED
             memset(self.raw_headers, 0, sizeof(self.raw_headers))
             return self.read_rows(records, count, size, <const uint8_t*>data.buf)
@@ -288,8 +288,8 @@ cdef class RecordReader:
 
     cdef object header_name(self, const uint8_t* data, Py_ssize_t size):
         name = PyUnicode_DecodeUTF8(<const char*>data, size, "replace")
-        # A name of one byte that is not UTF-8 becomes a string of 76 bytes. There are few such
-        # short names; sharing them keeps a batch of nothing else within its memory limit.
+        # A one-byte name that is not UTF-8 becomes a string of 76 bytes. Sharing the few short
+        # names keeps a batch full of them within its memory limit.
         if 0 < size <= 2 and (data[0] | data[size - 1]) & 0x80:
             if self.short_names is None:
                 self.short_names = {}
@@ -304,7 +304,7 @@ cdef class RecordReader:
         cdef int problem
         new.at = cursor.at
         problem = read_header(cursor, &new.name, &new.name_size, &value, &value_size)
-        if problem:  # the owner of the section has changed it since it was validated
+        if problem:  # the section's owner has changed it after validation
             raise corrupt_record_error(problem, self.topic, self.partition, offset)
         new.size = cursor.at - new.at
         if new.size == last.size and memcmp(new.at, last.at, new.size) == 0:

@@ -1,8 +1,8 @@
 """Reads the records of a batch.
 
-`_read_record` is the specification: it checks every length against the enclosing one before it uses
+`_read_record` is the specification: it checks every length against the enclosing one before using
 it, so that hostile bytes raise CorruptRecordError and allocate nothing. `_read_common_record` reads
-nearly all records in less than half the time and leaves the rest to `_read_record`.
+nearly all records in less than half the time, and leaves the rest to `_read_record`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from kafka_async.kernel.shared import Section
     from kafka_async.types import Header
 
-    # Decoded, or raw: the bytes of their number, names and values in the section.
+    # Headers decoded, or raw: the section's bytes of their count, names and values.
     _Headers: TypeAlias = tuple[Header, ...] | bytes
     # Timestamp, offset delta, key, value, headers, and the position of the next record.
     _Fields: TypeAlias = tuple[int, int, bytes | None, bytes | None, _Headers, int]
 
-_MAX_CACHED_NAMES: Final = 256  # of headers; records that turn out uncommon may add wrong names
+_MAX_CACHED_NAMES: Final = 256  # uncommon records may add wrong ones
 
 
 def _read_field(
@@ -65,7 +65,7 @@ def _read_header(data: bytes, at: int, end: int) -> tuple[bytes, bytes | None, i
 
 
 def _read_raw_headers(data: bytes, at: int, end: int) -> tuple[bytes, int]:
-    """Check headers and return their bytes, empty if there are none, and the position after."""
+    """Check headers; return their bytes, empty without headers, and the position after them."""
     first = at
     count, at = _read_header_count(data, at, end)
     for _ in range(count):
@@ -74,7 +74,7 @@ def _read_raw_headers(data: bytes, at: int, end: int) -> tuple[bytes, int]:
 
 
 def iter_headers(raw_headers: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the names, as valid UTF-8, and the values of headers that were not decoded."""
+    """Yield the names, as valid UTF-8, and the values of raw headers."""
     if not raw_headers:
         return
     end = len(raw_headers)
@@ -92,15 +92,15 @@ def _read_headers(
     for _ in range(count):
         name, value, at = _read_header(data, at, end)
         header = (_decode_name(name, names), value)
-        # Equal neighbours share one object: a header may take two bytes in the section, but takes
-        # 56 as a tuple.
+        # Equal neighbours share one object: a header may take only two bytes in the section, but
+        # takes 56 as a tuple.
         headers.append(headers[-1] if headers and headers[-1] == header else header)
     return tuple(headers), at
 
 
 def _decode_name(raw_name: bytes, names: dict[bytes, str]) -> str:
-    # A name of one byte that is not UTF-8 becomes a string of 76 bytes. There are few such short
-    # names; sharing them keeps a batch of nothing else within its memory limit.
+    # A one-byte name that is not UTF-8 becomes a string of 76 bytes. Sharing the few short names
+    # keeps a batch full of them within its memory limit.
     name = names.get(raw_name)
     if name is None:
         name = raw_name.decode(errors="replace")
@@ -140,15 +140,15 @@ def _read_record(
 
 
 class _UncommonRecordError(IndexError):
-    """Tells that a record is not common; an IndexError beyond the data says the same."""
+    """The record is not common. An IndexError beyond the data means the same."""
 
 
 def _read_common_record(data: bytes, at: int, names: dict[bytes, str] | None) -> _Fields:
     """Read a record without long or invalid fields; return the timestamp's delta.
 
     All lengths are checked once, at the end. Positions only grow, so a record that ends where its
-    length says was read from nowhere else. The raw varint of a length that is valid and has one or
-    two bytes is even and at most 16383.
+    length requires was read from its own bytes only. The raw varint of a valid length in one or two
+    bytes is even and at most 16383.
     """
     size = data[at]
     at += 1
@@ -207,7 +207,7 @@ def _read_common_record(data: bytes, at: int, names: dict[bytes, str] | None) ->
 def _read_common_headers(
     data: bytes, at: int, names: dict[bytes, str] | None
 ) -> tuple[_Headers, int]:
-    """Read headers as `_read_common_record` reads a record; `names` caches decoded names."""
+    """Read the headers of a common record; `names` caches decoded names."""
     if names is None:
         return _read_common_raw_headers(data, at)
     count = sizes = data[at]
@@ -233,13 +233,14 @@ def _read_common_headers(
             value = data[at:stop]
             at = stop
         headers.append((name, value))
+    # One test for all lengths: a negative one is odd, one of two bytes has the highest bit set.
     if sizes & 0x81:
         raise _UncommonRecordError
     return tuple(headers), at
 
 
 def _read_common_raw_headers(data: bytes, at: int) -> tuple[bytes, int]:
-    """Return the bytes of headers, checked as `_read_common_record` checks a record."""
+    """Return the bytes of a common record's headers, and the position after them."""
     first = at
     count = sizes = data[at]
     at += 1
@@ -266,9 +267,9 @@ def _check_section(section: Section, size: int) -> None:
 
 
 class RecordReader:
-    """Reads the records of a section whose offset is `start` or higher, some at a time.
+    """Reads the records of a section from offset `start` on, some at a time.
 
-    Bytes in a header's name that are not UTF-8 become U+FFFD, as in Java's consumer: one malformed
+    Bytes in a header name that are not UTF-8 become U+FFFD, as in Java's consumer: one malformed
     header must not block a partition. Owned by one thread; refers to the section's bytes. Raises
     CorruptRecordError if the section contradicts its batch header.
     """
@@ -318,9 +319,9 @@ class RecordReader:
     def read(self, count: int, size: int = MAX_INT64) -> list[Record]:
         """Read the next `count` records and return those at offset `start` or higher.
 
-        Fewer are read at the section's end, or once `size` bytes of it were read. Raises
-        CorruptRecordError, on every call, where the next record cannot be read; the error carries
-        that record's offset, and all records before it have been returned.
+        Reads fewer at the section's end, or after `size` bytes. At a corrupt record, every call
+        raises CorruptRecordError with the record's offset, after all earlier records have been
+        returned.
         """
         records: list[Record] = []
         try:
@@ -344,6 +345,9 @@ class RecordReader:
         stop = at + size
         try:
             for _ in range(min(count, remaining)):
+                # A common record takes one call. Any other record, including one with an offset or
+                # timestamp out of range, is read again by the specification, which returns it or
+                # raises the exact error.
                 if at >= stop:
                     return
                 try:
@@ -378,7 +382,7 @@ class RecordReader:
 
 
 class _RawHeadersReader(RecordReader):
-    """Reads records whose headers are left as bytes for `iter_headers`."""
+    """Reads records, and leaves their headers as bytes for `iter_headers`."""
 
     __slots__ = ()
 
@@ -390,15 +394,15 @@ class _RawHeadersReader(RecordReader):
 def read_with_raw_headers(
     section: Section, topic: str, partition: int, start: int, end: int
 ) -> list[Record]:
-    """Return the records with `start` <= offset < `end`, the headers of each as bytes.
+    """Return the records with `start` <= offset < `end`, with their headers as bytes.
 
-    Only `parse_columns` may use them: it builds columns without an object per header.
+    Only `parse_columns` may use such records: it builds columns without an object per header.
     """
     return _read_all(_RawHeadersReader(section, topic, partition, start, end), section)
 
 
 def _read_all(reader: RecordReader, section: Section) -> list[Record]:
-    """Return all records of a section, or raise the error of the first that cannot be read."""
+    """Return all records of a section, or raise the first corrupt record's error."""
     records = reader.read(section.records_count)
     if not reader.done:
         reader.read(1)  # raises

@@ -1,6 +1,6 @@
 """Values and error messages that both kernels share.
 
-Nothing here runs per record on the hot path. The messages stand in one place so that both kernels
+Nothing here runs per record on the hot path. Both kernels take their messages from here, so they
 raise the same errors.
 """
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 MIN_RECORD_SIZE: Final = 7
 """Bytes: a length and six fields of at least one byte each."""
 MAX_RECORD_OVERHEAD: Final = 36
-"""Bytes of a record besides key, value and headers, with the longest varints.
+"""Maximum bytes of a record without its key, value and headers.
 
 Length 5, attributes 1, timestamp 10, offset 5, key length 5, value length 5, header count 5.
 """
 MAX_TIMESTAMP: Final = (1 << 63) - 2
-"""Milliseconds. With the maximum of int64 the difference of two timestamps could overflow."""
+"""Milliseconds. One more, and the difference to a timestamp of -1 would overflow int64."""
 MAX_INT32: Final = (1 << 31) - 1
 MAX_INT64: Final = (1 << 63) - 1
 MIN_INT64: Final = -(1 << 63)
@@ -31,7 +31,7 @@ _MAX_REPR_BYTES: Final = 32
 
 
 class Corruption(enum.IntEnum):
-    """Numbers the ways in which a records section can be corrupt."""
+    """Kinds of corruption in a records section."""
 
     TRUNCATED = 1
     VARINT = 2
@@ -71,13 +71,13 @@ def corrupt_record_error(
     partition: int | None = None,
     offset: int | None = None,
 ) -> CorruptRecordError:
-    """Return the error for a corruption; `offset` is of the first record that cannot be read."""
+    """Return the error for a corruption; `offset` is the first record's that cannot be read."""
     message = _MESSAGES[Corruption(corruption)]
     return CorruptRecordError(message, topic=topic, partition=partition, offset=offset)
 
 
 class Section(NamedTuple):
-    """Holds the decompressed records of one batch and the fields of its header that they need."""
+    """Holds the decompressed records of one batch and the header fields needed to read them."""
 
     data: Buffer
     records_count: int
@@ -91,7 +91,7 @@ class Section(NamedTuple):
 class BinaryColumn(NamedTuple):
     """Holds a column of byte strings in Arrow's layout, in the machine's byte order.
 
-    `validity` is a bitmap, or None if no value is null; `offsets` are int32, one more than rows.
+    `validity` is a bitmap, or None without nulls; `offsets` are int32, one more than rows.
     """
 
     validity: bytes | None
@@ -102,7 +102,7 @@ class BinaryColumn(NamedTuple):
 class HeaderColumn(NamedTuple):
     """Holds a column of header lists; an empty list is null.
 
-    `offsets` (int32) are positions in the names and values.
+    `offsets` (int32) index the names and values.
     """
 
     validity: bytes | None
@@ -127,7 +127,7 @@ class Columns(NamedTuple):
 
 
 class RowFault(enum.IntEnum):
-    """Numbers the reasons why a row of Arrow columns cannot become a record."""
+    """Reasons why a row of Arrow columns cannot become a record."""
 
     SIZE = 1
     PARTITION = 2
@@ -136,7 +136,7 @@ class RowFault(enum.IntEnum):
 
 
 class BinaryInput(NamedTuple):
-    """Holds a column of byte strings of any origin in Arrow's layout.
+    """Holds an input column of byte strings in Arrow's layout.
 
     `start` is the position of the first row in `validity` and `offsets`; the offsets are int64 if
     `wide` is set, otherwise int32.
@@ -151,7 +151,7 @@ class BinaryInput(NamedTuple):
 
 
 class NumberInput(NamedTuple):
-    """Holds a column of integers of any origin in Arrow's layout: int64 if `wide`, else int32."""
+    """Holds an input column of integers in Arrow's layout: int64 if `wide`, else int32."""
 
     rows: int
     start: int
@@ -161,9 +161,9 @@ class NumberInput(NamedTuple):
 
 
 class HeaderInput(NamedTuple):
-    """Holds a column of header lists of any origin in Arrow's layout.
+    """Holds an input column of header lists in Arrow's layout.
 
-    The offsets are positions in the names and values; a null list has no headers.
+    The offsets index the names and values; a null list has no headers.
     """
 
     rows: int
@@ -197,5 +197,5 @@ def abbreviate(value: object) -> str:
 
 def to_bytes(value: Buffer) -> bytes:
     """Return the bytes of any buffer; a bytes object is not copied."""
-    # bytes(value) would turn an int into a run of zeros.
+    # bytes(value) would turn an int into that many zero bytes.
     return value if isinstance(value, bytes) else bytes(memoryview(value))

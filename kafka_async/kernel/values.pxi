@@ -12,10 +12,10 @@ cdef class Record:
         timestamp: Milliseconds since the epoch.
         timestamp_type: 0 if the producer set the timestamp (CreateTime), 1 if the broker did
             (LogAppendTime).
-        key: Bytes, or the object that the deserializer returned; None if null.
-        value: Bytes, or the object that the deserializer returned; None for a tombstone.
-        headers: Pairs of a name and a value, which is bytes or None.
-        leader_epoch: Leader epoch of the record's batch, None if unknown.
+        key: Bytes, or the deserialized object; None if null.
+        value: Bytes, or the deserialized object; None for a tombstone.
+        headers: (name, value) pairs; a value is bytes or None.
+        leader_epoch: Leader epoch of the record's batch; None if unknown.
     """
 
     # In the order of ATTRIBUTE_NAMES.
@@ -100,8 +100,8 @@ cdef PyMemberDef RECORD_MEMBERS[9]
 
 
 cdef int expose_attributes() except -1:
-    # The interpreter reads members in place, four times as fast as it calls the getter that Cython
-    # makes of a readonly attribute.
+    # The interpreter reads members in place, four times as fast as through Cython's getter of a
+    # readonly attribute.
     cdef PyTypeObject* kind = <PyTypeObject*>Record
     cdef PyMemberDef* member
     cdef int index
@@ -165,7 +165,7 @@ cdef class Delivery:
         return _outcome(self).result(self)
 
     def exception(self):
-        """Return the record's error, None if it was acknowledged.
+        """Return the record's error, or None if the record was acknowledged.
 
         Raises:
             IllegalStateError: The record is still pending.
@@ -173,15 +173,15 @@ cdef class Delivery:
         return _outcome(self).exception(self)
 
     def add_done_callback(self, callback):
-        """Call `callback(delivery)` from the event loop once the record's outcome is known.
+        """Call `callback(delivery)` from the event loop once the record's outcome is decided.
 
-        If the outcome is known already, the callback is scheduled at once. An exception that it
-        raises goes to the event loop's exception handler. A callback does not count as awaiting:
-        the record still lingers, and `flush()` still raises its failure unless the callback calls
+        If that has already happened, the callback is scheduled at once. An exception that it raises
+        goes to the event loop's exception handler. A callback does not count as awaiting: the
+        record still lingers, and `flush()` still raises its failure unless the callback calls
         `result()` or `exception()`.
 
         Args:
-            callback: Function of one argument, this delivery.
+            callback: Called with this delivery.
 
         Raises:
             TypeError: `callback` is not callable, or an async function.

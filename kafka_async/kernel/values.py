@@ -21,8 +21,8 @@ V = TypeVar("V", default=bytes)
 class RecordFields:
     """Holds the attributes of a record while it is made.
 
-    Setting its attributes takes a seventh of the time of setting those of an immutable object. When
-    all are set, `fields.__class__ = Record` makes the object immutable.
+    Setting these attributes takes a seventh of the time that an immutable object needs. When all
+    are set, `fields.__class__ = Record` makes the object immutable.
     """
 
     __slots__ = (
@@ -58,10 +58,10 @@ class Record(RecordFields, Generic[K, V]):
         timestamp: Milliseconds since the epoch.
         timestamp_type: 0 if the producer set the timestamp (CreateTime), 1 if the broker did
             (LogAppendTime).
-        key: Bytes, or the object that the deserializer returned; None if null.
-        value: Bytes, or the object that the deserializer returned; None for a tombstone.
-        headers: Pairs of a name and a value, which is bytes or None.
-        leader_epoch: Leader epoch of the record's batch, None if unknown.
+        key: Bytes, or the deserialized object; None if null.
+        value: Bytes, or the deserialized object; None for a tombstone.
+        headers: (name, value) pairs; a value is bytes or None.
+        leader_epoch: Leader epoch of the record's batch; None if unknown.
     """
 
     __slots__ = ()
@@ -136,7 +136,7 @@ def _fields(record: Record[Any, Any]) -> tuple[object, ...]:
 
 
 class DeliveryOutcome(Protocol):
-    """Tells the deliveries of a batch its outcome."""
+    """Outcome of a batch, shared by its deliveries."""
 
     @property
     def done(self) -> bool:
@@ -161,7 +161,7 @@ class DeliveryOutcome(Protocol):
 
 
 class DeliveryFields:
-    """Holds the attributes of a delivery while it is made, as `RecordFields` does for a record."""
+    """Holds the attributes of a delivery while it is made; see `RecordFields`."""
 
     __slots__ = ("index", "outcome", "timestamp")
 
@@ -215,7 +215,7 @@ class Delivery(DeliveryFields):
         return self._outcome().result(self)
 
     def exception(self) -> BaseException | None:
-        """Return the record's error, None if it was acknowledged.
+        """Return the record's error, or None if the record was acknowledged.
 
         Raises:
             IllegalStateError: The record is still pending.
@@ -223,15 +223,15 @@ class Delivery(DeliveryFields):
         return self._outcome().exception(self)
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
-        """Call `callback(delivery)` from the event loop once the record's outcome is known.
+        """Call `callback(delivery)` from the event loop once the record's outcome is decided.
 
-        If the outcome is known already, the callback is scheduled at once. An exception that it
-        raises goes to the event loop's exception handler. A callback does not count as awaiting:
-        the record still lingers, and `flush()` still raises its failure unless the callback calls
+        If that has already happened, the callback is scheduled at once. An exception that it raises
+        goes to the event loop's exception handler. A callback does not count as awaiting: the
+        record still lingers, and `flush()` still raises its failure unless the callback calls
         `result()` or `exception()`.
 
         Args:
-            callback: Function of one argument, this delivery.
+            callback: Called with this delivery.
 
         Raises:
             TypeError: `callback` is not callable, or an async function.

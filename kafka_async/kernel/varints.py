@@ -8,7 +8,7 @@ from kafka_async.kernel.shared import Corruption
 
 
 class CorruptSection(Exception):
-    """Reports a corruption to a caller that knows topic, partition and offset."""
+    """Signals a corruption to a caller, which adds topic, partition and offset."""
 
     def __init__(self, corruption: Corruption) -> None:
         super().__init__(corruption)
@@ -59,7 +59,7 @@ _SMALL: Final = [bytes([raw]) for raw in range(0x80)]
 
 
 class _Varints(dict[int, bytes]):
-    """Encodes varints and caches those of one or two bytes."""
+    """Encodes varints, and caches encodings of one or two bytes."""
 
     def __missing__(self, value: int) -> bytes:
         data = encode_varint(value)

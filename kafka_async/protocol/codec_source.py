@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Source(ABC):
     """Generates the source of one function for a message in a version.
 
-    `names` are objects that the source refers to, besides those that are available to every codec.
+    `names` are the objects that only this codec's source refers to.
     """
 
     VERB: ClassVar[str]
@@ -54,7 +54,7 @@ class Source(ABC):
 
     @contextmanager
     def block(self, head: str) -> Generator[None]:
-        """Append `head:` and indent the lines appended in the block; `pass` if there are none."""
+        """Append `head:` and indent the lines of the block, or `pass` if it is empty."""
         self.line(f"{head}:")
         self._depth += 1
         before = len(self._lines)
@@ -73,7 +73,7 @@ class Source(ABC):
         return self._runs.setdefault(format, f"{self.METHOD.split('_', 1)[0]}_{len(self._runs)}")
 
     def class_name(self, struct: type[Struct]) -> str:
-        """Return the name of a class in the source, and make the class available to it."""
+        """Make a class available to the source, and return its name there."""
         self.names[struct.__name__] = struct
         return struct.__name__
 

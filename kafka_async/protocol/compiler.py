@@ -7,8 +7,8 @@ registered in `linecache` for tracebacks; `python -m kafka_async.protocol FetchR
 it.
 
 With the compiled kernel, compiled code walks a table (`layouts.py`) instead, which is many times
-faster. It handles only valid messages: on any error the plain Python function, made at that moment,
-runs on the same input. So plain Python is the specification, and the only source of error messages.
+faster. It handles only valid messages: on any error, the plain Python function is made and run on
+the same input. Plain Python is therefore the specification, and the only source of error messages.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ _COMPILED: Final = compiled_codec()
 _FALLBACK_ERRORS: Final = (ValueError, TypeError, BufferError, OverflowError)
 """Errors of the compiled codec after which the plain Python function handles the message."""
 
-# Hot paths read these dictionaries directly, and call `encoder` and `decoder` if the key is
-# missing.
+# Hot paths read these dictionaries directly, and call `encoder` or `decoder` for a missing key.
 ENCODERS: Final[dict[tuple[type[VersionedStruct], int], Encoder]] = {}
 DECODERS: Final[dict[tuple[type[VersionedStruct], int], Decoder]] = {}
 _PLAIN: Final[dict[tuple[type[Source], type[VersionedStruct], int], Any]] = {}
@@ -110,7 +109,7 @@ def plain_decoder(message: type[VersionedStruct], version: int) -> Decoder:
 def _can_use_layout(message: type[VersionedStruct]) -> bool:
     """Return True if the compiled codec can handle the class.
 
-    It cannot handle subclasses of messages, which may replace slots by properties or override
+    Subclasses of messages are excluded: they may replace slots with properties or override
     attribute access.
     """
     return bool(_COMPILED) and "SPEC" in vars(message)

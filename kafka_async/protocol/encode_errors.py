@@ -1,7 +1,7 @@
 """Finds the field of a message that cannot be encoded.
 
 Encoders do not validate values. If one raises, `diagnose` checks each field against the spec, so
-that the error names the field at no cost to valid messages.
+that the error includes the field at no cost to valid messages.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 An encoder takes a message and returns a list of buffers. Adjacent fixed-width fields, including
 legacy length prefixes, become one `pack`; buffers are passed on without a copy. An encoder does not
 validate values, since `pack`, `encode` and `len` raise on invalid ones; the caller then finds the
-field (`encode_errors.py`). It only checks that fields which the version does not have, and which
-are not ignorable, are not set.
+field (`encode_errors.py`). It only checks that no field is set that is absent from the version and
+not ignorable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafka_async.protocol.spec import Field, FieldType, Struct, VersionedStruct
 
 _NULL_LEGACY: Final = {True: r'b"\xff\xff"', False: r'b"\xff\xff\xff\xff"'}
-"""Null in the legacy encoding; the key is True for a string, False for another type."""
+"""Null in the legacy encoding, by whether the type is a string."""
 
 
 class EncoderSource(Source):

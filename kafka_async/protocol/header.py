@@ -1,10 +1,10 @@
 """Encodes and decodes frames: a size, a header, and a request or a response.
 
-A flexible version has the newer header (request header 2, response header 1), any other version the
+Flexible versions use the newer header (request header 2, response header 1), other versions the
 older one (request header 1, response header 0). There are two exceptions. An ApiVersions response
 always has response header 0, because a broker that does not support the requested version must
 still be able to respond (KIP-511). Version 0 of ControlledShutdown, which Kafka has removed, has
-request header 0, without a client id. For the reason of KIP-511 the client id has a two-byte length
+request header 0, without a client id. Also because of KIP-511, the client id has a two-byte length
 in every request header, flexible or not.
 """
 
@@ -113,13 +113,13 @@ def leading_throttle_time_ms(
 ) -> int | None:
     """Return the throttle time of a response without decoding the response.
 
-    None if it is not the response's first field in that version, or the frame is too short.
+    Return None if it is not the response's first field in that version, or the frame is too short.
     """
     if not _begins_with_throttle_time(response, version):
         return None
     start = _SIZE.size
     if response_header_version(response.API_KEY, version):
-        if buffer[start : start + 1] != b"\0":  # tagged fields, which no broker sends
+        if buffer[start : start + 1] != b"\0":  # tagged header fields, which no broker sends
             return None
         start += 1
     if len(buffer) < start + _SIZE.size:
@@ -200,7 +200,7 @@ def encode_response(response: Response, version: int, correlation_id: int) -> li
 
 @lru_cache(256)
 def _request_tail(key: int, version: int, client_id: str | None) -> bytes:
-    """Encode the client id and the tagged section, which a client's requests have in common."""
+    """Encode the client id and the tagged section, the constant part of a client's headers."""
     tail = _write_client_id(client_id)
     return tail + b"\0" if request_header_version(key, version) == 2 else tail
 

@@ -1,4 +1,4 @@
-"""Makes the table of a message in a version from which the compiled codec encodes and decodes.
+"""Makes the table from which the compiled codec encodes and decodes a message in a version.
 
 The table describes the same codec as the functions of `encoder_source.py` and `decoder_source.py`;
 `kernel/_ccodec.pyx` interprets it.
@@ -68,7 +68,7 @@ class Row(NamedTuple):
 
 
 class _Layouts:
-    """Makes the layouts of a message in a version, one for each class of structure."""
+    """Makes the layouts of a message in a version, one per structure class."""
 
     def __init__(self, layout: MakeLayout, version: int, flexible: bool) -> None:
         self.layout = layout

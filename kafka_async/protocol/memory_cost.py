@@ -1,13 +1,13 @@
 """Estimates the memory of a decoded message, to limit what a malicious message can allocate.
 
-A few bytes on the wire can become large objects. A decoder may allocate an amount of memory that
-depends on the size of its buffer. It subtracts the estimate for an array, or for a tagged section,
-before it reads the elements, so a message that would become too large is refused before the memory
-is allocated, and there is no check per element. The contents of strings and bytes are not counted:
-they take at most four times their size in the buffer.
+A few bytes on the wire can become large objects, so a decoder has a memory budget that depends on
+the size of its buffer. It subtracts the estimate for an array or a tagged section before it reads
+the elements: a message that would become too large is refused before the memory is allocated,
+without a check per element. The contents of strings and bytes are not counted: they take at most
+four times their size in the buffer.
 
 The estimates are the sizes in 64-bit CPython, rounded up. The compiled codec (`kernel/_ccodec.pyx`)
-uses the same ones, so that both kernels refuse the same messages.
+uses the same estimates, so both kernels refuse the same messages.
 """
 
 from __future__ import annotations

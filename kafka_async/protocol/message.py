@@ -1,7 +1,7 @@
 """Base classes of the generated messages.
 
-A generated class has slots and a `SPEC`; `compiler.py` makes its encoder and decoder of a version
-on first use. Errors of encoders and decoders become `EncodeError` and `DecodeError` in this module.
+A generated class has slots and a `SPEC`; `compiler.py` makes its encoder and decoder per version on
+first use. This module turns their errors into `EncodeError` and `DecodeError`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Message(VersionedStruct):
         Raises:
             EncodeError: a value does not fit its field, or is None in a version that does not allow
                 it.
-            UnsupportedVersionError: the message has no such version, or a field is set that the
-                version does not have and that is not ignorable.
+            UnsupportedVersionError: the version does not exist, or a field is set that is absent
+                from the version and not ignorable.
         """
         return b"".join(self.encode_parts(version))
 
@@ -73,7 +73,7 @@ class Message(VersionedStruct):
 
         Raises:
             DecodeError: the bytes are not a valid message, or there are bytes after it.
-            UnsupportedVersionError: the message has no such version.
+            UnsupportedVersionError: the version does not exist.
         """
         buffer = as_buffer(buffer)
         message, end = cls.decode_from(buffer, 0, version)

@@ -28,10 +28,8 @@ class Api:
         name: Kafka's name of the API, for example `ListOffsets`.
         module: the module in `messages` with its request and response.
         versions: the stable versions; empty for an API that Kafka has removed.
-        flexible_from: the first version with compact encoding and tagged fields (KIP-482), None if
-            there is none.
-        unstable: the version that Kafka has not released, None if there is none. It is not
-            negotiated.
+        flexible_from: the first version with compact encoding and tagged fields (KIP-482), or None.
+        unstable: the unreleased version, or None. It is never negotiated.
         listeners: the kinds of server that support the API: "broker", "controller".
     """
 

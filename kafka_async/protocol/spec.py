@@ -1,7 +1,7 @@
-"""Schema of messages: structures, fields, their types, and the versions that have them.
+"""Message schemas: structures, fields, types and versions.
 
 Each generated class is a `Struct` with a `Spec`, from which `compiler.py` makes the encoder and the
-decoder of a version. Version ranges are those of Kafka's schema, and omitted if they include every
+decoder of a version. Version ranges come from Kafka's schema, and are omitted if they include every
 version of the message:
 
     Field("name", STRING, until(12), ignorable=True)
@@ -130,13 +130,12 @@ class Field:
     Args:
         name: Kafka's name in snake case.
         nullable: the versions in which its value may be None.
-        default: the value if it is not set or if the version does not have the field. Without this
-            argument it is the zero of the type, an empty array or a new structure.
-        tag: the number of a tagged field (KIP-482), None for an untagged field.
-        ignorable: encode a version that does not have the field even if it is set; otherwise that
-            is an error.
-        flexible: the versions in which the field may use the compact encoding, if the message's
-            version is flexible.
+        default: the value if the field is not set or absent from the version. Without this
+            argument: the type's zero, an empty array or a new structure.
+        tag: the tag number (KIP-482), None for an untagged field.
+        ignorable: a set field is left out of versions that lack it; otherwise encoding raises.
+        flexible: the versions in which the field may be compact, if the message's version is
+            flexible.
         secret: hide the value in `repr`.
     """
 
@@ -251,9 +250,9 @@ class Struct:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """Make a value from a dictionary as `to_dict` returns it; other fields have their defaults.
+        """Make a value from a `to_dict` dictionary; absent fields get their defaults.
 
-        Raises EncodeError if there is no field of a name.
+        Raise EncodeError if a field does not exist.
         """
         self = cls()
         types = {field.name: field.type for field in cls.SPEC.fields}
@@ -271,8 +270,7 @@ class VersionedStruct(Struct):
     """Structure of a whole message, with the versions in which it can be encoded.
 
     Attributes:
-        FLEXIBLE_FROM: the first version with tagged fields and compact lengths (KIP-482), None if
-            there is none.
+        FLEXIBLE_FROM: the first version with tagged fields and compact lengths (KIP-482), or None.
     """
 
     __slots__ = ()

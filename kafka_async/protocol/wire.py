@@ -1,7 +1,7 @@
 """Primitives of Kafka's wire format: varints, tagged sections and limits.
 
 The functions raise `ValueError` or `IndexError` on invalid bytes; `message.py` turns these into
-`DecodeError` or `EncodeError` with the name of the message.
+`DecodeError` or `EncodeError` with the message's name.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ STRING_LENGTH: Final = _Varints(MAX_STRING + 1)
 def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
     """Read the unsigned varint at `position`; return it and the position after it."""
     value = shift = 0
+    # Five bytes hold 35 bits: the value is checked too.
     while shift < 35:
         byte = buffer[position]
         position += 1
@@ -140,7 +141,7 @@ def read_unknown_tags(buffer: BytesLike, position: int, count: int) -> tuple[Tag
 
 
 def as_buffer(value: BytesLike) -> BytesLike:
-    """Return `value`, without a copy, as a buffer whose `len` is its size in bytes."""
+    """Return `value` as a buffer whose `len` is its size in bytes, without a copy."""
     return value if isinstance(value, bytes | bytearray) else memoryview(value).cast("B")
 
 
@@ -150,12 +151,12 @@ def as_buffers(value: BytesLike | tuple[BytesLike, ...]) -> tuple[BytesLike, ...
 
 
 def too_large(size: int) -> ValueError:
-    """Return the error of a message that would take too much memory."""
+    """Return the error for a message that would take too much memory."""
     return ValueError(f"{size} bytes would take more memory than a message of that size may")
 
 
 def invalid_length(field: str, length: int, remaining: int) -> ValueError:
-    """Return the error of a length prefix that is negative or exceeds the buffer."""
+    """Return the error for a length prefix that is negative or exceeds the buffer."""
     if length == -1:
         return ValueError(f"{field} is null, which this version does not allow")
     return ValueError(f"{field} claims {length} bytes or elements with {remaining} bytes left")

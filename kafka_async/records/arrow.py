@@ -1,7 +1,7 @@
 """Converts batches to Arrow, with the columns of Spark's Kafka source.
 
 The kernel builds the buffers of Arrow arrays from the bytes of the batches, without a Python object
-per record; pyarrow only wraps them. It is imported when a batch is converted.
+per record; pyarrow only wraps them. pyarrow is imported on first use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafka_async.records.batch import BatchView
 
 MIN_KEPT_ROWS: Final = 4096
-"""Minimum rows of a topic's column that is kept for later batches."""
+"""Minimum rows of a topic column that is cached for later batches."""
 _INT32: Final = struct.Struct("=i")
 _OFFSETS: Final = struct.Struct("=ii")
 
@@ -70,10 +70,10 @@ def to_arrow(
 ) -> pyarrow.RecordBatch:
     """Return the records with `start` <= offset < `end` as one Arrow record batch.
 
-    The batches are of one partition and in offset order; control batches are skipped. The caller
-    must leave out aborted transactions. `headers` adds Spark's column, null for records without
-    headers. Raises RecordTooLargeError if the batches decompress to more than 512 MiB together,
-    and ValueError if a column would exceed 2 GiB.
+    The batches come from one partition in offset order; control batches are skipped. The caller
+    must leave out aborted transactions. `headers` adds Spark's column headers, null for records
+    without headers. Raises RecordTooLargeError if the batches decompress to more than 512 MiB
+    together, and ValueError if a column would exceed 2 GiB.
     """
     pa = _pyarrow()
     last = (1 << 63) - 1 if end is None else end
@@ -117,14 +117,14 @@ def _fixed(kind: Any, rows: int, data: bytes) -> Any:
 
 
 def _topic_column(topic: str, rows: int) -> Any:
-    """Return a column that has the topic in each row, as a part of one that is kept."""
+    """Return a column with the topic in each row, a slice of a cached column."""
     length = max(MIN_KEPT_ROWS, 1 << (rows - 1).bit_length())
     return _repeated(topic, length).slice(0, rows)
 
 
 @lru_cache(maxsize=4)
 def _repeated(text: str, rows: int) -> Any:
-    # The first call of pyarrow.scalar would import pandas, which takes a fifth of a second.
+    # pyarrow.scalar would import pandas on its first call, which takes a fifth of a second.
     pa = _pyarrow()
     data = text.encode()
     one = BinaryColumn(None, _OFFSETS.pack(0, len(data)), data)

@@ -5,8 +5,8 @@ Reading starts with `iter_batches`, which iterates over a fetched buffer without
 decodes the records themselves. Message sets of magic 0 and 1 are read through the same view (see
 `legacy.py`).
 
-The CRC covers everything after itself. So a broker assigns base offset and leader epoch without
-computing it again, but must compute it if it changes the timestamp type or the max timestamp.
+The CRC covers only the bytes after it. A broker can therefore assign base offset and leader epoch
+without computing the CRC again, but not change the timestamp type or the max timestamp.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """Codec of the records; raises CorruptRecordError if there is no such codec."""
+        """Codec of the records; raises CorruptRecordError for an unknown number."""
         try:
             return Codec(self.attributes & _CODEC_BITS)
         except ValueError:
@@ -157,7 +157,7 @@ def encode_control_batch(
     base_offset: int = 0,
     leader_epoch: int = 0,
 ) -> bytes:
-    """Encode the control batch that ends a producer's transaction in a partition's log."""
+    """Encode the control batch that ends a producer's transaction in a partition."""
     batch = kernel.OpenBatch(None, HEADER_SIZE)
     batch.append(timestamp, *encode_marker(kind, coordinator_epoch))
     return encode_batch(
@@ -216,17 +216,17 @@ class RecordLike(Protocol):
 
     @property
     def key(self) -> bytes | None:
-        """Key, None if null."""
+        """Key; None if null."""
         ...
 
     @property
     def value(self) -> bytes | None:
-        """Value, None if null."""
+        """Value; None if null."""
         ...
 
     @property
     def headers(self) -> Headers:
-        """Pairs of a name and a value."""
+        """(name, value) pairs."""
         ...
 
     @property
@@ -239,8 +239,8 @@ class RecordLike(Protocol):
 class RecordBatch:
     """Holds a compressed batch that can be sent to any partition, any number of times.
 
-    `payload` is the records section, compressed with `codec`. Each time the batch is sent, `frame`
-    adds the header with producer and sequence.
+    `payload` is the records section, compressed with `codec`. `frame` adds the header with producer
+    and sequence each time the batch is sent.
     """
 
     payload: bytes
@@ -378,9 +378,9 @@ class BatchView:
         self.topic = topic
         self.partition = partition
         self.decompressed_bytes = 0
-        """Decompressed size in bytes; 0 while it is compressed, or if it never was."""
+        """Decompressed size in bytes; 0 before decompression, or if the batch is not compressed."""
         self.decompressing = False
-        """True while it is decompressed together with others, from `begin_decompression` on."""
+        """True from `begin_decompression` to `end_decompression`."""
         self._content_size = self._cost = -1  # unknown
         self._decompressed: Buffer | CorruptRecordError | None = None  # for the next reading
 
@@ -450,7 +450,7 @@ class BatchView:
 
     @property
     def compressed_bytes(self) -> int:
-        """Size of the batch in bytes if it has yet to be decompressed, else 0."""
+        """Size of the batch in bytes if it must still be decompressed, else 0."""
         compressed = (
             self._decompressed is None and self.header.magic == 2 and self.header.is_compressed
         )
@@ -468,7 +468,7 @@ class BatchView:
 
     @property
     def decompression_cost(self) -> int:
-        """Estimated time of decompressing it, as the bytes that zstd decompresses in that time."""
+        """Estimated decompression time, in bytes that zstd would decompress in that time."""
         if not self.compressed_bytes:
             return 0
         if self._cost < 0:
@@ -479,9 +479,9 @@ class BatchView:
         return self._cost
 
     def begin_decompression(self) -> memoryview | None:
-        """Return the bytes that the caller is to decompress to `content_size` bytes.
+        """Return the bytes for the caller to decompress to `content_size` bytes.
 
-        Return None if the CRC is wrong, which the next reading raises.
+        Return None if the CRC is wrong: the next read raises the error.
         """
         try:
             self.check_crc()
@@ -492,10 +492,10 @@ class BatchView:
         return self.raw[HEADER_SIZE:]
 
     def end_decompression(self, decompressed: Buffer | None) -> None:
-        """Set the decompressed bytes for the next reading; None if decompressing failed.
+        """Set the decompressed bytes for the next read; None if decompression failed.
 
-        Then the next reading decompresses the batch and raises the error. Does nothing if the batch
-        was read or discarded meanwhile.
+        After a failure the next read decompresses the batch and raises the error. Does nothing if
+        the batch was read or discarded during decompression.
         """
         if self.decompressing:
             self.decompressing, self._decompressed = False, decompressed
@@ -504,15 +504,15 @@ class BatchView:
             )
 
     def discard_decompressed(self) -> None:
-        """Discard the decompressed bytes, also those of a decompression that has not ended."""
+        """Discard the decompressed bytes, and the result of a decompression in progress."""
         self.decompressing = False
         if self.header.is_compressed:
             self._decompressed = None
 
     def decompress(self) -> None:
-        """Check and decompress the batch; the next reading uses the result or raises the error.
+        """Check and decompress the batch; the next read uses the result or raises the error.
 
-        This may run in another thread than the one that reads the batch.
+        May run in another thread than the one that reads the batch.
         """
         try:
             self._decompressed = self._payload(compression.MAX_DECOMPRESSED_BYTES_PER_BATCH)
@@ -522,7 +522,7 @@ class BatchView:
     def _payload(self, limit: int) -> Buffer:
         self.check_crc()
         header, payload = self.header, self.raw[HEADER_SIZE:]
-        # Compaction keeps an empty batch so that the producer's last sequence is not lost.
+        # Compaction keeps an empty batch to preserve the producer's last sequence number.
         if header.records_count or payload.nbytes:
             try:
                 if header.codec is not Codec.none:
@@ -589,9 +589,9 @@ def iter_batches(
 ) -> Iterator[BatchView]:
     """Yield the batches of a fetched buffer in order.
 
-    A broker cuts its response at the requested size, so an incomplete last batch is legal and ends
-    the iteration. Raises CorruptRecordError where the next batch cannot be found: its length is
-    impossible, its magic unknown, or its offsets do not ascend or exceed int64.
+    A broker truncates its response to the requested size, so an incomplete last batch is legal and
+    ends the iteration. Raises CorruptRecordError where the next batch cannot be found: an
+    impossible length, an unknown magic, or offsets that do not ascend or exceed int64.
     """
     view = memoryview(buffer).cast("B")
     at = 0
@@ -612,12 +612,13 @@ def iter_batches(
             return
         raw = view[at:end]
         header = BatchHeader.unpack(raw) if magic == 2 else _legacy_header(raw)
+        # Compaction leaves gaps between batches, but offsets always ascend.
         if header.base_offset < expected:
             raise corrupt(f"a batch begins at {header.base_offset}, before the end of the last")
         if header.last_offset_delta < 0:
             raise corrupt("a batch ends before it begins")
         if header.last_offset_delta >= _MAX_OFFSET - header.base_offset:
-            # The next offset would not fit into a fetch request, which would then fail as a whole.
+            # The next offset would not fit into a fetch request, and would fail the whole request.
             raise corrupt("a batch's offsets are outside the legal range")
         batch = BatchView(header, raw, topic, partition)
         yield batch

@@ -15,10 +15,10 @@ __all__ = ["load_crc32c"]
 
 @cache
 def load_crc32c() -> Callable[..., int]:
-    """Return the CRC-32C function: of bytes, and optionally the checksum of the bytes before them.
+    """Return the CRC-32C function: of bytes, and optionally the checksum of preceding bytes.
 
-    Only the extension module is loaded: the package around it has a command that imports argparse,
-    email and more, which takes up to 60 ms and 3 MB.
+    Only the extension module is loaded: its package imports argparse, email and more for a command,
+    which takes up to 60 ms and 3 MB.
     """
     package = find_spec("crc32c")
     locations = None if package is None else package.submodule_search_locations

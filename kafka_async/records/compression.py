@@ -1,8 +1,8 @@
 """Compresses and decompresses record batches with Kafka's codecs, within memory limits.
 
-Every decompressor stops at `limit`: it produces output in pieces, or computes a tight bound of its
-size from the compressed blocks before it allocates. A size that the data merely declares is never
-allocated, and nothing large is held twice. Output is always a new object, cut to what was produced
+Every decompressor stops at `limit`: it produces output in pieces, or computes a tight bound of the
+size from the compressed blocks before it allocates. A merely declared size is never allocated, and
+nothing large is held twice. Output is always a new object of exactly the produced bytes
 (CVE-2025-66566). Data that is not a complete, well-formed stream to its last byte raises
 CorruptRecordError. The packages of the codecs are imported when first needed.
 """
@@ -26,15 +26,15 @@ Decompressed: TypeAlias = "bytes | bytearray"
 """A decompressed records section; it must not be changed."""
 
 MAX_DECOMPRESSED_BYTES_PER_BATCH: Final = 128 * 1024 * 1024
-"""Default limit of the decompressed bytes of one batch."""
+"""Default limit for the decompressed bytes of one batch."""
 MAX_DECOMPRESSED_BYTES_PER_CALL: Final = 4 * MAX_DECOMPRESSED_BYTES_PER_BATCH
-"""Limit of the decompressed bytes of all batches that are read in one call."""
+"""Limit for the decompressed bytes of all batches read in one call."""
 MAX_SCANNED_BLOCKS: Final = 64
 """Blocks scanned to find a size; a batch of 1 MiB has 8 blocks of zstd or 32 of snappy."""
 
 
 class Codec(enum.IntEnum):
-    """Names the codecs: by number in the batch's attributes, by name in the configuration."""
+    """Codecs, by their number in a batch's attributes and their name in the configuration."""
 
     none = 0
     gzip = 1
@@ -49,7 +49,7 @@ _COST_FACTORS: Final[dict[int, int]] = {Codec.gzip: 16, Codec.snappy: 4, Codec.l
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     """Compress a records section in the format that Kafka's Java clients read.
 
-    `level` None is the codec's default; none and snappy have no levels. Raises
+    A `level` of None is the codec's default; none and snappy have no levels. Raises
     InvalidConfigurationError if the codec's package is not installed.
     """
     return _COMPRESSORS[codec](data, level)
@@ -71,9 +71,9 @@ def content_size(
 ) -> int:
     """Return the decompressed size in bytes if `decompress_frames` accepts the data, else 0.
 
-    It accepts one zstd frame that declares its size, of at most `limit` bytes and at most what its
-    blocks can hold. A frame of more than `MAX_SCANNED_BLOCKS` blocks is not accepted, since
-    scanning each block takes the caller's time.
+    Accepted is one zstd frame whose declared size is at most `limit` and at most the capacity of
+    its blocks. A frame of more than `MAX_SCANNED_BLOCKS` blocks is not accepted, since the caller
+    has to scan each block.
     """
     if codec != Codec.zstd:
         return 0
@@ -92,8 +92,8 @@ def decompress_frames(frames: Sequence[memoryview], sizes: Sequence[int]) -> lis
     """Decompress several zstd frames into one block of memory.
 
     The GIL is released until all are done: a thread that decompressed them one by one would wait
-    for the event loop after each. `sizes` are those of `content_size`. Raises CorruptRecordError if
-    a frame is corrupt or has another size.
+    for the event loop after each. `sizes` come from `content_size`. Raises CorruptRecordError if a
+    frame is corrupt or has another size.
     """
     zstandard = _module("zstandard")
     try:
@@ -106,10 +106,10 @@ def decompress_frames(frames: Sequence[memoryview], sizes: Sequence[int]) -> lis
 
 
 def decompression_cost(codec: int, data: memoryview) -> int:
-    """Estimate the time of decompressing data, as the bytes that zstd decompresses in that time.
+    """Estimate the decompression time, in bytes that zstd would decompress in that time.
 
-    For zstd that is what the blocks can hold. For other codecs the decompressed size is not known,
-    so it is estimated from the compressed size. With more blocks than are scanned it is
+    For zstd it is the capacity of the blocks. For other codecs the decompressed size is estimated
+    from the compressed size. If there are too many blocks to scan, it is
     `MAX_DECOMPRESSED_BYTES_PER_BATCH`, because small blocks take much longer than their bytes
     suggest.
     """
@@ -131,12 +131,12 @@ _LOADED: Final[dict[str, Any]] = {}
 
 
 def _module(name: str) -> Any:
-    # Any: lz4 has no type information, and the others must not be loaded with this module.
+    # Any: lz4 has no type information, and importing this module must not load the others.
     loaded = _LOADED.get(name)  # much faster than import_module
     if loaded is not None:
         return loaded
     try:
-        # sys.modules may hold a module that another thread has not finished importing.
+        # sys.modules may contain a module that another thread is still importing.
         loaded = _LOADED[name] = importlib.import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
@@ -154,9 +154,9 @@ _MIB: Final = 1024 * 1024
 _MAX_PIECE: Final = 2 * _MIB
 """Maximum bytes of output per call of a decompressor."""
 _MAX_SLICE: Final = _MIB // 4
-"""Maximum bytes of input per call of a decompressor, which copies the bytes that it leaves."""
+"""Maximum bytes of input per call of a decompressor, which copies the unused input."""
 _FIRST_SLICE: Final = 64
-"""Bytes of input of the first call for a stream after another one, which may be that short."""
+"""Bytes of input in the first call for a further stream, which may be that short."""
 
 
 class _Output:
@@ -168,7 +168,7 @@ class _Output:
         self._piece = min(max(piece, 64 * 1024), _MAX_PIECE)
         self._total = 0
         self._parts: list[bytes] = []
-        self._whole: bytearray | None = None  # large output, so that it is never held twice
+        self._whole: bytearray | None = None  # large output in one piece
 
     @property
     def left(self) -> int:
@@ -178,7 +178,7 @@ class _Output:
     def room(self) -> int:
         """Return the maximum size of the next piece.
 
-        It may exceed the limit by one byte, which tells output that is too large.
+        It may exceed the limit by one byte, to detect output that is too large.
         """
         return min(self._piece, self._limit - self._total + 1)
 
@@ -218,7 +218,7 @@ def _check_size(data: memoryview, limit: int) -> bytes:
 
 # -- gzip -----------------------------------------------------------------------------------------
 
-# Java's GZIPInputStream decides what is read: it ignores what follows a member and is no header.
+# As in Java's GZIPInputStream, bytes after a member that are not a header are ignored.
 _GZIP_WINDOW: Final = 31  # zlib's wbits for the largest window and gzip's header
 _GZIP_RAW: Final = -15  # and for the largest window without a header
 _GZIP_HEADER: Final = struct.Struct("<HBB6x")
@@ -230,7 +230,7 @@ _GZIP_HAS_EXTRA: Final = 0x04
 _GZIP_HAS_NAME: Final = 0x08
 _GZIP_HAS_COMMENT: Final = 0x10
 _GZIP_MAX_IGNORED: Final = 18
-"""Bytes after a member that are not read: no member is as short."""
+"""Bytes after a member that are ignored: a member is longer."""
 
 
 def _gzip_compress(data: Buffer, level: int | None) -> bytes:
@@ -252,7 +252,7 @@ def _gzip_decompress(data: memoryview, limit: int) -> Decompressed:
 
 
 def _gzip_header(data: memoryview, at: int) -> int:
-    """Return the end of the header at `at`; its reserved flags are ignored."""
+    """Return the end of the header at `at`; reserved flags are ignored."""
     start = at
     if data.nbytes - at < _GZIP_HEADER.size:
         raise _corrupt(Codec.gzip, "ends inside a header")
@@ -276,7 +276,7 @@ def _gzip_header(data: memoryview, at: int) -> int:
 
 
 def _gzip_text_end(data: memoryview, at: int) -> int:
-    """Return the position behind the zero byte that ends a text."""
+    """Return the position after a zero-terminated text."""
     while at < data.nbytes:
         found = bytes(data[at : at + _FIRST_SLICE]).find(0)
         if found >= 0:
@@ -286,11 +286,14 @@ def _gzip_text_end(data: memoryview, at: int) -> int:
 
 
 def _gzip_member(data: memoryview, at: int, output: _Output, chunk_size: int) -> int:
-    """Add the contents of the member whose header ends at `at`; return its end."""
+    """Add the contents of a member, whose header ends at `at`, to the output; return its end."""
     zlib = _module("zlib")
     stream = zlib.decompressobj(_GZIP_RAW)
     size = checksum = 0
     while not stream.eof:
+        # Each call takes a slice of input, since zlib copies the input that it does not use, and
+        # returns at most `room` bytes. A call without input, output or the end mark can only mean
+        # truncated data.
         chunk = data[at : at + chunk_size]
         chunk_size = min(2 * chunk_size, _MAX_SLICE)
         try:
@@ -323,7 +326,8 @@ _XERIAL_HEADER: Final = struct.Struct(">8sii")
 _XERIAL_VERSION: Final = 1
 _XERIAL_BLOCK: Final = 32 * 1024
 _BLOCK_LENGTH: Final = struct.Struct(">i")
-# Snappy's best compression is a copy of 64 bytes in three bytes, so a larger ratio is false.
+# Snappy's best compression is a copy of 64 bytes in three bytes: a declared size above that ratio
+# is false.
 _SNAPPY_MAX_RATIO: Final = 22
 
 
@@ -338,7 +342,7 @@ def _snappy_compress(data: Buffer, level: int | None) -> bytes:
 
 
 def _snappy_decompress(data: memoryview, limit: int) -> Decompressed:
-    # The declared sizes are added up before a block is read, so that too much costs nothing.
+    # Add up the declared sizes before reading a block: output that is too large then costs nothing.
     cramjam = _module("cramjam")
     snappy = cramjam.snappy
     blocks = _snappy_blocks(data)
@@ -362,8 +366,8 @@ def _snappy_decompress(data: memoryview, limit: int) -> Decompressed:
 def _snappy_blocks(data: memoryview, max_blocks: int = sys.maxsize) -> list[memoryview]:
     """Return the blocks of raw snappy; raise CorruptRecordError beyond `max_blocks`.
 
-    Another header may stand where a block's length is expected (streams that were joined). A length
-    that is cut off is ignored, as in Java.
+    A header may stand in place of a block's length (concatenated streams). A truncated length is
+    ignored, as in Java.
     """
     if data.nbytes < _XERIAL_HEADER.size or not _is_xerial_header(data, 0):
         return [data]
@@ -371,6 +375,7 @@ def _snappy_blocks(data: memoryview, max_blocks: int = sys.maxsize) -> list[memo
     at = _XERIAL_HEADER.size
     while data.nbytes - at >= _BLOCK_LENGTH.size:
         if data.nbytes - at >= _XERIAL_HEADER.size and _is_xerial_header(data, at):
+            # Concatenated streams: Java checks the version of later headers only.
             _, version, _ = _XERIAL_HEADER.unpack_from(data, at)
             if version < _XERIAL_VERSION:
                 raise _corrupt(Codec.snappy, f"has version {version}, which does not exist")
@@ -392,7 +397,7 @@ def _is_xerial_header(data: memoryview, at: int) -> bool:
 
 
 def _snappy_size(cramjam: Any, block: memoryview) -> int:
-    """Return the size that a block declares; raise CorruptRecordError if it cannot hold that."""
+    """Return a block's declared size; raise CorruptRecordError if the block cannot hold it."""
     try:
         declared = cramjam.snappy.decompress_raw_len(block)
     except cramjam.DecompressionError as error:
@@ -418,8 +423,8 @@ def _lz4_compress(data: Buffer, level: int | None) -> bytes:
     )
 
 
-# Java's Lz4BlockInputStream decides what is read: one frame of independent blocks. It ignores the
-# declared size, the checksum of the contents, and what follows the frame.
+# As in Java's Lz4BlockInputStream, one frame of independent blocks is read; the declared size, the
+# content checksum and everything after the frame are ignored.
 _LZ4_FLAGS_AT: Final = 4  # after the frame's magic number
 _LZ4_HAS_DICTIONARY: Final = 0x01
 _LZ4_RESERVED: Final = 0x03
@@ -430,7 +435,7 @@ _LZ4_INDEPENDENT: Final = 0x20
 _LZ4_START: Final = struct.Struct("<4xBB")
 _LZ4_BLOCK: Final = struct.Struct("<I")
 _LZ4_LENGTH: Final = 0x7FFF_FFFF
-"""The bits of a block's length; the highest bit tells that the block is not compressed."""
+"""Mask of a block's length; the highest bit marks an uncompressed block."""
 _LZ4_END: Final = bytes(_LZ4_BLOCK.size)
 
 
@@ -447,6 +452,8 @@ def _lz4_decompress(data: memoryview, limit: int) -> Decompressed:
             raise _corrupt(Codec.lz4, f"is no lz4 frame ({error})") from None
         if part:
             output.add(part)
+        # Pass no input while output is pending, then the next slice, and after the last block an
+        # end mark, so that no checksum of the contents is read.
         if not stream.needs_input:
             chunk = data[:0]
         elif at < end:
@@ -458,7 +465,7 @@ def _lz4_decompress(data: memoryview, limit: int) -> Decompressed:
 
 
 def _lz4_header(data: memoryview) -> tuple[bytes, int]:
-    """Return the frame's header without declared size and checksum of the contents, and its end."""
+    """Return the frame's header without declared size and content checksum, and its end."""
     if data.nbytes < _LZ4_START.size:
         raise _corrupt(Codec.lz4, "ends inside its header")
     flags, kind = _LZ4_START.unpack_from(data)
@@ -477,7 +484,7 @@ def _lz4_header(data: memoryview) -> tuple[bytes, int]:
 
 
 def _lz4_blocks_end(data: memoryview, at: int) -> int:
-    """Return the position of the end mark, which is a block without bytes."""
+    """Return the position of the end mark, an empty block."""
     (flags, _) = _LZ4_START.unpack_from(data)
     trailer = 4 if flags & _LZ4_HAS_BLOCK_CHECKSUMS else 0
     try:
@@ -517,7 +524,7 @@ _XXH_PRIMES: Final = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
 
 
 def with_correct_lz4_checksum(frame: Buffer) -> bytes:
-    """Return the frame with a correct header checksum, which Kafka computed wrongly in magic 0."""
+    """Return the frame with a correct header checksum: Kafka wrote wrong ones in magic 0."""
     fixed = bytearray(frame)
     flags = fixed[_LZ4_FLAGS_AT] if len(fixed) > _LZ4_FLAGS_AT else 0
     at = _LZ4_START.size
@@ -570,13 +577,15 @@ def _zstd_decompress(data: memoryview, limit: int) -> Decompressed:
     output = _Output(Codec.zstd, limit)
     at = 0
     while at < data.nbytes:
+        # Each frame is a skippable one, or is decompressed at once: with its bound from the block
+        # headers, the output buffer is never larger than the data can fill.
         if (end := _zstd_skippable_end(data, at)) is not None:
             at = end
             continue
         over = ""
         try:
             frame = _zstd_frame(data, at)
-            # The library allocates a window besides its output, as large as the frame declares.
+            # In addition to its output, the library allocates a window of the declared size.
             max_size = output.left if frame.window <= _ZSTD_WINDOW else output.left // 2
             if frame.declared is not None and frame.declared > min(frame.bound, max_size):
                 raise _corrupt(
@@ -584,10 +593,10 @@ def _zstd_decompress(data: memoryview, limit: int) -> Decompressed:
                 )
             if frame.bound > max_size:
                 over = f", or decompresses to more than {max_size} bytes"
-            # At least 1: for zstandard 0 means the size that the frame declares.
+            # At least 1: to zstandard, 0 means the declared size.
             room = max(1, min(frame.bound, max_size))
             whole = data[at : frame.end]
-            if frame.declared == 0:  # `decompress` would not look at the rest of the frame
+            if frame.declared == 0:  # `decompress` would ignore the rest of the frame
                 output.add(decompressor.decompressobj().decompress(whole))
             else:
                 output.add(decompressor.decompress(whole, max_output_size=room))
@@ -598,9 +607,9 @@ def _zstd_decompress(data: memoryview, limit: int) -> Decompressed:
 
 
 def _zstd_skippable_end(data: memoryview, at: int) -> int | None:
-    """Return the end of a skippable frame (RFC 8878, 3.1.2); None if another frame is there.
+    """Return the end of a skippable frame (RFC 8878, 3.1.2), or None for another frame.
 
-    Behind other frames it may be cut off, as in Java: nothing of it is read.
+    A skippable frame after other frames may be truncated, as in Java: its content is not read.
     """
     if data.nbytes - at < _ZSTD_SKIPPABLE.size:
         return None
@@ -614,7 +623,7 @@ def _zstd_skippable_end(data: memoryview, at: int) -> int | None:
 
 
 class _ZstdFrame(NamedTuple):
-    """Describes a frame: its end, what its blocks can hold, its declared size and its window."""
+    """Describes a frame: its end, the capacity of its blocks, its declared size and its window."""
 
     end: int
     bound: int
@@ -623,7 +632,7 @@ class _ZstdFrame(NamedTuple):
 
 
 def _single_zstd_frame(data: memoryview) -> _ZstdFrame | None:
-    """Scan data that is one frame; return None if it is not, or has too many blocks."""
+    """Scan data that is a single frame; return None for other data or too many blocks."""
     zstandard = _module("zstandard")
     try:
         frame = _zstd_frame(data, 0, MAX_SCANNED_BLOCKS)
@@ -651,6 +660,8 @@ def _zstd_frame(data: memoryview, at: int, blocks: int = sys.maxsize) -> _ZstdFr
         blocks -= 1
         if data.nbytes - at < 3:
             raise _corrupt(Codec.zstd, "ends before its last block")
+        # A block header: one bit marks the last block, two bits are the kind, the rest is the size.
+        # The size of an RLE block is its output's; it takes one byte.
         block = int.from_bytes(data[at : at + 3], "little")
         last, kind, size = block & 1, block >> 1 & 3, block >> 3
         if kind == _ZSTD_RESERVED_BLOCK or size > _ZSTD_MAX_BLOCK:

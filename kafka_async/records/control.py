@@ -24,7 +24,7 @@ _RESULTS: Final[dict[int, TransactionResult]] = {number: end for end, number in 
 
 
 class ControlMarker(NamedTuple):
-    """Tells how a transaction ended, and the epoch of the coordinator that ended it.
+    """The end of a transaction, and the epoch of the coordinator that ended it.
 
     `kind` is "other" for control records that only brokers use.
     """

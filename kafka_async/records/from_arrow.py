@@ -1,8 +1,7 @@
 """Converts Arrow data to columns of records, for the kernel to append.
 
-The kernel reads Arrow's buffers where they are; pyarrow finds them and casts columns of other
-types. It is imported when rows are converted. Nothing here makes a Python object per row, except
-for the distinct names in a column of topics.
+The kernel reads Arrow's buffers in place; pyarrow finds them and casts columns of other types.
+pyarrow is imported on first use. No Python object is made per row, only one per distinct topic.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ class TopicRows:
 
     Attributes:
         topic: Name of the topic.
-        columns: The columns of the record batch.
-        selection: Numbers of the topic's rows as int64; None if all rows are of this topic.
-        count: Number of the topic's rows.
-        first_row: Number of the record batch's first row in all data.
+        columns: All rows of the record batch.
+        selection: Numbers of the topic's rows as int64; None if all rows belong to it.
+        count: Number of rows of this topic.
+        first_row: Number of the record batch's first row within the whole data.
     """
 
     topic: str
@@ -46,7 +45,7 @@ class TopicRows:
     first_row: int
 
     def row(self, at: int) -> int:
-        """Return the number of a row in its record batch, by its position among these rows."""
+        """Return a row's number in the record batch from its position among the topic's rows."""
         return at if self.selection is None else memoryview(self.selection).cast("B").cast("q")[at]
 
     def label(self, row: int) -> str:
@@ -60,11 +59,11 @@ def from_arrow(data: Any, topic: str | None) -> Iterator[TopicRows]:
     Args:
         data: A record batch, a table, or another object with `__arrow_c_array__` or
             `__arrow_c_stream__`.
-        topic: Topic of all rows; None if it is in the column topic.
+        topic: Topic of all rows; None if the column topic contains it.
 
     Raises:
-        TypeError: This is not Arrow data, or a column has the wrong type.
-        ValueError: A column is missing or unknown, or a topic is null or not a name.
+        TypeError: `data` is not Arrow data, or a column has the wrong type.
+        ValueError: A column is missing or unknown, or a topic is null or invalid.
     """
     pa = _pyarrow()
     first_row = 0
@@ -140,7 +139,7 @@ def _rows_by_topic(
     if not _is_text(types, topics.type):
         raise _type_error("topic", "string", topics.type)
     if not (types.is_string(topics.type) or types.is_large_string(topics.type)):
-        topics = topics.cast(pa.large_string())  # Strings in views cannot be encoded.
+        topics = topics.cast(pa.large_string())  # pyarrow cannot dictionary-encode string views.
     encoded = topics.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     for name in names:
@@ -155,7 +154,7 @@ def _rows_by_topic(
 
 
 def _buffers(array: Any) -> list[Any]:
-    """Return the buffers of an array; one without contents may be missing, and is empty then."""
+    """Return the buffers of an array; an empty buffer that Arrow omits is returned as b""."""
     validity, *others = array.buffers()
     return [validity, *(b"" if buffer is None else buffer for buffer in others)]
 
@@ -171,7 +170,7 @@ def _binary(pa: Any, array: Any, name: str, expected: str = "binary or string") 
 
 
 def _cast_to_binary(pa: Any, array: Any, name: str, expected: str) -> Any:
-    """Return a large binary column of a dictionary, or of a type with views or of fixed size."""
+    """Convert a dictionary, view or fixed-size column to large binary."""
     types = pa.types
     if types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
@@ -189,7 +188,7 @@ def _cast_to_binary(pa: Any, array: Any, name: str, expected: str) -> Any:
 
 
 def _is_text(types: Any, kind: Any) -> bool:
-    """Return whether a column has texts; strings in views are those of polars."""
+    """Return whether a column contains text; polars exports string views."""
     return (
         types.is_string(kind)
         or types.is_large_string(kind)
@@ -219,7 +218,7 @@ def _timestamps(pa: Any, array: Any) -> NumberInput:
 
 
 def _floored(array: Any, units: int) -> Any:
-    """Return int64 divided by `units`, rounded down also below zero, unlike Arrow's division."""
+    """Return int64 divided by `units`, rounded down; Arrow's division rounds towards zero."""
     compute = importlib.import_module("pyarrow.compute")
     quotient = compute.divide(array, units)
     rounded_up = compute.less(array, compute.multiply(quotient, units))

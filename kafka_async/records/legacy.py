@@ -1,12 +1,12 @@
 """Reads message sets of magic 0 and 1, which Kafka wrote before version 0.11.
 
-An entry is an offset, a size and a message. A compressed message has a message set as its value,
-the offsets of which are absolute in magic 0. In magic 1 they are relative to the first one, and the
-offset of the wrapper, which is that of the last message, makes them absolute.
+An entry is an offset, a size and a message. The value of a compressed message is a message set. Its
+offsets are absolute in magic 0; in magic 1 they are relative to the first message, and the
+wrapper's offset is the last message's absolute offset.
 
     offset 8  size 4  crc 4  magic 1  attributes 1  [timestamp 8]  key 4+  value 4+
 
-Kafka computed the header checksum of lz4 frames in magic 0 wrongly; as in Java it is not checked.
+Kafka wrote wrong header checksums into lz4 frames of magic 0; as in Java, they are not checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MIN_LENGTH: Final = (14, 22)
 """Minimum of an entry's size field in bytes, by magic.
 
-That is CRC, magic, attributes, timestamp in magic 1, and two null fields.
+It covers CRC, magic, attributes, the timestamp in magic 1, and two null fields.
 """
 
 _PREFIX: Final = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
@@ -39,7 +39,7 @@ _SIZE_AT_END: Final = 12
 _CODEC_BITS: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _NO_TIMESTAMP: Final = -1
-_MAX_OFFSET: Final = (1 << 63) - 1  # not valid: the next offset would not fit into int64
+_MAX_OFFSET: Final = (1 << 63) - 1  # invalid: the next offset would not fit into int64
 
 
 class Head(NamedTuple):
@@ -127,8 +127,8 @@ def read_records(
 ) -> tuple[list[Record], int]:
     """Return the records of one entry from offset `start` on, and its decompressed size in bytes.
 
-    The entry may be a compressed message set; otherwise the size is 0. Raises CorruptRecordError,
-    with topic, partition and offset, if it is corrupt or decompresses to more than `limit` bytes.
+    The size is 0 unless the entry is a compressed message set. Raises CorruptRecordError, with
+    topic, partition and offset, if the entry is corrupt or decompresses to more than `limit` bytes.
     """
     head = read_head(raw)
     try:
@@ -141,7 +141,8 @@ def read_records(
         raise CorruptRecordError(
             error.message, topic=topic, partition=partition, offset=head.offset
         ) from error
-    # A broker that sets the append time rewrites only the wrapper, so its attribute counts.
+    # A broker that sets the append time rewrites only the wrapper, so the wrapper's attribute
+    # counts.
     append_time = head.magic == 1 and head.attributes & _LOG_APPEND_TIME
     records = [
         kernel.Record(
@@ -160,7 +161,7 @@ def read_records(
 
 
 def _unwrap(outer: Head, value: bytes | None, limit: int) -> tuple[list[Entry], int]:
-    """Return the entries of a compressed one, with absolute offsets, and their size in bytes."""
+    """Return the entries in a compressed entry, with absolute offsets, and their size in bytes."""
     number = outer.attributes & _CODEC_BITS
     if number > Codec.lz4 or value is None:
         raise CorruptRecordError("a compressed message names no codec of its magic, or is empty")

@@ -1,6 +1,6 @@
 """Turns serializers and deserializers into functions of (topic, headers, data).
 
-The form of a function is determined once, when a client is made. A function with three required
+A function's form is determined once, when a client is constructed. A function with three required
 positional parameters takes (topic, headers, value). Any other function, including one without a
 readable signature such as `int`, takes the value alone and is not called for null.
 """
@@ -27,9 +27,9 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 
 
 def serializer(option: str, given: object) -> Serialize | None:
-    """Return an option's serializer as a function of three arguments; None if it is not set.
+    """Return an option's serializer as a function of three arguments, or None if it is not set.
 
-    Raises InvalidConfigurationError if `given` is not a function, is async, or takes other
+    Raise InvalidConfigurationError if `given` is not a function, is async, or takes other
     arguments.
     """
     if given is None:

@@ -14,8 +14,8 @@ class Json:
     read them.
 
     Args:
-        default: Function that converts an object without a JSON form to one that has one. Without
-            it such an object raises SerializationError.
+        default: Function that converts an object that JSON cannot represent to one that it can. By
+            default, such an object raises SerializationError.
     """
 
     def __init__(self, *, default: Callable[[Any], Any] | None = None) -> None:

@@ -22,7 +22,7 @@ class Pydantic(Generic[T]):
         model: A BaseModel, or any type that pydantic's TypeAdapter takes.
 
     Raises:
-        ImportError: pydantic is not installed, which the extra `pydantic` contains.
+        ImportError: pydantic is not installed; the extra `pydantic` installs it.
     """
 
     def __init__(self, model: type[T]) -> None:

@@ -10,7 +10,7 @@ class String:
         encoding: Name of a Python codec, by default utf-8.
 
     Raises:
-        LookupError: There is no such codec.
+        LookupError: The codec does not exist.
     """
 
     def __init__(self, encoding: str = "utf-8") -> None:

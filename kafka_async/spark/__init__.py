@@ -1,7 +1,8 @@
 """Spark: the data source `spark.read.format("kafka_async")`, and the orchestrator of jobs.
 
-The classes can be imported without pyspark; using the data source then raises an error that says
-what to install. Spark finds the source through the top-level module `pyspark_kafka_async`.
+The classes can be imported without pyspark; using the data source then raises an error that
+includes the package to install. Spark finds the source through the top-level module
+`pyspark_kafka_async`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["KafkaDataSource", "Orchestrator"]
 
 
 def __getattr__(name: str) -> Any:
-    # Spark's workers import this package for the data source, and need no orchestrator.
+    # Import lazily: Spark's workers import this package for the data source only.
     if name == "Orchestrator":
         from kafka_async.spark.orchestrator import Orchestrator
 

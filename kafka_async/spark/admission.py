@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def backlog(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Offsets:
-    """Return the number of offsets between start and end by partition, without empty ones."""
+    """Return the number of offsets from start to end by partition, without zeros."""
     sizes = {tp: end[tp] - start[tp] for tp in end if tp in start}
     return {tp: size for tp, size in sizes.items() if size > 0}
 
@@ -23,7 +23,8 @@ def limit_rows(
 ) -> Offsets:
     """Return the end of a batch of about `limit` offsets, shared in proportion to the backlog.
 
-    A share below one offset is rounded up, so that no partition starves; others are rounded down.
+    A share below one offset is rounded up, so that no partition starves; other shares are rounded
+    down.
     """
     return _limit(limit, start, end, dict.fromkeys(end, 1.0))
 
@@ -40,7 +41,7 @@ def limit_bytes(
         limit: Bytes of the batch; at least one offset of each partition with a backlog is read.
         start: First offsets.
         end: Latest offsets.
-        bytes_per_offset: Average sizes; a partition without one is not limited.
+        bytes_per_offset: Average sizes; a partition without a size is not limited.
     """
     return _limit(limit, start, end, bytes_per_offset)
 
@@ -68,7 +69,7 @@ class TriggerDelay:
     """Decides whether a batch waits for more records (minOffsetsPerTrigger, maxTriggerDelay).
 
     Args:
-        min_rows: Offsets for which a batch waits.
+        min_rows: Offsets that a batch waits for.
         max_delay: Maximum time since the last batch, in seconds.
     """
 

@@ -1,13 +1,12 @@
 """Clients of a Spark worker process, which its tasks use one after another.
 
-Connecting takes several round trips, and TLS and SASL take more, so a task uses the client of an
-earlier one with the same configuration. A client has one task at a time; tasks that run in threads
-at the same time get one each. A client that no task has used for IDLE_SECONDS is closed, and at
-most MAX_IDLE_CLIENTS are kept.
+Connecting takes several round trips, and more with TLS and SASL, so a task reuses the client of an
+earlier task with the same configuration. A client serves one task at a time; concurrent tasks in
+threads get one client each. A client is closed after IDLE_SECONDS without a task, and at most
+MAX_IDLE_CLIENTS are kept.
 
-Spark forks its workers. A child process has no event loop thread, and shares the sockets of its
-parent, so it uses none of the parent's clients: it forgets them without closing them, because the
-parent still uses the sockets.
+Spark forks its workers. A forked process has no event loop thread, and shares its parent's sockets,
+so it drops the parent's clients without closing them: the parent still uses the sockets.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ ClientT = TypeVar("ClientT", bound="BlockingClient")
 IDLE_SECONDS: Final = 30.0
 """Seconds without a task after which a client is closed; Spark ends idle workers after 60 s."""
 MAX_IDLE_CLIENTS: Final = 8
-"""Clients that are kept for later tasks; beyond that the one that is idle the longest is closed."""
+"""Clients kept for later tasks; beyond that, the client that is idle the longest is closed."""
 CLOSE_SECONDS: Final = 5.0
-"""Maximum seconds for which closing a client at the end of the process may delay it."""
+"""Maximum seconds for which closing a client delays the exit of the process."""
 
 
 @dataclass
 class _IdleClient:
-    """A started client without a task, and the time since when."""
+    """A started client without a task, and the time at which it became idle."""
 
     client: Any
     since: float
@@ -53,7 +52,7 @@ class ClientCache:
 
     Args:
         idle_seconds: Seconds without a task after which a client is closed.
-        max_idle: Clients that are kept without a task.
+        max_idle: Maximum number of idle clients.
         now: A clock in seconds.
         timer: A class with the interface of `threading.Timer`.
     """
@@ -79,20 +78,20 @@ class ClientCache:
         self._closes_at_exit = False
 
     def after_fork(self) -> None:
-        """Forget the parent's clients, in a child process; they are neither used nor closed."""
+        """Drop the parent's clients in a forked process, without closing them."""
         if self._pid == os.getpid():
             return
-        # Kept alive: their finalizers would close sockets that the parent uses.
+        # Keep them alive: their finalizers would close sockets that the parent uses.
         _parents.append(self._idle)
         self._reset()
 
     @contextmanager
     def borrow(self, key: object, make: Callable[[], ClientT]) -> Generator[ClientT]:
-        """Lend a started client to a `with` block; it is kept afterwards unless the block raises.
+        """Lend a started client to a `with` block; keep it afterwards unless the block raises.
 
         Args:
-            key: What the client was made of: clients with equal keys are interchangeable.
-            make: Returns a new client that is not started.
+            key: Parameters of the client: clients with equal keys are interchangeable.
+            make: Returns a new client, not started.
         """
         self.after_fork()
         client = self._take(key)
@@ -104,7 +103,7 @@ class ClientCache:
             yield client
         except BaseException as error:
             if pid == os.getpid():
-                with suppress(Exception):  # the block's error is raised
+                with suppress(Exception):  # the block's error has precedence
                     client.__exit__(type(error), error, error.__traceback__)
             raise
         if pid == os.getpid():
@@ -145,7 +144,7 @@ class ClientCache:
             self.close(CLOSE_SECONDS)
 
     def _take(self, key: object) -> Any:
-        """Return a kept client that still runs; None if there is none."""
+        """Return an idle client that still runs, or None."""
         broken: list[Any] = []
         found = None
         with self._lock:
@@ -164,9 +163,11 @@ class ClientCache:
         closing: list[Any] = []
         with self._lock:
             if not self._closes_at_exit:
-                # Registered after the event loop's thread has started, so it runs before that ends.
+                # Register after the event loop's thread has started: exit handlers run in reverse
+                # order, so this runs before the thread ends.
                 self._closes_at_exit = True
                 atexit.register(self._close_at_exit, os.getpid())
+            # The newest clients are last: they are lent first, and the oldest are closed first.
             self._idle[id(client)] = (key, _IdleClient(client, self._now()))
             while len(self._idle) > self._max_idle:
                 closing.append(self._idle.popitem(last=False)[1][1].client)
@@ -183,13 +184,13 @@ class ClientCache:
 
 
 def _runs(client: Any) -> bool:
-    """Return whether a client can still be used; a failure may have stopped it."""
+    """Return whether a client still runs; a failure may have stopped it."""
     return client.health().state in ("running", "degraded")
 
 
 def _close(clients: list[Any], timeout: float | None = None) -> None:
     for client in clients:
-        with suppress(Exception):  # no task is waiting for it
+        with suppress(Exception):  # no task waits for the outcome
             client.stop(timeout)
 
 
@@ -217,7 +218,7 @@ def lend_producer(config: ProducerConfig) -> Generator[blocking.Producer]:
 def lend_consumer(
     config: ConsumerConfig, partitions: Collection[TopicPartition]
 ) -> Generator[blocking.Consumer]:
-    """Lend a consumer of some partitions to a task, which seeks where it begins."""
+    """Lend a consumer of some partitions to a task, which seeks to its start offsets."""
     with _cache.borrow(config, lambda: blocking.Consumer(config=config, partitions=())) as client:
         client.assign(partitions)
         yield client

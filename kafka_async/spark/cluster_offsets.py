@@ -48,24 +48,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafka_async.spark")
 
 COMMIT_TIMEOUT: Final = 10.0
-"""Maximum seconds to commit the progress of a query, which waits meanwhile."""
+"""Maximum seconds for which a query waits to commit its progress."""
 METADATA_TIMEOUT: Final = 10.0
-"""Seconds that a topic may take to appear in the metadata after it was created."""
+"""Maximum seconds for a new topic to appear in the metadata."""
 METADATA_INTERVAL: Final = 0.1
-"""Seconds between look-ups of a topic that is missing."""
+"""Seconds between look-ups of a missing topic."""
 SAMPLE_BYTES: Final = 65_536
-"""Bytes fetched of a partition to estimate the size of its records."""
+"""Bytes fetched per partition to estimate the size of its records."""
 
 
 class Partitions(NamedTuple):
-    """Holds the partitions of a read, with the topics that they belong to."""
+    """Holds the partitions of a read, and their topics."""
 
     topics: dict[str, TopicDescription]
     partitions: list[TopicPartition]
 
 
 class Available(NamedTuple):
-    """Holds first offsets, offsets after the last readable record, and these leaders' epochs."""
+    """Holds first offsets, offsets after the last readable record, and leader epochs."""
 
     earliest: Offsets
     latest: Offsets
@@ -73,13 +73,13 @@ class Available(NamedTuple):
 
 
 class ClusterOffsets:
-    """Looks up what a read needs to know of the cluster; it connects at the first look-up.
+    """Looks up partitions and offsets for a read; connects on first use.
 
-    Every call ends at the client's default_api_timeout_ms at the latest.
+    Every call takes at most the client's default_api_timeout_ms.
 
     Args:
         options: The options of the read.
-        pause: Waits between attempts, for a number of seconds.
+        pause: Waits for a number of seconds between attempts.
     """
 
     def __init__(self, options: SourceOptions, pause: Callable[[float], None] = time.sleep) -> None:
@@ -108,11 +108,11 @@ class ClusterOffsets:
     def find_partitions(self) -> Partitions:
         """Return the partitions to read, at the start of a read.
 
-        A partition that the option assign names and that does not exist is left out, with a
-        warning; a stream reads it once it exists.
+        A partition of the option assign that does not exist is left out, with a warning; a stream
+        reads it once it exists.
 
         Raises:
-            UnknownTopicOrPartitionError: A topic that the options name does not exist.
+            UnknownTopicOrPartitionError: A topic of the options does not exist.
         """
         for _ in range(round(METADATA_TIMEOUT / METADATA_INTERVAL) - 1):
             with suppress(UnknownTopicOrPartitionError):
@@ -191,7 +191,7 @@ class ClusterOffsets:
         )
 
     def latest_position(self) -> StreamOffset:
-        """Return the position after the last readable record of each partition that exists."""
+        """Return the position after the last readable record of each existing partition."""
         topics, partitions = self._partitions(missing_allowed=True)
         _, latest, epochs = self.available(partitions)
         topic_ids = {name: topic.topic_id for name, topic in topics.items()}
@@ -205,7 +205,7 @@ class ClusterOffsets:
         earliest: Mapping[TopicPartition, int],
         latest: Mapping[TopicPartition, int],
     ) -> Offsets:
-        """Return the offsets that a bound stands for.
+        """Resolve a bound to offsets.
 
         Args:
             bound: The bound.
@@ -215,8 +215,8 @@ class ClusterOffsets:
             latest: The last offsets.
 
         Raises:
-            InvalidConfigurationError: The bound names another partition or does not name all, or
-                no record is as late as a timestamp.
+            InvalidConfigurationError: The bound contains another partition, lacks one, or has a
+                timestamp later than every record.
         """
         chosen = list(partitions)
         if isinstance(bound, ByTimestamp):
@@ -249,8 +249,8 @@ class ClusterOffsets:
     def state(self, start: StreamOffset) -> LogState:
         """Return the state of the partitions to read, to compare it with a query's position.
 
-        Brokers may return outdated metadata and offsets for a moment, so a state in which records
-        of the query are lost is looked up again, fetchOffset.numRetries times in all.
+        Brokers may briefly return stale metadata and offsets, so a state with lost records is
+        looked up again, up to fetchOffset.numRetries times in all.
         """
         for _ in range(self._options.attempts - 1):
             try:
@@ -272,8 +272,8 @@ class ClusterOffsets:
         epochs = leader_epochs(listed)
         behind = [tp for tp in partitions if latest[tp] < start.offsets.get(tp, 0)]
         if behind and self._isolation == "read_committed":
-            # An open transaction may hold back the last stable offset of a query that has read
-            # uncommitted records before.
+            # An open transaction may hold the last stable offset before the position of a query
+            # that has read uncommitted records.
             ends = self.list_offsets(dict.fromkeys(behind, LATEST), "read_uncommitted")
             for tp in behind:
                 latest[tp] = min(start.offsets[tp], ends[tp].offset)
@@ -286,11 +286,13 @@ class ClusterOffsets:
         topic_ids: Mapping[str, uuid.UUID],
         latest: Mapping[TopicPartition, int],
     ) -> Offsets:
-        """Return the first offsets; for logs in which nothing is new, the query's position."""
+        """Return the first offsets; for logs without new records, the query's position."""
         earliest = {tp: start.offsets.get(tp, 0) for tp in latest}
         to_list = [
             tp
             for tp, offset in latest.items()
+            # Saves a request for partitions without new records; retention cannot have passed the
+            # end.
             if start.offsets.get(tp) != offset
             or start.topic_ids.get(tp.topic) != topic_ids.get(tp.topic)
         ]
@@ -303,7 +305,7 @@ class ClusterOffsets:
         topic_ids: Mapping[str, object],
         epochs: Mapping[TopicPartition, int],
     ) -> Offsets:
-        """Return where the leader epochs of a position end, of partitions with a newer epoch."""
+        """Return the end offsets of a position's leader epochs, where the epoch has changed."""
         ended = {
             tp: epoch
             for tp, epoch in position.epochs.items()
@@ -315,7 +317,7 @@ class ClusterOffsets:
             return {}
         client = self._admin().asynchronous.client
         ends = blocking.run(call_each, ended, lambda tp: self._epoch_end(client, tp, ended[tp]))
-        # A negative end is that of an epoch that the broker does not know any more.
+        # A negative end offset: the broker no longer has the epoch.
         return {tp: end for tp, end in ends.items() if end >= 0}
 
     async def _epoch_end(self, client: Client, tp: TopicPartition, epoch: int) -> int:
@@ -333,9 +335,9 @@ class ClusterOffsets:
     # -- sizes and commits ------------------------------------------------------------------------
 
     def bytes_per_offset(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-        """Return the average size of a record by partition, from a sample at its first offset.
+        """Return the average record size by partition, from a sample at its first offset.
 
-        Sizes are those of the broker, so compressed. A partition without a sample is left out.
+        Sizes are as stored, that is, compressed. A partition without a sample is left out.
         """
         names = {tp.topic for tp in starts}
         leaders: defaultdict[int, list[TopicPartition]] = defaultdict(list)
@@ -387,10 +389,10 @@ class ClusterOffsets:
         return sizes
 
     def commit(self, group_id: str, offsets: StreamOffset) -> None:
-        """Commit offsets to a consumer group that has no members.
+        """Commit offsets to a consumer group without members.
 
         Raises:
-            KafkaError: The coordinator refuses a commit, as for a group with members.
+            KafkaError: The coordinator refused the commit, as for a group with members.
         """
         committed = {
             tp: OffsetAndMetadata(offset, offsets.epochs.get(tp))
@@ -413,10 +415,10 @@ class ClusterOffsets:
 def leader_epochs(
     listed: Mapping[TopicPartition, OffsetAndTimestamp],
 ) -> dict[TopicPartition, int]:
-    """Return the epochs of the leaders that have returned offsets, where known.
+    """Return the epochs of the leaders that returned offsets, where known.
 
-    The epochs in metadata may be older than an offset: the record before it may be of a new
-    leader, so the older epoch ends before the offset although nothing is lost.
+    Epochs in the metadata may be older than the offset: a new leader may have written the record
+    before it. The older epoch then ends before the offset although no record is lost.
     """
     return {
         tp: found.leader_epoch for tp, found in listed.items() if found.leader_epoch is not None
@@ -426,7 +428,7 @@ def leader_epochs(
 def _check_named(
     named: Mapping[TopicPartition, int], option: str, chosen: list[TopicPartition], kind: str
 ) -> None:
-    """Raise unless a bound names exactly the partitions that are read."""
+    """Raise unless a bound contains exactly the partitions to read."""
     if others := set(named) - set(chosen):
         raise InvalidConfigurationError(
             f"{option} names {min(others)}, which is not read: name only partitions of the topics "

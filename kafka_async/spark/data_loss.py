@@ -1,9 +1,8 @@
 """Detection of records that a streaming query can no longer read. Pure.
 
-A query that continues at its last offsets must find the same logs there. Records are lost if their
-topic was deleted or created again (its id has changed), if retention removed them, or if an unclean
-leader election truncated the log (the end of the offset's leader epoch is before the offset,
-KIP-320).
+A query that continues at its last offsets must find the same logs. Records are lost if their topic
+was deleted or created again (its id has changed), if retention removed them, or if an unclean
+leader election truncated the log (the offset's leader epoch ends before the offset, KIP-320).
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ class LogState:
 
     Attributes:
         topic_ids: Topic id by topic.
-        leader_epochs: Epoch of the leader that has returned `latest`, by partition, where known.
-        earliest: First offset of each partition; the query's position where nothing is new.
+        leader_epochs: Epoch of the leader that returned `latest`, by partition, where known.
+        earliest: First offset of each partition; where no record is new, the query's position.
         latest: Offset after the last readable record of each partition.
         epoch_ends: Offset at which the leader epoch of the query's position ends, by partition;
-            only of partitions whose leader has changed since.
+            only where the leader has changed since.
     """
 
     topic_ids: Mapping[str, uuid.UUID]
@@ -52,8 +51,8 @@ class Loss:
     Attributes:
         partition: The partition.
         offset: The position that cannot be read.
-        to: Offset at which reading goes on; None if the partition is not read any more.
-        reason: Why the position cannot be read.
+        to: Offset at which reading continues; None if the partition is no longer read.
+        reason: The reason for which the position cannot be read.
     """
 
     partition: TopicPartition
@@ -62,7 +61,7 @@ class Loss:
     reason: str
 
     def error(self) -> DataLossError:
-        """Return the error of a query with failOnDataLoss."""
+        """Return the error for a query with failOnDataLoss."""
         return DataLossError(
             f"{self.reason}, so records may be lost: start the query from a new checkpoint, or set "
             "failOnDataLoss=false to read what is left",
@@ -83,8 +82,8 @@ def find_losses(start: StreamOffset, logs: LogState) -> tuple[Offsets, list[Loss
     """Compare the position of a query with the logs.
 
     Returns:
-        The offset to read each partition from, and the losses, in order of partitions. A new
-        partition is read from its first record.
+        Start offsets by partition, and the losses in order of partitions. A new partition is read
+        from its first record.
     """
     starts: Offsets = {}
     losses: list[Loss] = []
@@ -101,13 +100,15 @@ def find_losses(start: StreamOffset, logs: LogState) -> tuple[Offsets, list[Loss
 
 
 def _position(tp: TopicPartition, start: StreamOffset, logs: LogState) -> tuple[int, str | None]:
-    """Return the offset to read from, and the reason if it is not the one that was due."""
+    """Return the offset to read from, and the reason if it differs from the query's position."""
     earliest, latest = logs.earliest[tp], logs.latest[tp]
     if tp not in start.offsets:
         if earliest == 0:
             return 0, None
         return earliest, f"the new partition begins at offset {earliest} instead of 0"
     offset = start.offsets[tp]
+    # In this order: a new topic makes all offsets meaningless, a truncated log makes this offset
+    # meaningless, and only then do the log's two bounds count.
     if reason := _new_id(tp, start, logs):
         return earliest, reason
     end = logs.epoch_ends.get(tp, offset)
@@ -124,7 +125,8 @@ def _position(tp: TopicPartition, start: StreamOffset, logs: LogState) -> tuple[
 
 
 def _new_id(tp: TopicPartition, position: StreamOffset, logs: LogState) -> str | None:
-    """Return that the topic of a position was created again; None if it was not."""
+    """Return the reason if the topic was created again with another id, else None."""
+    # Without a known id, as in a checkpoint of Spark's connector, the topic counts as the same.
     known = position.topic_ids.get(tp.topic)
     if known is None or known == logs.topic_ids.get(tp.topic, known):
         return None
@@ -137,14 +139,14 @@ def plan_batch(
     logs: LogState,
     end_epoch_ends: Mapping[TopicPartition, int] | None = None,
 ) -> tuple[list[OffsetRange], list[Loss]]:
-    """Return the ranges of a batch, and what it has lost.
+    """Return the ranges of a batch, and its losses.
 
     The end is checked too, because an earlier run of the query may have planned the batch.
 
     Args:
         start: Position before the batch.
-        end: Position after it.
-        logs: The logs now.
+        end: Position after the batch.
+        logs: Current state of the logs.
         end_epoch_ends: Offset at which the leader epoch of `end` ends, as in `LogState`.
     """
     starts, losses = find_losses(start, logs)

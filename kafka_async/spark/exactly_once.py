@@ -1,48 +1,46 @@
 """Writes rows exactly once: a transaction per task, and a ledger that decides which ones count.
 
-What Spark's API gives and what not (read in pyspark 4.0 to 4.2, and measured with 4.2):
+Guarantees of the Data Source API (from the source of pyspark 4.0 to 4.2, and tested with 4.2):
 
 - The writer is built and pickled on the driver's host once per job, before any task. The pickled
-  streaming writer is not used there again: a new one is built for `commit` and `abort`. So the plan
-  travels with the tasks and comes back in their messages.
-- A task's `write` ends before Spark's commit coordinator chooses one attempt per partition. The
-  attempts that lose, or are killed, get no call; `abort` is called once per job that has failed,
-  also when `commit` raised.
-- Tasks know the query and the epoch by local properties, and the driver knows the epoch in
-  `commit`. The driver does not know the query when it plans.
+streaming writer is not used there again: a new writer is built for `commit` and `abort`. The plan
+therefore travels with the tasks and comes back in their messages. - A task's `write` ends before
+Spark's commit coordinator chooses one attempt per partition. Attempts that are not chosen, or are
+killed, get no call; `abort` is called once per failed job, even if `commit` raised. - Tasks get the
+query and the epoch from local properties, and the driver gets the epoch in `commit`. When the
+driver plans, the query is unknown.
 
 So each attempt writes in a transaction that it prepares, that is, flushes and leaves open. The
-driver receives the prepared transactions of the attempts that were chosen, writes them to the
-ledger (the decision), and commits them. `kafka_async.spark.ledger` has the ledger's records,
-`sink_driver` the steps below.
+driver receives the prepared transactions of the chosen attempts, writes them to the ledger (the
+decision), and commits them. `kafka_async.spark.ledger` defines the ledger's records, `sink_driver`
+implements the steps below.
 
 Plan, before any task of a job:
 
-1. Lock: InitProducerId for the transactional id "SINK:ledger". Writes of earlier drivers fail.
-2. Read the ledger to its end.
-3. Raise ProducerFencedError if another driver has planned since this one did; once.
-4. If an epoch is open, its commit was decided and its driver was killed: commit its transactions.
-5. Raise TornEpochError if an epoch is torn.
-6. Write the head with the next plan number. Attempts and commits of earlier plans are refused.
-7. Fence the transactional ids of earlier plans that have, or may begin, a transaction.
+1. Lock: InitProducerId for the transactional id "SINK:ledger". Writes of earlier drivers fail. 2.
+Read the ledger to its end. 3. Raise ProducerFencedError, once, if another driver has planned since
+this driver did. 4. If an epoch is open, its commit was decided and its driver was killed: commit
+its transactions. 5. Raise TornEpochError if an epoch is torn. 6. Write the head with the next plan
+number. Attempts and commits of earlier plans are refused. 7. Fence the transactional ids of earlier
+plans that have, or may begin, a transaction.
 
-An attempt writes nothing if its epoch is committed. Else it sends InitProducerId for
-"SINK:SLOT:PARTITION:ATTEMPT", whose slot is the plan's number modulo 16, then reads the head and
-raises unless its plan is the last one and undecided; then it writes, flushes and prepares. An
-attempt without rows has no producer.
+An attempt writes nothing if its epoch is committed. Otherwise it sends InitProducerId for
+"SINK:SLOT:PARTITION:ATTEMPT", where SLOT is the plan's number modulo 16, reads the head, and raises
+unless its plan is the last one and undecided. Then it writes, flushes and prepares. An attempt
+without rows has no producer.
 
 Commit, after Spark has chosen the attempts:
 
-1. Lock and read. Return if the epoch is committed; raise ProducerFencedError for an older plan.
-2. Refuse if more than half of the transaction time-out has passed since the plan.
-3. Refuse unless every transaction is open, with its producer id and epoch (DescribeTransactions).
-4. Decide: write an entry per transaction, and the head with the open epoch.
-5. Commit the transactions: EndTxn with their producer id and epoch, all at once.
-6. Write the verdict: the epoch is committed, and its entries are deleted.
-7. Fence the plan's attempts that have, or may begin, a transaction. An attempt that has sent
-   InitProducerId before this is fenced; one that sends it later reads that the plan is decided.
+1. Lock and read. Return if the epoch is committed; raise ProducerFencedError for an older plan. 2.
+Refuse if more than half of the transaction time-out has passed since the plan. 3. Refuse unless
+every transaction is open, with its producer id and epoch (DescribeTransactions). 4. Decide: write
+an entry per transaction, and the head with the open epoch. 5. Commit the transactions: EndTxn with
+their producer id and epoch, all at once. 6. Write the verdict: the epoch is committed, and its
+entries are deleted. 7. Fence the plan's attempts that have, or may begin, a transaction. An attempt
+that sent InitProducerId earlier is fenced; a later one finds in the ledger that the plan is
+decided.
 
-What a driver leaves that is killed, and what the next plan does:
+State after a driver is killed, and the action of the next plan:
 
 | Killed | Ledger | Transactions | Next plan |
 |---|---|---|---|
@@ -53,16 +51,17 @@ What a driver leaves that is killed, and what the next plan does:
 | the same, some have timed out | open epoch, entries | some aborted | raises TornEpochError |
 | after the verdict | committed epoch | lost attempts may be open | fences these |
 
-Spark repeats the epoch in each case. Its tasks write nothing if it is committed, and all rows again
-if nothing of it is. A torn epoch raises until it is repaired.
+Spark repeats the epoch in each case. Its tasks write nothing if it is committed, and all rows if no
+part of it is. A torn epoch raises until it is repaired.
 
-EndTxn may be sent again: a coordinator responds to it as before, from any process, as long as no
-producer has used the transactional id since (tested with Kafka 4.4, 4.3 and 3.9). If one has, or
-the transaction has timed out, the error does not tell the outcome. The outcome is then read from
-the log: the aborted transactions in a fetch response at the transaction's first record.
+EndTxn may be repeated from any process: the coordinator responds as before until a producer uses
+the transactional id again (tested with Kafka 4.4, 4.3 and 3.9). After that, or after a time-out,
+the error does not show the outcome. The outcome is then read from the log: a fetch at the
+transaction's first record returns the aborted transactions.
 
-Locking the ledger can interrupt another driver, which then begins its step again with what is in
-the ledger. Who wins is decided by the plan numbers there, not by who came last to the coordinator.
+Locking the ledger can interrupt another driver, which then repeats its step from the ledger's new
+content. The plan numbers in the ledger decide which driver wins, not the order of requests at the
+coordinator.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ EPOCH_PROPERTY: Final = "streaming.sql.batchId"
 
 @dataclass
 class PreparedMessage(TaskCommitMessage):
-    """Hands a task's prepared transaction to the driver; None if it has written nothing."""
+    """Passes a task's prepared transaction to the driver; None if the task wrote nothing."""
 
     plan: Plan
     query: str
@@ -166,8 +165,8 @@ class _Tasks:
     def _check_plan(self, plan: Plan) -> None:
         """Raise unless the plan is the last one, and undecided.
 
-        The transactional id was initialized before, so if the driver decides after this check, it
-        finds and fences it.
+        The transactional id is already initialized: a driver that decides after this check finds
+        and fences it.
         """
         options = self._options
 
@@ -199,9 +198,9 @@ class _Driver(_Tasks):
         self._plan = self._with_driver(plan)
 
     def commit_messages(self, messages: Sequence[PreparedMessage]) -> None:
-        """Commit the epoch of messages."""
+        """Commit the epoch that the messages belong to."""
         if not messages:
-            return  # A job without tasks: nothing can be written or open.
+            return  # A job without tasks has written nothing and has no open transaction.
         plan, query, epoch = messages[0].plan, messages[0].query, messages[0].epoch
         transactions = {
             row.partition: row.transaction for row in messages if row.transaction is not None
@@ -211,9 +210,9 @@ class _Driver(_Tasks):
         self._with_driver(lambda _, it: it.commit(plan, query, epoch, transactions))
 
     def give_up(self, plan: Plan | None) -> None:
-        """Abort the transactions of a job that has failed.
+        """Abort the transactions of a failed job.
 
-        Without a message of a task the plan is not known: it is the last one of this driver.
+        Without a task's message the plan is unknown; it is then this driver's last plan.
         """
         driver = driver_identity()
         self._with_driver(lambda _, it: it.give_up(plan, driver))
@@ -234,7 +233,7 @@ class _Driver(_Tasks):
 
 
 class ExactlyOnceWriter(_Driver, DataSourceArrowWriter):
-    """Writes a batch exactly once. Planned where it is built, on the driver, before any task."""
+    """Writes a batch exactly once. Planned in the constructor, on the driver, before any task."""
 
     def __init__(self, options: SinkOptions) -> None:
         super().__init__(options)
@@ -248,15 +247,15 @@ class ExactlyOnceWriter(_Driver, DataSourceArrowWriter):
         self.commit_messages(_given(messages))
 
     def abort(self, messages: Any) -> None:
-        """Abort the transactions of all tasks, unless their commit was decided."""
+        """Abort the transactions of all tasks unless their commit was decided."""
         self.give_up(self._plan)
 
 
 class ExactlyOnceStreamWriter(_Driver, StreamArrowWriter):
     """Writes each epoch of a streaming query exactly once.
 
-    Spark builds one for the tasks, which is pickled, and another one for `commit` or `abort`, which
-    is not. So it is planned when it is pickled.
+    Spark pickles one instance for the tasks, and builds another for `commit` or `abort`. Planning
+    therefore happens in pickling.
     """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -273,13 +272,13 @@ class ExactlyOnceStreamWriter(_Driver, StreamArrowWriter):
         self.commit_messages(_given(messages))
 
     def abort(self, messages: Any, batchId: int) -> None:  # Spark's name.
-        """Abort the transactions of all tasks, unless their commit was decided."""
+        """Abort the transactions of all tasks unless their commit was decided."""
         given = _given(messages)
         self.give_up(given[0].plan if given else None)
 
 
 class ExactlyOnceRowStreamWriter(ExactlyOnceStreamWriter):
-    """Converts rows to Arrow, for Spark 4.0, which gives streaming writers no Arrow batches."""
+    """Converts rows to Arrow for Spark 4.0, which passes no Arrow batches to streaming writers."""
 
     def write(self, iterator: Iterator[Row]) -> PreparedMessage:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Write the rows, and leave the transaction open for the driver."""
@@ -287,15 +286,15 @@ class ExactlyOnceRowStreamWriter(ExactlyOnceStreamWriter):
 
 
 def exactly_once_stream_writer(options: SinkOptions, schema: StructType) -> ExactlyOnceStreamWriter:
-    """Return a writer for what this version of Spark gives to streaming writers."""
+    """Return a writer for the rows or Arrow batches of this Spark version."""
     writer = ExactlyOnceStreamWriter if gives_arrow_batches() else ExactlyOnceRowStreamWriter
     return writer(options, schema)
 
 
 def driver_identity() -> str:
-    """Return an identity of the driver's JVM: host, process id, and start time if it is known.
+    """Return an identity of the driver's JVM: host, process id, and start time if known.
 
-    Spark's Python processes on the driver are children of the JVM, or of a daemon that is one.
+    Spark's Python processes on the driver are children of the JVM, or of its daemon.
     """
     pid = os.getppid()
     for _ in range(4):
@@ -309,7 +308,7 @@ def driver_identity() -> str:
 
 
 def _process(pid: int) -> Mapping[str, str] | None:
-    """Return name, parent and start time of a process; None where /proc does not tell."""
+    """Return name, parent and start time of a process, or None without /proc."""
     with suppress(OSError, ValueError):
         text = Path(f"/proc/{pid}/stat").read_text()
         name, _, rest = text.partition("(")[2].rpartition(")")

@@ -1,8 +1,8 @@
-"""Packs this package and its dependencies for executors of Spark that do not have it.
+"""Packs this package and its dependencies for Spark executors on which it is not installed.
 
-A file `.tar.gz` has the installed files, with the compiled kernel, for executors with the same
-version of Python and the same platform. A file `.zip` has Python code only, which runs anywhere and
-from which Python imports directly; dependencies with compiled code are not in it.
+A `.tar.gz` file contains the installed files, with the compiled kernel, for executors with the same
+Python version and platform. A `.zip` file contains only Python code, which runs anywhere and can be
+imported directly from the file; it leaves out dependencies with compiled code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Package:
-    """Holds the names of distributions that were packed, and of those that were left out."""
+    """Names of the distributions that were packed and left out."""
 
     packed: tuple[str, ...]
     left_out: tuple[str, ...]
@@ -41,7 +41,7 @@ def write_package(file: Path) -> Package:
     """Write a package for `spark.archives` (`.tar.gz`) or `spark.submit.pyFiles` (`.zip`).
 
     Raises:
-        InvalidConfigurationError: The file has another ending.
+        InvalidConfigurationError: The file has another suffix.
     """
     archive = file.name.endswith(ARCHIVE)
     if not archive and file.suffix != ZIP:
@@ -69,7 +69,7 @@ def write_package(file: Path) -> Package:
 
 
 def _own_files(compiled: bool) -> Iterator[tuple[str, Path]]:
-    """Yield the files of this package, also of one that is installed in editable mode."""
+    """Yield the files of this package, even if it is installed in editable mode."""
     directory = Path(__file__).parents[1]
     for path in directory.rglob("*"):
         if path.suffix == ".py" or (compiled and path.suffix in COMPILED):
@@ -80,14 +80,14 @@ def _own_files(compiled: bool) -> Iterator[tuple[str, Path]]:
 
 
 def _dependencies() -> list[Distribution]:
-    """Return the distributions that this one requires, with those that they require."""
+    """Return the distributions that this one requires, directly and indirectly."""
     found: dict[str, Distribution] = {}
     names = [DISTRIBUTION]
     while names:
         name = names.pop()
         try:
             each = distribution(name)
-        except PackageNotFoundError:  # a requirement of other platforms or versions
+        except PackageNotFoundError:  # a requirement for other platforms or versions
             continue
         for requirement in each.requires or ():
             required = _REQUIREMENT.match(requirement)
@@ -101,7 +101,7 @@ def _dependencies() -> list[Distribution]:
 
 
 def _files(each: Distribution) -> Iterator[tuple[str, Path]]:
-    """Yield the files of a distribution that lie in its directory of packages."""
+    """Yield the files of a distribution within its site-packages directory."""
     for file in each.files or ():
         if ".." not in file.parts:
             yield str(file), Path(str(each.locate_file(file)))

@@ -1,9 +1,8 @@
-"""Filters that Spark pushes into a batch read, as bounds of partitions and offsets. Pure.
+"""Filters that Spark pushes into a batch read, as partitions and offset bounds. Pure.
 
-Filters on topic, partition and offset select records exactly. A lower bound of timestamp selects
-the offsets from the first record on that is as late; Spark filters these again, because later
-records may have earlier timestamps. For the same reason an upper bound of timestamp is left to
-Spark.
+Filters on topic, partition and offset select records exactly. A lower timestamp bound selects the
+offsets from the first record at or after it; Spark filters these again, because later records may
+have earlier timestamps. For the same reason, an upper timestamp bound is left to Spark.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "StringEndsWith": lambda column, value: column.endswith(value),
     "StringContains": lambda column, value: value in column,
 }
-"""Comparisons by the names of pyspark's classes of filters, which pyspark 4.0 does not have."""
+"""Comparisons by the names of pyspark's filter classes, which pyspark 4.0 lacks."""
 _LOWER_BOUNDS: Final = frozenset({"EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual"})
 
 
@@ -45,7 +44,7 @@ class Selection:
     Attributes:
         first: Lowest offset.
         end: Offset after the highest one.
-        timestamp: Milliseconds since the epoch of the earliest record; None without a bound.
+        timestamp: Lower bound in milliseconds since the epoch, or None.
     """
 
     first: int = 0
@@ -60,7 +59,7 @@ class Selection:
         return all(test(tp) for test in self._tests)
 
     def add(self, condition: object) -> bool:
-        """Take a filter of pyspark; return whether Spark need not apply it again."""
+        """Add a filter of pyspark; return True if Spark need not apply it again."""
         kind = type(condition).__name__
         if kind == "Not":
             return self._add_negated(getattr(condition, "child", None))
@@ -120,7 +119,7 @@ def _operands(condition: object) -> tuple[str, Any]:
 
 
 def _test(kind: str, column: str, value: Any) -> Callable[[Any], bool] | None:
-    """Return a test of a value of the column, if the filter is one that is understood."""
+    """Return a test for values of the column, or None for an unsupported filter."""
     kind_of_value = _TYPES.get(column)
     if kind_of_value is None:
         return None

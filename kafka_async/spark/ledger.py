@@ -1,6 +1,6 @@
-"""The ledger of an exactly-once sink: its records, its state, and decisions on them. Pure.
+"""The ledger of an exactly-once sink: records, state and decisions. Pure.
 
-The ledger is partition 0 of a compacted topic. A sink has these records, whose keys are JSON arrays
+The ledger is partition 0 of a compacted topic. A sink has these records; their keys are JSON arrays
 that begin with its sinkId:
 
 | Key | Value |
@@ -9,9 +9,9 @@ that begin with its sinkId:
 | `[sink, query, epoch, partition]` | a transaction that the epoch commits, until it is committed |
 | `[sink, query]` | a batch write with a writeId that is committed |
 
-Records are written in transactions that contain a new head, so a reader of committed records sees
-each change as a whole, and the last head says what to look for. A streaming query's name is its
-query id, a batch write's "write:" and its writeId, or "action:" and a unique id without one.
+Each transaction contains a new head, so a read_committed reader sees each change as a whole, and
+the last head determines which other records count. A streaming query's name is its query id. A
+batch write's name is "write:" and its writeId, or else "action:" and a unique id.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ LedgerRecord: TypeAlias = tuple[bytes, bytes | None]
 
 FORMAT: Final = 1
 MAX_SUPERSEDED: Final = 100
-"""Drivers that were replaced and are remembered until they plan again."""
+"""Maximum number of replaced drivers that are remembered until they plan again."""
 WRITE_PREFIX: Final = "write:"
 ACTION_PREFIX: Final = "action:"
 PLAN_SLOTS: Final = 16
-"""Plans whose tasks have different transactional ids; later ones use the same ids again."""
+"""Number of plans with distinct transactional ids; later plans reuse them."""
 
 
 class Outcome(enum.Enum):
@@ -43,19 +43,19 @@ class Outcome(enum.Enum):
 
     COMMITTED = "committed"
     ABORTED = "aborted"
-    """By its time-out, or by another producer with its transactional id."""
+    """Aborted by its time-out or a newer producer."""
     UNKNOWN = "unknown"
-    """The transaction is over, and its records are no longer in the log."""
+    """The transaction has ended, and its records are no longer in the log."""
 
 
 class Verdict(enum.Enum):
-    """Outcomes of an epoch whose commit was decided."""
+    """Outcomes of an epoch after the decision to commit."""
 
     COMMITTED = "committed"
     EXPIRED = "expired"
-    """All of its transactions were aborted: nothing is visible, and the epoch can be repeated."""
+    """All transactions were aborted: nothing is visible, and the epoch can be repeated."""
     TORN = "torn"
-    """Some of its partitions are committed and some are not."""
+    """Only some partitions are committed."""
 
 
 class RepairAction(enum.Enum):
@@ -64,19 +64,19 @@ class RepairAction(enum.Enum):
     RESUME = "resume"
     """Write only the partitions that were not committed when the epoch is repeated."""
     SKIP = "skip"
-    """Accept the epoch as it is: the rows of the missing partitions are lost."""
+    """Accept the epoch without the missing partitions: their rows are lost."""
     REPEAT = "repeat"
-    """Write the whole epoch again: the rows of the committed partitions are duplicated."""
+    """Write the whole epoch again: rows of the committed partitions are duplicated."""
 
 
 @dataclass(frozen=True)
 class OpenEpoch:
-    """An epoch whose commit was decided; its transactions may not be committed yet.
+    """An epoch after the decision to commit; its transactions may not be committed yet.
 
     Attributes:
         query: The query's name.
-        epoch: Its epoch; 0 for a batch write.
-        partitions: The numbers of Spark's partitions that have a transaction.
+        epoch: The epoch; 0 for a batch write.
+        partitions: Numbers of the Spark partitions that have a transaction.
     """
 
     query: str
@@ -86,7 +86,7 @@ class OpenEpoch:
 
 @dataclass(frozen=True)
 class TornPartition:
-    """One partition of a torn epoch: its outcome, and the offsets of its records by topic."""
+    """A partition of a torn epoch, with its outcome and its records' offsets by topic."""
 
     partition: int
     outcome: str
@@ -102,7 +102,7 @@ class TornPartition:
 
 @dataclass(frozen=True)
 class TornEpoch:
-    """An epoch of which only some partitions are committed."""
+    """A partially committed epoch."""
 
     query: str
     epoch: int
@@ -114,14 +114,14 @@ class Head:
     """State of a sink.
 
     Attributes:
-        plan: Number of the last plan; only its tasks may write and only its epoch may be committed.
-        driver: Identity of the driver that has planned it; empty for a batch write.
-        superseded: Drivers whose streaming query was replaced, and which do not know it yet.
-        decided: The plan's epoch was decided or given up: no task of the plan may begin to write.
+        plan: Number of the last plan; only its tasks may write, and only its epoch be committed.
+        driver: Identity of the driver that made the plan; empty for a batch write.
+        superseded: Drivers that were replaced and have not been refused yet.
+        decided: The plan's epoch was decided or given up: its tasks may not begin to write.
         open: The epoch that is being committed.
-        torn: The epoch that needs a repair.
+        torn: The torn epoch, which needs a repair.
         committed: Last committed epoch by streaming query.
-        resume: Partitions of a torn epoch that are committed already, by query and epoch.
+        resume: Committed partitions of a torn epoch, by query and epoch.
     """
 
     plan: int = 0
@@ -149,7 +149,7 @@ class Ledger:
     Attributes:
         head: The last head.
         entries: Transactions by query, epoch and partition.
-        writes: Names of the committed batch writes that have a writeId.
+        writes: Names of the committed batch writes with a writeId.
     """
 
     head: Head = field(default_factory=Head)
@@ -160,7 +160,7 @@ class Ledger:
 
     @property
     def transactions(self) -> dict[int, PreparedTransaction]:
-        """Transactions of the open epoch by partition; KeyError if one was not read."""
+        """Transactions of the open epoch by partition; raises KeyError if one was not read."""
         opened = self.head.open
         if opened is None:
             return {}
@@ -186,15 +186,16 @@ def is_superseded(head: Head, driver: str) -> bool:
 
 
 def forget_superseded(head: Head, driver: str) -> Head:
-    """Return the head after a superseded driver was told."""
+    """Return the head after a superseded driver has been refused."""
     return replace(head, superseded=tuple(name for name in head.superseded if name != driver))
 
 
 def next_plan(head: Head, driver: str) -> Head:
-    """Return the head of a new plan, which ends the one before.
+    """Return the head of a new plan, which ends the previous plan.
 
-    Another driver that had planned is superseded. `driver` is empty for a batch write.
+    If another driver made the previous plan, it is superseded. `driver` is empty for a batch write.
     """
+    # The planning driver is no longer superseded.
     superseded = [name for name in head.superseded if name != driver]
     if head.driver and head.driver != driver:
         superseded = [name for name in superseded if name != head.driver] + [head.driver]
@@ -214,7 +215,7 @@ def decide(
     epoch: int,
     transactions: Mapping[int, PreparedTransaction],
 ) -> list[LedgerRecord]:
-    """Return the records that decide the commit of an epoch; without transactions it is done."""
+    """Return the records that decide to commit an epoch, or complete one without transactions."""
     entries = [
         (_key(sink, query, epoch, number), _transaction_value(prepared))
         for number, prepared in transactions.items()
@@ -227,7 +228,7 @@ def decide(
 
 
 def give_up(head: Head) -> Head:
-    """Return the head after the plan's job has failed: none of its tasks may begin to write."""
+    """Return the head after the plan's job has failed: its tasks may not begin to write."""
     return replace(head, decided=True)
 
 
@@ -236,6 +237,7 @@ def judge(outcomes: Iterable[Outcome]) -> Verdict:
     found = set(outcomes)
     if found <= {Outcome.COMMITTED}:
         return Verdict.COMMITTED
+    # An unknown outcome is torn, since its rows may be visible.
     return Verdict.EXPIRED if found == {Outcome.ABORTED} else Verdict.TORN
 
 
@@ -246,7 +248,7 @@ def finish(
     outcomes: Mapping[int, Outcome] | None = None,
     transactions: Mapping[int, PreparedTransaction] | None = None,
 ) -> list[LedgerRecord]:
-    """Return the records that end the open epoch; those of a torn one are kept until its repair."""
+    """Return the records that end the open epoch; a torn epoch's records stay until its repair."""
     opened = head.open
     assert opened is not None, "no epoch is open"
     if verdict is Verdict.TORN:
@@ -276,7 +278,7 @@ def repair(sink: str, head: Head, action: RepairAction) -> list[LedgerRecord]:
     records: list[LedgerRecord] = [
         (_key(sink, torn.query, torn.epoch, row.partition), None) for row in torn.partitions
     ]
-    # A driver that still runs with the plan before must not commit.
+    # A driver that still runs with the previous plan must not commit.
     head = replace(head, torn=None, decided=True, plan=head.plan + 1)
     if action is RepairAction.SKIP:
         head, marks = _mark_committed(sink, head, torn.query, torn.epoch)
@@ -297,6 +299,7 @@ def repair(sink: str, head: Head, action: RepairAction) -> list[LedgerRecord]:
             row.partition for row in torn.partitions if row.outcome == Outcome.COMMITTED.value
         }
         if head.resume is not None and _same_epoch(head.resume, torn):
+            # A resumed epoch may be torn again.
             committed |= set(head.resume.partitions)
         head = replace(head, resume=OpenEpoch(torn.query, torn.epoch, tuple(sorted(committed))))
     elif head.resume is not None and _same_epoch(head.resume, torn):
@@ -305,7 +308,7 @@ def repair(sink: str, head: Head, action: RepairAction) -> list[LedgerRecord]:
 
 
 def torn_error(sink: str, torn: TornEpoch) -> TornEpochError:
-    """Return the error of a torn epoch."""
+    """Return the error for a torn epoch."""
     rows = "; ".join(map(str, torn.partitions))
     return TornEpochError(
         f"sink {sink}: only some partitions of epoch {torn.epoch} of query {torn.query} are "
@@ -337,7 +340,7 @@ def _mark_committed(
 
 
 def transactional_id(sink: str, plan: int, partition: int, attempt: int) -> str:
-    """Return the transactional id of a task's attempt, which no other attempt of its plan has."""
+    """Return the transactional id of a task's attempt, unique within its plan."""
     return f"{sink}:{plan % PLAN_SLOTS}:{partition}:{attempt}"
 
 
@@ -348,10 +351,10 @@ def ids_of_plans(sink: str, plans: Iterable[int]) -> str:
 
 
 def earlier_plans(plan: int) -> range:
-    """Return the plans whose attempts a new plan aborts.
+    """Return the plans whose attempts a new plan aborts: the earlier ones only.
 
-    These are those before it, and no later one: a driver that was suspended after it planned must
-    not abort transactions of the drivers that have planned since.
+    A driver that was suspended after planning must not abort transactions of drivers that planned
+    later.
     """
     return range(plan - PLAN_SLOTS // 2, plan + 1)
 
@@ -385,7 +388,7 @@ def head_record(sink: str, head: Head) -> LedgerRecord:
 
 
 def read_ledger(sink: str, records: Iterable[LedgerRecord]) -> Ledger:
-    """Return the state that a sink's records describe; those of other sinks are passed over.
+    """Return a sink's state from ledger records; other sinks' records are skipped.
 
     Raises:
         InvalidConfigurationError: A newer version of this package has written a head.

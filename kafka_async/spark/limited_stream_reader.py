@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class LimitedStreamReader(KafkaStreamReader, SupportsTriggerAvailableNow):
-    """Reads streams with limits, with triggers availableNow, and reports the latest offsets."""
+    """Reads streams with limits and the trigger availableNow, and reports the latest offsets."""
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit that the options set.
 
-        Spark has no limit of several kinds. So this one only says that there is a limit, and
-        `latestOffset` applies all options that limit a batch.
+        Spark cannot combine kinds of limits. This limit only marks the read as limited, and
+        `latestOffset` applies all limiting options.
         """
         options = self._options
         if options.max_rows_per_trigger is not None:
@@ -50,11 +50,11 @@ class LimitedStreamReader(KafkaStreamReader, SupportsTriggerAvailableNow):
         return self._next_offset(position, limited=limited).to_json()
 
     def reportLatestOffset(self) -> OffsetJson | None:
-        """Return the latest offsets that were found, so that Spark's progress shows the lag."""
+        """Return the latest known offsets, from which Spark's progress shows the lag."""
         if self._planned is None or not self._planned[1].latest:
             return None
         return StreamOffset(dict(self._planned[1].latest)).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the offsets at which the query ends."""
+        """Fix the end offsets of the query."""
         self._target = self._cluster().latest_position().offsets

@@ -1,7 +1,7 @@
 """Offset ranges of a Spark read, and the JSON of Spark's Kafka connector. Pure.
 
-An offset is the next one to read; -2 is the earliest and -1 the latest, as in
-`{"clicks": {"0": 23, "1": -2}}`.
+An offset is the next offset to read; -2 is the earliest and -1 the latest, as in `{"clicks": {"0":
+23, "1": -2}}`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Offsets: TypeAlias = dict[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class ByTimestamp:
-    """Names offsets by time: the first record of a partition at or after a timestamp.
+    """Offsets by time: the first record of a partition at or after a timestamp.
 
     Attributes:
         timestamps: Milliseconds since the epoch, for all partitions or by partition.
-        latest_if_none: Whether the latest offset is used if no record is that late; otherwise
-            that is an error.
+        latest_if_none: Whether to use the latest offset if no record is that late, instead of
+            raising.
     """
 
     timestamps: int | Mapping[TopicPartition, int]
@@ -57,7 +57,7 @@ class OffsetRange:
 
 
 def parse_offsets(text: str, option: str) -> Offsets:
-    """Parse the JSON of an option; InvalidConfigurationError names the option."""
+    """Parse an option's JSON; raise InvalidConfigurationError if it is malformed."""
     example = '{"topic": {"0": 23, "1": -2}}'
     try:
         topics = json.loads(text)
@@ -74,7 +74,7 @@ def parse_offsets(text: str, option: str) -> Offsets:
 
 
 def parse_timestamps(text: str, option: str) -> Offsets:
-    """Parse timestamps by partition, in milliseconds; InvalidConfigurationError names the option.
+    """Parse timestamps by partition, in milliseconds; raise InvalidConfigurationError if malformed.
 
     Args:
         text: JSON such as `{"topic": {"0": 1700000000000}}`.
@@ -112,7 +112,7 @@ def plan(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> list[OffsetRange]:
-    """Return the ranges between two sets of offsets, ordered; empty ones are left out."""
+    """Return the ordered ranges between two sets of offsets, without empty ones."""
     return [
         OffsetRange(tp.topic, tp.partition, starts[tp], ends[tp])
         for tp in sorted(partitions)
@@ -128,9 +128,9 @@ def split(
 ) -> list[OffsetRange]:
     """Split ranges into tasks as Spark's connector does.
 
-    First no range keeps more than `max_records` offsets. If there are still fewer ranges than
-    `min_partitions`, large ranges are split in proportion to their sizes, so that there are about
-    that many: rounding may give some more or fewer.
+    First, ranges are split to at most `max_records` offsets. If there are still fewer ranges than
+    `min_partitions`, large ranges are split in proportion to their sizes, into about that many:
+    rounding may give some more or fewer.
     """
     parts = [part for part in ranges if part.size > 0]
     if max_records is not None:
@@ -138,7 +138,7 @@ def split(
     if min_partitions is None or len(parts) >= min_partitions:
         return parts
     total = sum(part.size for part in parts)
-    # Ranges that stay whole are left out of the proportion.
+    # The proportion does not count ranges that stay whole.
     whole = [part for part in parts if _part_count(part.size, total, min_partitions) == 1]
     kept = {(part.topic, part.partition) for part in whole}
     to_split = total - sum(part.size for part in whole)
@@ -160,7 +160,7 @@ def _part_count(size: int, total: int, wanted: int) -> int:
 
 
 def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    """Return `count` consecutive parts without empty ones; the last ones take the remainder."""
+    """Return `count` consecutive parts, without empty ones; the last parts take the remainder."""
     parts: list[OffsetRange] = []
     start = whole.start
     for left in range(count, 0, -1):

@@ -1,7 +1,7 @@
-"""Parsing of data source options, shared by the reader's and the writer's options.
+"""Parses the data source options that reader and writer share.
 
-Options of the other side are accepted, so that one set of options can read and write; unknown
-options are refused.
+Each accepts the other's options, so that one set of options can read and write; unknown options are
+refused.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ SINK_OPTIONS: Final = (
     "transactionTimeoutMs",
 )
 SPARK_OPTIONS: Final = ("path", "queryName")
-"""Options that Spark may add: `queryName` has the name of a streaming query."""
+"""Options that Spark may add; `queryName` is a streaming query's name."""
 _CLIENT_OPTIONS: Final = {
     name: f"kafka.{name}"
     for role in (ClientConfig, ConsumerConfig, ProducerConfig)
     for name in (row.name.replace("_", ".") for row in dataclasses.fields(role))
 }
-"""Options of the Kafka client by Java's names, to suggest for one without its prefix."""
+"""Options of the Kafka client by Java's names, to suggest for a name without the prefix."""
 
 
 def hide_option_secrets(options: Mapping[str, str]) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def hide_option_secrets(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def own_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the data source's own options with canonical names; Spark passes any letter case.
+    """Return the data source's own options with canonical names; letter case does not count.
 
     Raises:
         InvalidConfigurationError: An option is unknown.
@@ -100,7 +100,7 @@ def client_options(options: Mapping[str, Any], refused: Mapping[str, str]) -> di
 
     Args:
         options: All options.
-        refused: Reasons by Java's names of options that the data source sets itself.
+        refused: By Java's name of an option that the data source sets: the reason to refuse it.
 
     Raises:
         InvalidConfigurationError: An option is refused or given twice, or the servers are missing.
@@ -131,7 +131,7 @@ def flag(own: Mapping[str, str], option: str, *, default: bool) -> bool:
 
 
 def count(own: Mapping[str, str], option: str, *, low: int = 1) -> int | None:
-    """Return an option that is a whole number of at least `low`; None if it is not given."""
+    """Return an option as an integer of at least `low`, or None if it is not given."""
     text = own.get(option)
     if text is None:
         return None

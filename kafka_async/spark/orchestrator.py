@@ -3,8 +3,8 @@
     async with Orchestrator("localhost:9092", spark, name="clicks") as orchestrator:
         result = await orchestrator.run(count_clicks, ranges=ranges)
 
-The parts are in `kafka_async.spark.jobs`; `ledger` there describes the protocol. pyspark is needed
-only for jobs that use Spark.
+Its parts are in `kafka_async.spark.jobs`; `ledger` there describes the protocol. Only jobs that use
+Spark need pyspark.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ FunctionT = TypeVar("FunctionT", bound="Callable[[JobContext], object]")
 logger = logging.getLogger("kafka_async.spark")
 
 POLL_TIMEOUT: Final = 0.5
-"""Seconds after which the membership loop looks for a failure of the active driver."""
+"""Seconds between the membership loop's checks for a failure of the active driver."""
 MAX_MESSAGES: Final = 100
 """Control messages per transaction."""
 LISTENER_TIMEOUT: Final = 5.0
-"""Seconds for removing the listener of streaming queries."""
+"""Maximum seconds to remove the listener of streaming queries."""
 
 
 class Orchestrator:
@@ -122,9 +122,9 @@ class Orchestrator:
 
     Args:
         servers: Addresses of brokers, as "host:port,host:port" or a sequence; or a started
-            `Client`, which is shared and not closed.
+            `Client`: its connections are shared, and stay open.
         spark: The Spark session; None for jobs that do not use Spark.
-        name: Name of the orchestrator; its drivers have the same name. The consumer group and the
+        name: Name of the orchestrator, the same in all its drivers. The consumer group and the
             transactional id are "orchestrator-NAME".
         max_concurrency: Maximum number of jobs that run at a time (default: 4).
         control_topic: Topic of control messages, with one partition (default: "NAME-control").
@@ -132,11 +132,11 @@ class Orchestrator:
             "NAME-ledger").
         dead_letter_topic: Topic of records that a job cannot process (default:
             "NAME-dead-letters").
-        events_topic: Topic to which all events are written as JSON; None: no topic.
+        events_topic: Topic for all events as JSON; None for no topic.
         retry: Limits of retries and dead letters.
         session_timeout_ms: Time without heartbeats after which another driver takes over (default:
-            6000, the least that brokers accept by default).
-        **options: Options of `ClientConfig`, such as those of TLS and SASL.
+            6000, the brokers' default minimum).
+        **options: Options of `ClientConfig`, such as the TLS and SASL options.
 
     Missing topics are created, with the cluster's replication factor.
 
@@ -197,8 +197,8 @@ class Orchestrator:
 
         Args:
             function: Called with a `JobContext`, in a thread.
-            name: The job's name (default: the function's). The ledger keeps processed offsets under
-                this name: a function with another name processes them again.
+            name: The job's name (default: the function's). The ledger stores processed offsets
+                under this name: under another name, the function processes them again.
 
         Returns:
             The function.
@@ -229,20 +229,19 @@ class Orchestrator:
     ) -> None:
         """Run a job for the new records of a topic; any of the conditions starts it.
 
-        The jobs of a trigger run one after the other, each for the offsets after the previous one.
-        A failed one is run again, after 1 s to 60 s. Call this before `start`.
+        A trigger's jobs run one after the other, each for the offsets after the previous one. A
+        failed job runs again after 1 s to 60 s. Call this before `start`.
 
         Args:
             job: The job, or its name.
             topic: The topic.
-            rows: Start once there are at least this many new offsets.
+            rows: Start at this number of new offsets.
             lag: Start once a new record is older than this, in seconds.
-            interval: Start this long after the previous start, in seconds, if there is any new
-                offset.
-            max_rows: Maximum offsets per job (default: all new ones).
+            interval: Start this many seconds after the previous start, if there is a new offset.
+            max_rows: Maximum offsets per job (default: all new offsets).
             starting: First offset if the job has never run: "earliest" (default) or "latest".
-            tag: Tag of its jobs, for `cancel`.
-            pool: Spark's scheduler pool of its jobs.
+            tag: Tag of the jobs, for `cancel`.
+            pool: Spark's scheduler pool for the jobs.
             timeout: Maximum time of a job, in seconds.
 
         Raises:
@@ -283,7 +282,7 @@ class Orchestrator:
     # -- start and stop ---------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect, create missing topics, and join the drivers of this name.
+        """Connect, create missing topics, and join the group of drivers.
 
         Returns before this driver is active; see `wait_active`.
 
@@ -331,7 +330,7 @@ class Orchestrator:
                     try:
                         await admin.create_topics([topic])
                     except TopicExistsError:
-                        pass  # created by another driver meanwhile
+                        pass  # created by another driver
             described = await admin.describe_topics([self._control.topic, self._ledger_topic])
         for name, description in described.items():
             if len(description.partitions) != 1:
@@ -343,7 +342,7 @@ class Orchestrator:
     async def stop(self) -> None:
         """Interrupt all jobs, wait for their threads up to 5 s, and leave the group.
 
-        Another driver continues at once. Jobs of control messages stay in the ledger.
+        Another driver takes over at once. Jobs of control messages stay in the ledger.
 
         Raises:
             IllegalStateError: The orchestrator was started in another event loop or process.
@@ -352,7 +351,7 @@ class Orchestrator:
             return
         self._supervisor.check_event_loop()
         self._stopped = True
-        self._activated.set()  # wakes callers that wait for the active driver
+        self._activated.set()  # wake callers that wait for the active driver
         await self._supervisor.stop()
         if self._listener is not None and self._spark is not None:
             spark, listener = self._spark, self._listener
@@ -387,7 +386,7 @@ class Orchestrator:
             timeout: Maximum time in seconds (None: no limit).
 
         Raises:
-            TimeoutError: Another driver is still active.
+            TimeoutError: This driver is still not active.
             ClientClosedError: The orchestrator was not started, or is stopped.
         """
         timeout = check_timeout(timeout, unlimited="no limit")
@@ -407,7 +406,7 @@ class Orchestrator:
         self._supervisor.check()
 
     async def _serve(self) -> None:
-        """Be a member of the group, and the active driver whenever the group chooses this one."""
+        """Be a member of the group, and the active driver while the control topic is assigned."""
         backoff = Backoff(0.2, 10.0)
         while True:
             try:
@@ -437,6 +436,10 @@ class Orchestrator:
             reason: KafkaError = DriverFencedError("the driver was stopped")
             try:
                 while True:
+                    # Standby: poll until the partition is assigned, then make a driver. Active:
+                    # check the driver and accept messages, until the partition is lost or the
+                    # driver fails. Records polled in the iteration of the assignment are dropped:
+                    # the driver seeks to its committed position.
                     records = await consumer.poll(timeout=POLL_TIMEOUT, max_records=MAX_MESSAGES)
                     if driver is not None:
                         driver.check()
@@ -507,24 +510,25 @@ class Orchestrator:
 
         With ranges, offsets that a job of this name has processed are left out: each range takes
         effect once. Without ranges, every call is a new job. Waits until this driver is active and
-        one of max_concurrency is free. Cancelling the call interrupts the job's Spark actions and
-        waits for its thread, up to 5 s; a job whose transaction has begun still takes effect.
+        one of the max_concurrency slots is free. Cancelling the call interrupts the job's Spark
+        actions and waits up to 5 s for its thread; a job whose transaction has begun still takes
+        effect.
 
         Args:
-            job: The function, or the name of a registered one.
+            job: The function, or the name of a registered function.
             ranges: The offset ranges to process, at most one per partition.
-            tag: Tag by which `cancel` finds the job, besides its id.
+            tag: Tag for `cancel`, which also accepts the job's id.
             pool: Spark's scheduler pool (default: the default pool).
-            timeout: Maximum time in seconds, waiting and retries included (default: no limit).
+            timeout: Maximum time in seconds, including waiting and retries (default: no limit).
 
         Raises:
             JobFailedError: The job has failed; the cause is its function's error.
             JobCancelledError: The job was cancelled by its tag.
             JobTimeoutError: The job has not ended within the timeout.
-            DriverFencedError: Another driver has become active, or this one was stopped. The
-                transaction of the job may have been committed: run the same ranges again.
+            DriverFencedError: Another driver has become active, or this driver was stopped. The
+                job's transaction may have been committed: run the same ranges again.
             ClientClosedError: The orchestrator was not started, or is stopped.
-            ValueError: A range or the tag is not valid, or there is no job of this name.
+            ValueError: A range or the tag is not valid, or the job is not registered.
         """
         timeout = check_timeout(timeout, unlimited="no limit")
         checked = () if ranges is None else check_ranges(ranges)
@@ -575,14 +579,14 @@ class Orchestrator:
     ) -> list[Ranges]:
         """Return offset ranges that cover a topic, for one job each.
 
-        The ranges end at the last stable offset, so their content does not change any more.
+        The ranges end at the last stable offset, so their content is final.
 
         Args:
             topic: The topic.
-            by: Unit of `size`: "rows" are offsets, of which there may be more than records; "bytes"
-                are estimated from samples of the stored, compressed batches.
+            by: Unit of `size`: "rows" counts offsets, and there may be fewer records; "bytes" is
+                estimated from samples of the stored, compressed batches.
             size: Maximum offsets, or approximate bytes, per job.
-            job: Leave out what this job has processed; needs the active driver.
+            job: Leave out offsets that this job has processed; requires the active driver.
 
         Raises:
             UnknownTopicOrPartitionError: The topic does not exist.
@@ -614,8 +618,8 @@ class Orchestrator:
     def events(self) -> EventStream:
         """Return an asynchronous iterator over the events from now on.
 
-        These are the events of drivers, jobs, and the streaming queries of the Spark session. A
-        stream keeps up to 10,000 events that are not read yet, then drops the oldest.
+        These are events of drivers, jobs, and the Spark session's streaming queries. A stream keeps
+        up to 10,000 unread events, then drops the oldest.
         """
         return self._events.stream()
 
@@ -636,18 +640,18 @@ class Orchestrator:
 
 
 class _OwnershipListener(RebalanceListener):
-    """Tells the active driver that the group has taken its partition."""
+    """Stops the active driver when the group revokes its partition."""
 
     def __init__(self) -> None:
         self.lost = False
         self.on_loss: Callable[[], None] = _nothing
 
     def on_revoked(self, partitions: Partitions) -> None:
-        """Handle a partition that another driver will get."""
+        """Handle the revocation, before another driver gets the partition."""
         self.on_lost(partitions)
 
     def on_lost(self, partitions: Partitions) -> None:
-        """Handle a partition that another driver may have."""
+        """Handle the loss: another driver may already have the partition."""
         if partitions:
             self.lost = True
             self.on_loss()

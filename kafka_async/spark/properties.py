@@ -1,8 +1,8 @@
-"""Client options of a Spark data source, which can be pickled and do not show their secrets.
+"""Client options of a Spark data source, picklable and without visible secrets.
 
-Spark shows the options of a data source in query plans and its event log, and replaces only values
-that it takes for secrets by their names. So a secret is better given as the name of an environment
-variable or a file, which the process that connects reads.
+Spark shows a data source's options in query plans and its event log, and redacts only values whose
+names look like secrets. Secrets are therefore better passed as the name of an environment variable
+or a file, which the connecting process reads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ConfigT = TypeVar("ConfigT", bound="ConsumerConfig | ProducerConfig")
 
 VARIABLE_PREFIX: Final = "KAFKA_"
-"""Prefix of environment variables that options may name: others are not for brokers to see."""
+"""Prefix of environment variables that options may refer to: others must not reach brokers."""
 JAAS: Final = "sasl_jaas_config"
 _JAVA_SECRETS: Final = frozenset({JAAS, "ssl_keystore_key", "ssl_key_password"})
 _SHOWN_BY_SPARK: Final = frozenset(
@@ -36,15 +36,15 @@ _SHOWN_BY_SPARK: Final = frozenset(
         "sasl_oauthbearer_assertion_private_key_passphrase",
     }
 )
-"""Secrets whose names do not match spark.redaction.regex: secret, password, token, access key."""
+"""Secrets that spark.redaction.regex (secret, password, token, access key) does not match."""
 _OPTIONS: Final = frozenset(row.name for row in fields(ClientConfig))
 _CONNECTION: Final = re.compile("security_protocol|ssl_.+|sasl_.+")
 
 
 def option_name(key: str) -> str | None:
-    """Return the client option that an option of the data source sets, with underscores, if any.
+    """Return the client option, with underscores, that a data source option sets, or None.
 
-    Options of the connection need no prefix "kafka."; letter case does not count.
+    Connection options need no prefix "kafka."; letter case does not count.
     """
     low = key.lower()
     name = with_underscores(low.removeprefix("kafka."))
@@ -56,12 +56,11 @@ class Properties(Generic[ConfigT]):
 
     Args:
         role: The class of the configuration.
-        options: Options by name with underscores. NAME_env and NAME_file name the environment
-            variable and the file that hold the secret NAME.
+        options: Options by name with underscores. NAME_env and NAME_file refer to an environment
+            variable or a file with the secret NAME.
 
     Raises:
-        InvalidConfigurationError: An option is unknown, has a wrong value, or is a secret that
-            Spark would show.
+        InvalidConfigurationError: An option is unknown, invalid, or a secret that Spark would show.
     """
 
     def __init__(self, role: type[ConfigT], options: Mapping[str, object]) -> None:
@@ -77,19 +76,19 @@ class Properties(Generic[ConfigT]):
             _check_hidden_by_spark(name, self._options)
         for name in self._references:
             _check_reference(name, self._references, self._options)
-        # The secrets may exist in the workers only, so the other options are checked without them.
+        # Secrets may exist only in the workers, so check the other options without them.
         secrets = {_secret_of(name): Secret("secret") for name in self._references}
         if JAAS not in secrets:
             role.from_properties({**self._options, **secrets})
 
     def config(self, **options: object) -> ConfigT:
-        """Return the configuration; read the secrets from where the options say they are.
+        """Return the configuration, with secrets read from environment variables and files.
 
         Args:
             **options: More options, by name with underscores.
 
         Raises:
-            InvalidConfigurationError: An environment variable or a file has no secret.
+            InvalidConfigurationError: An environment variable or a file contains no secret.
         """
         secrets = {_secret_of(name): _read(name, place) for name, place in self._references.items()}
         return self._role.from_properties({**self._options, **secrets, **options})
@@ -107,7 +106,7 @@ def _revealed(value: object) -> object:
 
 
 def _reference(name: str) -> bool:
-    """Return whether an option names an environment variable or a file with a secret."""
+    """Return whether an option refers to an environment variable or a file with a secret."""
     secret = _secret_of(name)
     if secret == name or name in _OPTIONS:  # such as sasl_oauthbearer_assertion_file
         return False
@@ -134,7 +133,7 @@ def _check_reference(
 
 
 def _check_hidden_by_spark(name: str, options: Mapping[str, object]) -> None:
-    """Raise for a secret that Spark would show in query plans and in its event log."""
+    """Raise for a secret that Spark would show in query plans and its event log."""
     value = options[name]
     if name not in _SHOWN_BY_SPARK or not isinstance(value, Secret):
         return

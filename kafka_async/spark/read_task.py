@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafka_async.spark")
 
 MAX_ROWS_PER_BATCH: Final = 65_536
-"""Rows of an Arrow batch; larger batches are not faster, and each batch has a fixed cost."""
+"""Maximum rows of an Arrow batch: each batch has a fixed cost, but larger ones are not faster."""
 MAX_BYTES_PER_BATCH: Final = 16 * 2**20
-"""Bytes of an Arrow batch, unless one row has more."""
+"""Maximum bytes of an Arrow batch of more than one row."""
 POLL_TIMEOUT: Final = 0.25
-"""Seconds per poll; a range may end in markers and aborted records, which return no batch."""
+"""Seconds per poll; a range may end in control records and aborted records, which return no batch.
+"""
 
 
 class RangePartition(InputPartition):
@@ -44,7 +45,7 @@ class RangePartition(InputPartition):
 
     Args:
         value: The range.
-        topic_id: Id of the topic that has these offsets; None if it is not known.
+        topic_id: Id of the topic with these offsets; None if unknown.
     """
 
     def __init__(self, value: OffsetRange, topic_id: uuid.UUID | None = None) -> None:
@@ -56,7 +57,7 @@ class RangePartition(InputPartition):
 def read_partition(
     partition: InputPartition, options: SourceOptions
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the rows of a task's range; Spark passes another partition if there are no ranges."""
+    """Yield the rows of a task's range; without ranges, Spark passes another class."""
     note_use()
     if isinstance(partition, RangePartition):
         return read_range(partition.range, partition.topic_id, options)
@@ -69,9 +70,9 @@ def read_range(
     """Yield the rows of a range, in offset order.
 
     Raises:
-        KafkaTimeoutError: There was no data for kafkaConsumer.pollTimeoutMs.
-        DataLossError: Retention has removed records of the range, or the topic is not the one that
-            the range is of, and failOnDataLoss is on.
+        KafkaTimeoutError: No data arrived for kafkaConsumer.pollTimeoutMs.
+        DataLossError: failOnDataLoss is on, and retention has removed records of the range or the
+            topic was created again.
     """
     tp = TopicPartition(part.topic, part.partition)
     with lend_consumer(options.config(), [tp]) as consumer:
@@ -80,12 +81,16 @@ def read_range(
         while before < part.end:
             try:
                 batches = consumer.poll_batches(timeout=POLL_TIMEOUT)
+                # Each poll has one of four results: data, no data for now, removed records (seek
+                # past them), or a position in another log (continue if the topic has the planned
+                # id, else end).
                 after = batches[-1].next_offset if batches else consumer.position(tp)
             except OffsetOutOfRangeError as error:
                 before = _skip_removed(consumer, tp, before, part, options, error)
                 continue
             except NoOffsetForPartitionError as error:
-                # The position was of another cluster, or of a former topic that this consumer knew.
+                # The reused consumer's position belongs to a former topic of this name, or to
+                # another cluster.
                 timeout = options.poll_timeout
                 if not (topic_id and topic_id.int) or not blocking.run(
                     _has_topic_id, consumer, tp.topic, topic_id, timeout
@@ -99,6 +104,7 @@ def read_range(
                 if not blocking.run(_has_topic_id, consumer, tp.topic, topic_id, timeout):
                     _skip_other_log(tp, before, topic_id, options)
                     return
+            # Control records and aborted records move the position without data.
             without_data = 0.0 if after > before else without_data + POLL_TIMEOUT
             if without_data >= options.poll_timeout:
                 raise KafkaTimeoutError(
@@ -117,10 +123,9 @@ def read_range(
 async def _has_topic_id(
     consumer: blocking.Consumer, topic: str, topic_id: uuid.UUID, timeout: float
 ) -> bool:
-    """Return whether a topic has an id in the metadata by which a consumer has fetched.
+    """Return whether a topic has an id in the metadata that a consumer fetches with.
 
-    Metadata with another id, or without the topic, is updated first: it may be old, or of a broker
-    that did not know the topic for a moment.
+    Metadata with another id, or without the topic, is refreshed first: it may be stale.
     """
     metadata = services_of(consumer.asynchronous.client).metadata
     if metadata.snapshot.topic_id(topic) == topic_id:
@@ -134,7 +139,7 @@ async def _has_topic_id(
 
 
 def slices(rows: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
-    """Yield an Arrow batch, halved down to MAX_ROWS_PER_BATCH rows and MAX_BYTES_PER_BATCH."""
+    """Yield an Arrow batch in halves of at most MAX_ROWS_PER_BATCH rows and MAX_BYTES_PER_BATCH."""
     pending = [rows] if rows.num_rows else []
     while pending:
         part = pending.pop()
@@ -153,7 +158,7 @@ def _skip_removed(
     options: SourceOptions,
     error: OffsetOutOfRangeError,
 ) -> int:
-    """Seek behind records that were removed since the read was planned, or raise.
+    """Seek past records that were removed after the read was planned, or raise.
 
     Returns:
         The offset at which the task continues.
@@ -185,7 +190,7 @@ def _skip_other_log(
     options: SourceOptions,
     cause: NoOffsetForPartitionError | None = None,
 ) -> None:
-    """Log that a task reads nothing more because its offsets are of another topic, or raise."""
+    """Log that a task ends because its offsets belong to a former topic, or raise."""
     reason = f"the topic has another id than {topic_id}, with which the read was planned"
     if options.fail_on_data_loss:
         raise DataLossError(

@@ -1,7 +1,7 @@
 """Reads offset ranges in a batch; the driver plans the ranges, each task reads one.
 
 The driver fetches the offsets of every partition once, so all tasks of a read use the same end.
-With read_committed the end is the last stable offset: open transactions are not waited for.
+With read_committed, the end is the last stable offset: a read does not wait for open transactions.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ class BatchReader(DataSourceReader):
         return [RangePartition(part, topics[part.topic].topic_id) for part in parts]
 
     def _restrict(self, cluster: ClusterOffsets, starts: Offsets, ends: Offsets) -> None:
-        """Narrow the bounds by the filters of the query, if the reader has any."""
+        """Narrow the bounds by the query's filters, if any."""
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Yield the rows of one range, in offset order."""
         return read_partition(partition, self._options)
 
     def _check_order(self, starts: Offsets, ends: Offsets) -> None:
-        """Raise for offsets of which the start is after the end."""
+        """Raise if a start offset is greater than its end offset."""
         options = self._options
         if isinstance(options.starting, ByTimestamp) or isinstance(options.ending, ByTimestamp):
-            return  # No record is between these times.
+            return  # There is no record between these times.
         for tp, start in starts.items():
             if start > ends[tp]:
                 raise InvalidConfigurationError(
@@ -83,7 +83,7 @@ class BatchReader(DataSourceReader):
         earliest: Mapping[TopicPartition, int],
         latest: Mapping[TopicPartition, int],
     ) -> OffsetRange:
-        """Return the range; if failOnDataLoss is off, clip it to the available offsets."""
+        """Return the range, clipped to the available offsets if failOnDataLoss is off."""
         tp = TopicPartition(whole.topic, whole.partition)
         first, last = earliest[tp], latest[tp]
         if first <= whole.start and whole.end <= last:
@@ -101,9 +101,9 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """Reads only what the filters of the query select, where Spark pushes filters down.
+    """Reads only the records that the query's filters select, where Spark pushes filters down.
 
-    Spark refuses a reader that has `pushFilters` while it does not push, hence this class.
+    A separate class, because Spark refuses a reader with `pushFilters` when pushdown is off.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -111,7 +111,7 @@ class FilteringReader(BatchReader):
         self._selection = Selection()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take the filters; return those that Spark must apply itself."""
+        """Add the filters; return the ones that Spark must still apply."""
         return [each for each in filters if not self._selection.add(each)]
 
     def _restrict(self, cluster: ClusterOffsets, starts: Offsets, ends: Offsets) -> None:
@@ -126,4 +126,4 @@ class FilteringReader(BatchReader):
             starts[tp] = max(starts[tp], found.offset) if found.offset >= 0 else ends[tp]
 
     def __reduce__(self) -> tuple[type[BatchReader], tuple[SourceOptions]]:
-        return BatchReader, (self._options,)  # The tasks read ranges, and need no filters.
+        return BatchReader, (self._options,)  # Tasks read ranges, and need no filters.

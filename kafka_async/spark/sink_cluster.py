@@ -55,13 +55,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafka_async.spark")
 
 LEDGER_TRANSACTION_TIMEOUT_MS: Final = 30_000
-"""Limit of a ledger transaction of a driver that was killed; the next driver's lock ends it."""
+"""Transaction time-out of the ledger's producer; usually the next driver's lock ends a killed
+driver's transaction earlier.
+"""
 READ_TIMEOUT: Final = 60.0
 """Seconds to wait for open ledger transactions of other sinks."""
 OUTCOME_TIMEOUT: Final = 30.0
 """Seconds to wait for the markers of a transaction."""
 TAIL: Final = 200
-"""Offsets at the end of the ledger that are read first; eight times as many when too few."""
+"""Offsets at the end of the ledger to read first; then eight times as many each time they do not
+suffice.
+"""
 READ_COMMITTED: Final = 1
 _ENDED_OTHERWISE: Final = (
     InvalidTxnStateError,
@@ -70,7 +74,7 @@ _ENDED_OTHERWISE: Final = (
     InvalidPidMappingError,
     TransactionAbortableError,
 )
-"""Errors of a transaction that is over, which do not tell if it was committed."""
+"""Errors for a transaction that has ended, committed or not."""
 LEDGER_CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.ms": "600000",
@@ -82,7 +86,7 @@ LEDGER_CONFIGS: Final = {
 async def open_cluster(
     config: ProducerConfig, sink: str, ledger_topic: str
 ) -> AsyncGenerator[KafkaSinkCluster]:
-    """Connect, and disconnect at the end of the block."""
+    """Connect; disconnect at the end of the block."""
     async with Client(config=config) as client:
         cluster = KafkaSinkCluster(client, sink, ledger_topic)
         try:
@@ -109,7 +113,7 @@ class KafkaSinkCluster:
         self._name = f"{sink}:ledger"
 
     async def check(self, transaction_timeout_ms: int) -> None:
-        """Create the ledger's topic if it is missing, and check it and the transaction time-out.
+        """Create a missing ledger topic; check the topic and the transaction time-out.
 
         Raises:
             InvalidConfigurationError: The topic is not compacted, or the time-out is above the
@@ -182,8 +186,7 @@ class KafkaSinkCluster:
     async def read(self, *, everything: bool = False) -> Ledger:
         """Read the ledger's committed records up to its present end.
 
-        Records of an open transaction of another sink are waited for, since those that follow it
-        may be this sink's.
+        Waits for another sink's open transaction, since this sink's records may follow it.
         """
         latest = await self._admin.list_offsets({self._ledger: OffsetSpec.LATEST})
         end = latest[self._ledger].offset
@@ -202,6 +205,8 @@ class KafkaSinkCluster:
                 found = read_ledger(self._sink, records)
                 if start == 0 or (has_head(self._sink, records) and found.is_complete):
                     return found
+                # Too short: it lacks the sink's head, or an entry of the open epoch. Other sinks
+                # share the ledger.
                 size *= 8
 
     async def _read_from(self, consumer: Consumer, start: int, end: int) -> list[LedgerRecord]:
@@ -226,7 +231,7 @@ class KafkaSinkCluster:
     # -- transactions of tasks --------------------------------------------------------------------
 
     async def not_open(self, transactions: Sequence[PreparedTransaction]) -> dict[str, str]:
-        """Return the states of transactions that are not open, or are another producer's."""
+        """Return the states of transactions that have ended or belong to another producer."""
         if not transactions:
             return {}
         names = [each.transactional_id for each in transactions]
@@ -241,7 +246,7 @@ class KafkaSinkCluster:
         return over
 
     async def commit(self, transaction: PreparedTransaction) -> Outcome:
-        """Commit a transaction; if it is over already, find its outcome in the log."""
+        """Commit a transaction; if it has already ended, find its outcome in the log."""
         try:
             await self._admin.end_transaction(transaction, commit=True)
         except _ENDED_OTHERWISE as error:
@@ -251,7 +256,7 @@ class KafkaSinkCluster:
         return Outcome.COMMITTED
 
     async def unfinished(self, plans: Iterable[int]) -> list[str]:
-        """List the transactional ids of plans that are in use and have no committed transaction."""
+        """Return the plans' transactional ids that have an open transaction or may begin one."""
         found = await self._admin.list_transactions(
             states=["Empty", "Ongoing"], pattern=ids_of_plans(self._sink, plans)
         )
@@ -263,7 +268,7 @@ class KafkaSinkCluster:
             await self._admin.fence_producers(transactional_ids)
 
     async def _outcome(self, transaction: PreparedTransaction) -> Outcome:
-        """Return the outcome of a transaction that is over, from its first record's partition."""
+        """Return the outcome of an ended transaction, from the partition of its first record."""
         deadline = asyncio.get_running_loop().time() + OUTCOME_TIMEOUT
         for partition, (first, _) in transaction.offsets.items():
             while (found := await self._fetch_outcome(transaction, partition, first)) is None:
@@ -283,7 +288,7 @@ class KafkaSinkCluster:
     async def _fetch_outcome(
         self, transaction: PreparedTransaction, partition: TopicPartition, offset: int
     ) -> Outcome | None:
-        """Fetch the record at an offset with the aborted transactions; None if it is not stable."""
+        """Fetch at an offset, with the aborted transactions; return None before it is stable."""
         request = FetchRequest.from_dict(
             {
                 "max_wait_ms": 0,
@@ -324,6 +329,9 @@ class KafkaSinkCluster:
             if isinstance(error, RetriableError):
                 return None
             raise error
+        # The transaction's end is decided once the last stable offset is past its record. Aborted
+        # transactions are listed. Otherwise the log contains the record (committed), or retention
+        # or compaction has removed it (unknown).
         if row.last_stable_offset <= offset:
             return None
         if any(

@@ -1,8 +1,8 @@
 """Plans, commits and gives up the epochs of an exactly-once sink, on the driver.
 
-The protocol is described in `kafka_async.spark.exactly_once`, decisions are in
-`kafka_async.spark.ledger`. Requests go through `SinkCluster`, so that tests can run the protocol
-against a model and crash it at every step.
+`kafka_async.spark.exactly_once` describes the protocol, `kafka_async.spark.ledger` has its
+decisions. Requests go through `SinkCluster`, so that tests can run the protocol against a model and
+crash it at every step.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ T = TypeVar("T")
 logger = logging.getLogger("kafka_async.spark")
 
 MAX_ATTEMPTS: Final = 20
-"""Times that a call begins again because another driver has locked the ledger meanwhile."""
+"""Maximum attempts of a call that another driver interrupts by locking the ledger."""
 
 
 class LedgerLockLostError(KafkaError):
-    """Another process has locked the ledger, so nothing was written."""
+    """Another process has locked the ledger; no record was written."""
 
 
 class SinkCluster(Protocol):
-    """Requests of a driver to the cluster."""
+    """Requests from a driver to the cluster."""
 
     async def lock(self) -> None:
         """Make this process the only writer of the sink's ledger; earlier writers fail."""
@@ -66,11 +66,11 @@ class SinkCluster(Protocol):
         ...
 
     async def not_open(self, transactions: Sequence[PreparedTransaction]) -> dict[str, str]:
-        """Return the states of the transactions that are not open any more, by id."""
+        """Return the states of the transactions that are no longer open, by id."""
         ...
 
     async def commit(self, transaction: PreparedTransaction) -> Outcome:
-        """Commit a prepared transaction, and return its outcome, also if it is over already."""
+        """Commit a prepared transaction and return its outcome, even if it has already ended."""
         ...
 
     async def unfinished(self, plans: Iterable[int]) -> list[str]:
@@ -91,9 +91,9 @@ class Plan:
         driver: Identity of the driver of a streaming query; "" for a batch write.
         query: Name of the batch write; None for a streaming query.
         planned_at: Seconds on the driver's monotonic clock.
-        is_done: The batch write is committed already: its tasks write nothing.
-        committed: Last committed epoch by streaming query: tasks of these write nothing.
-        resume: Partitions that are committed already and are not written again.
+        is_done: The batch write is already committed: its tasks write nothing.
+        committed: Last committed epoch by streaming query: tasks of these epochs write nothing.
+        resume: Partitions that are already committed and not written again.
     """
 
     number: int
@@ -105,7 +105,7 @@ class Plan:
     resume: OpenEpoch | None = None
 
     def writes_nothing(self, query: str, epoch: int, partition: int) -> bool:
-        """Return True if a task has nothing to write, because it is committed."""
+        """Return True if a task must not write because its rows are committed."""
         if self.is_done or self.committed.get(query, -1) >= epoch:
             return True
         resume = self.resume
@@ -135,15 +135,15 @@ class SinkDriver:
         self._now = now
 
     async def plan(self, driver: str, query: str | None = None) -> Plan:
-        """Resolve what an earlier job has left, and return the plan of the next one.
+        """Resolve an earlier job's open epoch, and return the plan of the next job.
 
         Args:
             driver: Identity of the driver of a streaming query; "" for a batch write.
             query: Name of the batch write; None for a streaming query.
 
         Raises:
-            ProducerFencedError: Another driver has replaced this one. It is raised once: a query
-                that is started again replaces the other driver.
+            ProducerFencedError: Another driver has replaced this one. Raised once: a restarted
+                query replaces the other driver.
             TornEpochError: An epoch is torn and needs a repair.
         """
         return await self._repeat(lambda: self._plan(driver, query))
@@ -155,7 +155,7 @@ class SinkDriver:
         epoch: int,
         transactions: Mapping[int, PreparedTransaction],
     ) -> None:
-        """Commit an epoch, and abort the transactions of attempts that have lost.
+        """Commit an epoch, and abort the transactions of attempts that were not chosen.
 
         Args:
             plan: The plan of the job.
@@ -164,8 +164,8 @@ class SinkDriver:
             transactions: Prepared transactions by partition.
 
         Raises:
-            ProducerFencedError: Another driver has planned since.
-            TransactionAbortableError: A transaction has timed out or was fenced, and nothing is
+            ProducerFencedError: Another driver has made a newer plan.
+            TransactionAbortableError: A transaction timed out or was fenced before any was
                 committed: the epoch can be repeated.
             InvalidConfigurationError: The job took more than half of the transaction time-out.
             TornEpochError: Only some of the transactions were committed.
@@ -174,11 +174,11 @@ class SinkDriver:
         await self._abort_unfinished(plan.number)
 
     async def give_up(self, plan: Plan | None, driver: str = "") -> None:
-        """Abort the transactions of a job that has failed, unless its commit was decided.
+        """Abort the transactions of a failed job, unless its commit was decided.
 
         Args:
-            plan: The plan of the job; None for the last one, if it is the driver's.
-            driver: Identity of the driver, if the plan is not known.
+            plan: The plan of the job; None for the driver's last plan.
+            driver: Identity of the driver, if `plan` is None.
         """
         number = await self._repeat(lambda: self._give_up(plan, driver))
         if number is not None:
@@ -217,7 +217,7 @@ class SinkDriver:
             raise decisions.torn_error(self._sink, found.head.torn)
         head = decisions.next_plan(found.head, driver)
         await self._write_head(head)
-        # From now on no attempt of an earlier plan can begin to write.
+        # From here on, no attempt of an earlier plan can begin to write.
         earlier = decisions.earlier_plans(head.plan)
         await self._cluster.fence(await self._cluster.unfinished(earlier))
         return Plan(
@@ -237,6 +237,9 @@ class SinkDriver:
             return
         found = await self._locked(everything=query.startswith(decisions.WRITE_PREFIX))
         head = found.head
+        # The cases, in order: another plan is newer; an earlier attempt of this call committed the
+        # epoch; a repair is due; the epoch was given up, or the decision is still to make; or this
+        # call was interrupted after the decision, and only resolves the open epoch.
         if head.plan != plan.number:
             if decisions.is_superseded(head, plan.driver):
                 await self._write_head(decisions.forget_superseded(head, plan.driver))
@@ -265,6 +268,8 @@ class SinkDriver:
     async def _check_transactions(
         self, plan: Plan, epoch: int, transactions: Mapping[int, PreparedTransaction]
     ) -> None:
+        # Committing takes time too: if only some transactions timed out before it, the epoch would
+        # be torn.
         took = self._now() - plan.planned_at
         if took * 2 > self._timeout:
             raise InvalidConfigurationError(
@@ -280,9 +285,11 @@ class SinkDriver:
             )
 
     async def _give_up(self, plan: Plan | None, driver: str) -> int | None:
-        """Return the number of the plan, None if another one is the last."""
+        """Return the number of the plan, or None if another plan is the last."""
         found = await self._locked()
         head = found.head
+        # The job's tasks may have failed before they returned a plan: then it is the driver's last
+        # one.
         mine = head.driver == driver != "" if plan is None else head.plan == plan.number
         if not mine:
             return None
@@ -295,7 +302,7 @@ class SinkDriver:
     # -- steps ------------------------------------------------------------------------------------
 
     async def _repeat(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Begin again whenever another process has locked the ledger; it reads what that wrote."""
+        """Repeat an attempt that another process interrupts; it reads the ledger anew each time."""
         for _ in range(MAX_ATTEMPTS - 1):
             try:
                 return await attempt()
@@ -311,7 +318,7 @@ class SinkDriver:
         await self._cluster.write([decisions.head_record(self._sink, head)])
 
     async def _resolved(self, found: Ledger, *, everything: bool = False) -> Ledger:
-        """Resolve the open epoch if there is one, and return the ledger after it."""
+        """Resolve the open epoch, if any, and return the ledger after it."""
         if found.head.open is None:
             return found
         verdict = await self._resolve(found)
@@ -322,7 +329,7 @@ class SinkDriver:
         """Commit the transactions of the open epoch, and write the verdict.
 
         Raises:
-            TornEpochError: Only some of them were committed.
+            TornEpochError: Only some of the transactions were committed.
         """
         transactions = found.transactions
         results = await asyncio.gather(
@@ -331,7 +338,7 @@ class SinkDriver:
         outcomes: dict[int, Outcome] = {}
         for number, result in zip(transactions, results, strict=True):
             if isinstance(result, BaseException):
-                raise result  # The epoch stays open, and the next plan commits it.
+                raise result  # The epoch stays open: the next plan commits it.
             outcomes[number] = result
         verdict = decisions.judge(outcomes.values())
         records = decisions.finish(self._sink, found.head, verdict, outcomes, transactions)
@@ -343,7 +350,7 @@ class SinkDriver:
         return verdict
 
     async def _abort_unfinished(self, plan: int) -> None:
-        """Abort the transactions of attempts that have lost; the next plan repeats a failure."""
+        """Abort transactions of attempts that were not chosen; the next plan repeats a failure."""
         try:
             await self._cluster.fence(await self._cluster.unfinished([plan]))
         except KafkaError as error:

@@ -30,7 +30,7 @@ REFUSED: Final = {
 EXACTLY_ONCE: Final = ("sinkId", "writeId", "ledgerTopic", "transactionTimeoutMs")
 DEFAULT_LEDGER_TOPIC: Final = "kafka-async-spark-ledger"
 DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 900_000
-"""The brokers' default maximum."""
+"""The brokers' default of transaction.max.timeout.ms."""
 _SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
@@ -38,7 +38,7 @@ _SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 class SinkOptions:
     """Holds a writer's options; `topic` overrides the column of that name.
 
-    `sink_id` is not empty if `exactly_once` is set.
+    `sink_id` is set if `exactly_once` is.
     """
 
     properties: Properties[ProducerConfig]
@@ -50,7 +50,7 @@ class SinkOptions:
     transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
 
     def config(self, transactional_id: str | None = None) -> ProducerConfig:
-        """Return the configuration of a producer, with secrets read in this process."""
+        """Return a producer's configuration; read the secrets in this process."""
         if transactional_id is None:
             return self.properties.config()
         return self.properties.config(
@@ -59,7 +59,7 @@ class SinkOptions:
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Parse and check a writer's options; InvalidConfigurationError names the option."""
+    """Parse and check a writer's options; raise InvalidConfigurationError for a bad one."""
     options = hide_option_secrets(options)
     own = own_options(options)
     properties = client_options(options, REFUSED)

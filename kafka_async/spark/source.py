@@ -1,4 +1,4 @@
-"""The data source class that Spark loads: its name, columns, reader and writer."""
+"""The data source class that Spark loads: name, columns, reader and writer."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ COLUMNS = (
     "timestamp timestamp, timestampType int"
 )
 FILTERING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
-"""Module that plans a read with filters; Spark runs it in processes that do nothing else."""
+"""Module that plans a read with filters; Spark runs it in separate processes."""
 READ_LIMITS: Final = "pyspark.sql.streaming.datasource"
-"""Module of Spark versions that pass limits to streaming sources."""
+"""Module that exists in Spark versions that pass limits to streaming sources."""
 HEADERS = "headers array<struct<key: string, value: binary>>"
 
 
 class KafkaDataSource(DataSource):
     """Implements `format("kafka_async")` with the columns and options of Spark's Kafka connector.
 
-    It reads batches and streams, with the options of that connector, maxBytesPerTrigger and
-    commitGroupId. It writes the column value and, if they exist, the columns key, headers, topic
-    and partition, in batches and in streaming queries. Writing is at least once: a task that Spark
-    repeats writes its rows again; with the options exactlyOnce and sinkId each row is written once.
+    Reads batches and streams, with that connector's options and maxBytesPerTrigger and
+    commitGroupId. Writes the column value and, if they exist, the columns key, headers, topic and
+    partition, in batches and streaming queries. Writing is at least once: a task that Spark repeats
+    writes its rows again. With the options exactlyOnce and sinkId, each row is written once.
     """
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
+        """Return the format's name."""
         return "kafka_async"
 
     def schema(self) -> str:
-        """Return the columns of a read; `headers` exists only with the option includeHeaders."""
+        """Return the columns of a read; `headers` requires the option includeHeaders."""
         from kafka_async.spark.options import flag, hide_option_secrets, own_options
 
         note_use()
@@ -116,8 +116,8 @@ class KafkaDataSource(DataSource):
     ) -> DataSourceStreamWriter:
         """Return a writer of the epochs of a streaming query.
 
-        Spark passes `overwrite` for the output mode "complete". As with Spark's own connector, each
-        epoch's result is then appended to the topic as a whole.
+        Spark passes `overwrite` for the output mode "complete". Each epoch's whole result is then
+        appended to the topic, as with Spark's connector.
         """
         from kafka_async.spark.sink_options import sink_options
         from kafka_async.spark.stream_writer import stream_writer

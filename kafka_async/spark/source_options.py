@@ -1,4 +1,4 @@
-"""Options of a reader of `format("kafka_async")`, with the names of Spark's Kafka connector."""
+"""Options of a reader of `format("kafka_async")`, named as in Spark's Kafka connector."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ STREAM_ONLY: Final = (
     "commitGroupId",
 )
 MAX_PARTITION_FETCH_BYTES: Final = 4 * 2**20
-"""Default of max_partition_fetch_bytes: a task reads one partition, so a response is that long."""
+"""Default of max_partition_fetch_bytes, and so of a response: a task reads one partition."""
 FETCH_MAX_WAIT_MS: Final = 10
 """Time that brokers wait for data, unless kafka.fetch.max.wait.ms is given.
 
-A task may end with a fetch behind the last record of the partition, and the next task of its
-process waits for that one. With the client's 500 ms, 3,000,000 records of 100 B in 6 partitions
-take four times as long.
+A task may end with a fetch in flight behind the partition's last record, and the next task of the
+process waits for its response. With the client's default of 500 ms, 3,000,000 records of 100 B in 6
+partitions take four times as long.
 """
 
 
@@ -87,16 +87,16 @@ class SourceOptions:
         starting: First offsets.
         ending: Offsets after the last ones of a batch read.
         include_headers: Whether to read the column headers.
-        min_partitions: Number of tasks that is aimed at.
+        min_partitions: Desired number of tasks.
         max_records: Maximum offsets of a task.
         fail_on_data_loss: Whether lost records raise DataLossError.
         max_rows_per_trigger: Offsets of a micro-batch.
-        min_rows_per_trigger: Offsets for which a micro-batch waits.
-        max_trigger_delay: Maximum time that it waits for them, in seconds.
+        min_rows_per_trigger: Offsets that a micro-batch waits for.
+        max_trigger_delay: Maximum time to wait for them, in seconds.
         max_bytes_per_trigger: Estimated bytes of a micro-batch.
-        commit_group_id: Consumer group to which a streaming query's progress is committed.
-        attempts: Look-ups of offsets before a result that makes no sense is believed.
-        retry_interval: Time between them, in seconds.
+        commit_group_id: Consumer group that a streaming query's progress is committed to.
+        attempts: Look-ups of offsets before an implausible result is accepted.
+        retry_interval: Time between look-ups, in seconds.
         poll_timeout: Time without data after which a task fails, in seconds.
     """
 
@@ -120,12 +120,12 @@ class SourceOptions:
     poll_timeout: float = 120.0
 
     def config(self) -> ConsumerConfig:
-        """Return the configuration of a consumer, with secrets read in this process."""
+        """Return a consumer's configuration; read the secrets in this process."""
         return self.properties.config()
 
 
 def source_options(options: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
-    """Parse and check a reader's options; InvalidConfigurationError names the option.
+    """Parse and check a reader's options; raise InvalidConfigurationError for a bad one.
 
     Args:
         options: The options, in any letter case.
@@ -240,7 +240,7 @@ def _ending(own: Mapping[str, str]) -> Bound:
 
 
 def _bound(own: Mapping[str, str], side: str, default: int, latest_if_none: bool) -> Bound:
-    """Return a bound; timestamps come before offsets, as in Spark's connector."""
+    """Return a bound; timestamps have precedence over offsets, as in Spark's connector."""
     timestamp = count(own, f"{side}Timestamp", low=0)
     if timestamp is not None:
         return ByTimestamp(timestamp, latest_if_none)
@@ -263,7 +263,7 @@ def _offsets_of(bound: Bound) -> set[int]:
 
 
 def _duration(own: Mapping[str, str], option: str, *, default: float) -> float:
-    """Return an option such as 90s or 15m in seconds; a number alone is in milliseconds."""
+    """Return an option such as 90s or 15m in seconds; a bare number is in milliseconds."""
     text = own.get(option)
     if text is None:
         return default

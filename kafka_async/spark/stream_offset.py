@@ -1,9 +1,9 @@
 """Offsets of a streaming query, as Spark stores them in its checkpoint. Pure.
 
-The JSON is that of Spark's Kafka connector, `{"clicks": {"0": 23, "1": 7}}`. For each topic it has
-one more key without partitions, such as `"#clicks#6ba7b810-...#0:4,1:3"`: the topic's id, and the
-leader epoch of each partition. Spark's connector, and other readers of this JSON, see a topic
-without partitions there and ignore it. No topic has such a name, because names have no "#".
+The JSON is the format of Spark's Kafka connector, `{"clicks": {"0": 23, "1": 7}}`, with one more
+key per topic, such as `"#clicks#6ba7b810-...#0:4,1:3"`: the topic's id, and the leader epoch of
+each partition. To Spark's connector and other readers, this key is a topic without partitions,
+which they ignore. It cannot be the name of a topic, because names have no "#".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OffsetJson: TypeAlias = "dict[str, dict[str, int]]"
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """Holds the next offsets to read, and what identifies the logs that they belong to.
+    """Holds the next offsets to read, and the identity of the logs.
 
     Attributes:
         offsets: Next offset by partition.
@@ -42,13 +42,13 @@ class StreamOffset:
     def identified_by(self, topic_ids: Mapping[str, uuid.UUID]) -> StreamOffset:
         """Return the same offsets, with these ids for topics without one.
 
-        An offset that Spark's connector has stored has no ids, but its topics had them when this
-        run of the query saw them first.
+        An offset stored by Spark's connector has no ids. They are then taken from the first
+        metadata of this run of the query.
         """
         return replace(self, topic_ids={**topic_ids, **self.topic_ids})
 
     def to_json(self) -> OffsetJson:
-        """Return the value that Spark stores; equal offsets give equal text."""
+        """Return the value for Spark to store; equal offsets give equal text."""
         value: OffsetJson = {}
         for topic, partitions in groupby(sorted(self.offsets), key=lambda tp: tp.topic):
             value[topic] = {str(tp.partition): self.offsets[tp] for tp in partitions}
@@ -67,10 +67,10 @@ class StreamOffset:
 
 
 def read_stream_offset(value: object) -> StreamOffset:
-    """Return the offset that Spark has read from its checkpoint.
+    """Return the offset from a value in Spark's checkpoint.
 
     Raises:
-        IllegalStateError: It is not an offset of this source or of Spark's Kafka connector.
+        IllegalStateError: The value is not an offset of this source or Spark's Kafka connector.
     """
     offsets = Offsets()
     topic_ids: dict[str, uuid.UUID] = {}

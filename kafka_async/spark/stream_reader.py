@@ -1,7 +1,7 @@
 """Reads topics in a streaming query, for all versions of Spark.
 
-One reader lives in a process of the driver for as long as the query runs, and looks up offsets; its
-client stays connected. The tasks have copies of it, which only read.
+One reader lives in a driver process as long as the query runs, and looks up offsets; its client
+stays connected. Tasks have copies of it, which only read.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class KafkaStreamReader(DataSourceStreamReader):
             else TriggerDelay(options.min_rows_per_trigger, options.max_trigger_delay)
         )
         self._planned: tuple[StreamOffset, LogState] | None = None
-        """The end that was returned last, with the state of the logs that it was chosen by."""
+        """The last returned end, with the state of the logs from which it was chosen."""
         self._target: Offsets | None = None
-        """Offsets at which a query with availableNow ends."""
+        """End offsets of a query with availableNow."""
         self._committed: StreamOffset | None = None
         self._topic_ids: dict[str, UUID] = {}
-        """Ids of the topics when this run of the query first saw them."""
+        """Topic ids from the first metadata of this run of the query."""
 
     def __reduce__(self) -> tuple[type[KafkaStreamReader], tuple[SourceOptions]]:
         return type(self), (self._options,)
@@ -77,10 +77,10 @@ class KafkaStreamReader(DataSourceStreamReader):
     def partitions(
         self, start: dict[str, object], end: dict[str, object]
     ) -> Sequence[InputPartition]:
-        """Return the ranges of a micro-batch, after a check that all its records still exist.
+        """Check that a micro-batch's records still exist, and return its ranges.
 
         Raises:
-            DataLossError: Records of the batch are gone, and failOnDataLoss is on.
+            DataLossError: Records of the batch are lost, and failOnDataLoss is on.
         """
         first, last = read_stream_offset(start), read_stream_offset(end)
         if first == last:
@@ -88,7 +88,7 @@ class KafkaStreamReader(DataSourceStreamReader):
         first = first.identified_by(self._topic_ids)
         if self._planned is not None and self._planned[0] == last:
             ranges, losses = plan_batch(first, last, self._planned[1])
-        else:  # An earlier run of the query has planned the batch.
+        else:  # An earlier run of the query planned the batch.
             cluster = self._cluster()
             logs = cluster.state(first)
             ends = cluster.epoch_ends(last, logs.topic_ids, logs.leader_epochs)
@@ -122,16 +122,18 @@ class KafkaStreamReader(DataSourceStreamReader):
         return self._offsets
 
     def _next_offset(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
-        """Return the end of the next micro-batch; `start` itself if there is nothing to read.
+        """Return the end of the next micro-batch, or `start` if there is no new record.
 
         Raises:
-            DataLossError: Records from `start` on are gone, and failOnDataLoss is on.
+            DataLossError: Records from `start` on are lost, and failOnDataLoss is on.
         """
         logs = self._cluster().state(start.identified_by(self._topic_ids))
         starts, losses = find_losses(start.identified_by(self._topic_ids), logs)
         self._topic_ids = {**logs.topic_ids, **self._topic_ids}
         if losses and self._options.fail_on_data_loss:
             self._report(losses)
+        # Bounds apply in this order: the end of a query with availableNow, the delay for a minimum
+        # size, and the maximum size of a batch.
         latest = dict(logs.latest)
         if self._target is not None:
             latest = _stop_at(self._target, start, starts, latest)
@@ -151,7 +153,7 @@ class KafkaStreamReader(DataSourceStreamReader):
         return moved
 
     def _waits(self, starts: Offsets, latest: Offsets) -> bool:
-        """Return whether the next batch waits for more records; with availableNow it never does."""
+        """Return whether the next batch waits for more records: never with availableNow."""
         if self._delay is None or self._target is not None:
             return False
         return self._delay.waits(starts, latest, self._clock())
@@ -192,14 +194,14 @@ class KafkaStreamReader(DataSourceStreamReader):
 def _epoch(
     tp: TopicPartition, start: StreamOffset, end: Mapping[TopicPartition, int], logs: LogState
 ) -> int | None:
-    """Return the leader epoch of the end of a batch; where nothing was read, that of its start."""
+    """Return the leader epoch at a batch's end, or at its start if no record was read."""
     if start.offsets.get(tp) == end[tp] and tp in start.epochs:
         return start.epochs[tp]
     return logs.leader_epochs.get(tp)
 
 
 def _stop_at(target: Offsets, start: StreamOffset, starts: Offsets, latest: Offsets) -> Offsets:
-    """Return the ends of a query that ends at `target`, without partitions that are newer."""
+    """Return the ends of a query that ends at `target`, without newer partitions."""
     return {
         tp: max(starts[tp], min(target.get(tp, 0), end))
         for tp, end in latest.items()
@@ -210,9 +212,9 @@ def _stop_at(target: Offsets, start: StreamOffset, starts: Offsets, latest: Offs
 class StreamReaderWithoutLimits(KafkaStreamReader):
     """Reads streams on Spark 4.0 and 4.1, which pass no start and no limit.
 
-    The reader remembers the end of the last batch. After a restart only Spark knows it, unless it
-    plans the last batch again; a limit would then count from anywhere, so the next batch has none.
-    With availableNow, Spark asks for the end of a new query before its start, so that is the same.
+    The reader remembers the end of the last batch. After a restart the end is unknown, unless Spark
+    plans the last batch again, so the next batch has no limit. With availableNow, Spark requests
+    the end of a new query before its start, which has the same effect.
     """
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
@@ -246,9 +248,9 @@ class StreamReaderWithoutLimits(KafkaStreamReader):
 
 
 class RefusingStreamReader(DataSourceStreamReader):
-    """Raises the error of wrong options when Spark calls it.
+    """Raises the error for wrong options when Spark calls a method.
 
-    Spark replaces an error of `streamReader` itself with its own UnboundLocalError.
+    Spark would replace an error of `streamReader` with its own UnboundLocalError.
 
     Args:
         error: The error.
@@ -266,7 +268,7 @@ class RefusingStreamReader(DataSourceStreamReader):
         raise self._error
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> NoReturn:
-        """Raise the error: the checkpoint has a batch that is not complete."""
+        """Raise the error: the checkpoint has an incomplete batch."""
         raise self._error
 
     def read(self, partition: InputPartition) -> NoReturn:

@@ -1,7 +1,7 @@
 """Writes the epochs of a streaming query as records, at least once.
 
-Spark 4.1 and newer give a streaming writer Arrow batches. Spark 4.0 gives it rows, which are
-converted to Arrow in groups, so that both take the same path afterwards.
+Spark 4.1 and newer pass Arrow batches to a streaming writer. Spark 4.0 passes rows, which are
+converted to Arrow in groups, so that both then take the same path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafka_async.spark.sink_options import SinkOptions
 
 MAX_ROWS_PER_CONVERSION: Final = 10_000
-"""Rows that are converted to one Arrow batch."""
+"""Maximum rows converted to one Arrow batch."""
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamArrowWriter
@@ -51,7 +51,7 @@ class StreamWriter(StreamArrowWriter):
         """Do nothing: the records of the epoch are acknowledged."""
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:
-        """Do nothing: Spark repeats the epoch, whose records may then be written twice."""
+        """Do nothing: Spark repeats the epoch, and its records may be written twice."""
 
 
 class RowStreamWriter(StreamWriter):
@@ -63,21 +63,21 @@ class RowStreamWriter(StreamWriter):
 
 
 def stream_writer(options: SinkOptions, schema: StructType) -> StreamWriter:
-    """Return a writer for what this version of Spark gives to streaming writers."""
+    """Return a writer for the rows or Arrow batches of this Spark version."""
     return (StreamWriter if gives_arrow_batches() else RowStreamWriter)(options, schema)
 
 
 def gives_arrow_batches() -> bool:
-    """Return whether this version of Spark gives Arrow batches to streaming writers."""
+    """Return whether this Spark version passes Arrow batches to streaming writers."""
     return StreamArrowWriter is not DataSourceStreamWriter
 
 
 def arrow_batches(rows: Iterable[Row], schema: StructType) -> Iterator[pyarrow.RecordBatch]:
-    """Convert what is written of rows to batches of at most MAX_ROWS_PER_CONVERSION rows."""
+    """Convert the writable columns of rows to batches of at most MAX_ROWS_PER_CONVERSION rows."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    pa: Any = importlib.import_module("pyarrow")  # its stubs lack the types of elements
+    pa: Any = importlib.import_module("pyarrow")  # pyspark's stubs lack element types
     written = [at for at, name in enumerate(schema.names) if name in TYPES]
     arrow_schema: Any = to_arrow_schema(StructType([schema.fields[at] for at in written]))
     pending = iter(rows)

@@ -35,18 +35,18 @@ TYPES: Final = {
     "headers": ("array<struct<key:string,value:binary>>",),
 }
 READ_ONLY: Final = ("offset", "timestamp", "timestampType")
-"""Columns of a read that a record which is written gets from the broker."""
+"""Columns of a read that the broker sets when a record is written."""
 
 
 @dataclass
 class TaskCommitMessage(WriterCommitMessage):
-    """Tells the driver how many records a task wrote."""
+    """Reports the number of records that a task wrote to the driver."""
 
     records: int
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:
-    """Check that the columns form records; InvalidConfigurationError names a wrong column."""
+    """Check that the columns form records; raise InvalidConfigurationError for a wrong column."""
     names = {column.name: column.dataType.simpleString() for column in schema.fields}
     for name, kind in names.items():
         if name in TYPES and kind not in TYPES[name]:
@@ -68,7 +68,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
 
 
 def record_columns(rows: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-    """Return the rows without columns that are not written, as Spark's connector does."""
+    """Return the rows without read-only columns, as Spark's connector does."""
     columns = [name for name in rows.schema.names if name in TYPES]
     return rows if len(columns) == rows.num_columns else rows.select(columns)
 

@@ -42,9 +42,8 @@ def check_assignor(
     topics that do not exist, and up to 3 topics with up to 6 partitions. Members join and leave and
     partitions are added between rebalances. Rules:
 
-    - Each subscribed partition that exists is assigned to `owners` subscribers, or to all if
-      there are fewer, and to no other member.
-    - One of the owners commits its offset.
+    - Each existing subscribed partition is assigned to `owners` subscribers, or to all if there are
+    fewer, and to no other member. - One of the owners commits the partition's offset.
     - A cooperative assignor assigns no partition that another member owns, and its
       group comes to rest.
     - The same group gets the same assignment again, and the arguments of `assign` are not changed.
@@ -53,13 +52,13 @@ def check_assignor(
     Needs hypothesis, which the extra `testing` installs.
 
     Args:
-        assignor: Assignor class, function that returns an assignor, or an assignor, which is copied
-            (`copy.deepcopy`) for each member.
+        assignor: An assignor class, a function that returns an assignor, or an assignor, which is
+            copied (`copy.deepcopy`) for each member.
         examples: Number of random groups.
-        owners: Members to which each partition is assigned (default: 1).
+        owners: Number of members per partition (default: 1).
 
     Raises:
-        AssertionError: A rule is broken; the message has the smallest group that was found.
+        AssertionError: A rule is broken; the message contains the smallest group found.
         ImportError: hypothesis is not installed.
     """
     try:
@@ -78,7 +77,8 @@ def check_assignor(
             group.apply(change)
             group.settle()
 
-    # Explanations trace each line, which takes ten times as long, and are not in the message.
+    # Without the phase "explain": it traces each line, which takes ten times as long, and its
+    # result is not in the message.
     phases = [phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain]
     hypothesis.settings(
         max_examples=examples,
@@ -166,7 +166,7 @@ class _Group:
         )
 
     def _rebalance(self) -> bool:
-        """Rebalance once and check the result; True if no member has revoked a partition."""
+        """Rebalance once and check the result; return True if no member revoked a partition."""
         any_assignor = next(iter(self._assignors.values()))
         cooperative = RebalanceProtocol.COOPERATIVE in any_assignor.rebalance_protocols
         joined = {

@@ -1,17 +1,17 @@
 """An event loop on virtual time, to test time-outs, back-offs and sessions without waiting.
 
-The loop's clock stands still while a callback is ready, and jumps to the next timer when none is.
-A test of a 45 s session takes only the time of its Python code, and always runs in the same order.
+The loop's clock stands still while a callback is ready; otherwise it jumps to the next timer. A
+test of a 45 s session takes only the time of its Python code, and always runs in the same order.
 Sockets, pipes and processes, which depend on real time, raise. Executors run in place, as
 `Supervisor.offload` does under this loop.
 
-A test that would hang fails with the list of waiting tasks: when no timer is left, or when a day of
-virtual time has passed (periodic timers never run out).
+A test that would hang fails with the list of waiting tasks: when no timer is left, or after a day
+of virtual time (periodic timers never run out).
 
     def test_session_expires():
         run_virtual(my_coroutine())
 
-With pytest-asyncio, name the loop in your conftest.py, for all tests or for those with a marker:
+With pytest-asyncio, set the loop in your conftest.py, for all tests or for tests with a marker:
 
     def pytest_asyncio_loop_factories(config, item):
         return {"virtual": VirtualClockEventLoop}
@@ -35,7 +35,7 @@ class VirtualTimeError(RuntimeError):
 class VirtualClockEventLoop(asyncio.SelectorEventLoop):
     """Runs callbacks on virtual time, from `start` to at most `start + limit` seconds.
 
-    It opens no sockets: connect through `kafka_async.clock.MemoryNetwork`.
+    The loop opens no sockets: connect through `kafka_async.clock.MemoryNetwork`.
     """
 
     virtual_time = True
@@ -50,13 +50,13 @@ class VirtualClockEventLoop(asyncio.SelectorEventLoop):
         return self._now
 
     def block(self, seconds: float) -> None:
-        """Let time pass as during a call that blocks the loop: no callback runs meanwhile."""
+        """Advance the time as during a call that blocks the loop: no callback runs."""
         self._advance(seconds)
 
     def run_in_executor(
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Call `func(*args)` in place, since a thread would run on real time."""
+        """Call `func(*args)` in place: a thread would run on real time."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class ClusterHandle:
-    """Gives a test a running cluster, and names that no other test uses.
+    """A test's running cluster, with unique names for topics, groups and transactional ids.
 
-    The end of a `with` block deletes what the test has created.
+    The end of a `with` block deletes the test's topics.
     """
 
     def __init__(self, cluster: Backend, cleanup: TopicCleanup) -> None:
         self.cluster = cluster
-        """The backend, such as an `EmbeddedBackend` or an `ApacheBackend`."""
+        """The backend, such as an `EmbeddedBackend` or `ApacheBackend`."""
         self._cleanup = cleanup
         self._suffix = uuid.uuid4().hex[:8]
         self._topics: set[str] = set()
@@ -71,8 +71,9 @@ class ClusterHandle:
     def __exit__(self, *_: object) -> None:
         """Remove the fault rules, so that held requests continue, and delete the test's topics.
 
-        On the embedded cluster these are all topics created during the test, on others those whose
-        names `topic` returned. Groups are not deleted: their ids are not used again.
+        On the embedded cluster, these are all topics created during the test; on other clusters,
+        the topics whose names `topic` returned. Groups are not deleted: their ids are not used
+        again.
         """
         if isinstance(self.cluster, EmbeddedBackend):
             self.cluster.cluster.faults.clear()
@@ -121,20 +122,20 @@ class ClusterHandle:
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
     def topic(self, prefix: str = "topic") -> str:
-        """Return a topic name that is unique to this test, the same for the same prefix.
+        """Return a topic name unique to this test; the same for equal prefixes.
 
-        The call does not create the topic. If it exists after the test, it is deleted.
+        The call does not create the topic. A topic that exists after the test is deleted.
         """
         name = f"{prefix}-{self._suffix}"
         self._topics.add(name)
         return name
 
     def group(self, prefix: str = "group") -> str:
-        """Return a group id that is unique to this test, the same for the same prefix."""
+        """Return a group id unique to this test; the same for equal prefixes."""
         return f"{prefix}-{self._suffix}"
 
     def transactional_id(self, prefix: str = "transactions") -> str:
-        """Return a transactional id that is unique to this test, the same for the same prefix."""
+        """Return a transactional id unique to this test; the same for equal prefixes."""
         return f"{prefix}-{self._suffix}"
 
 
@@ -164,7 +165,7 @@ class Clusters:
         if isinstance(started, BackendUnavailableError):
             report = pytest.fail if in_ci() else pytest.skip
             report(f"no Kafka backend {name}: {started}")
-        if isinstance(started, Exception):  # Another attempt would take as long as the first.
+        if isinstance(started, Exception):  # another attempt would take as long
             raise started
         return ClusterHandle(*started)
 
@@ -178,7 +179,7 @@ class Clusters:
         except Exception as error:  # noqa: BLE001  # raised in every test that requests it
             return error
         cleanup = TopicCleanup(cluster)
-        self._stack.callback(cleanup.close)  # Called before the cluster is stopped.
+        self._stack.callback(cleanup.close)  # Runs before the cluster is stopped.
         self._record("kafka_backend", backend.name)
         return cluster, cleanup
 

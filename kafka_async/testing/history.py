@@ -1,4 +1,4 @@
-"""Histories of records: what was sent and what readers got, and a check of both."""
+"""Histories of sent and read records, and a check for lost, duplicated and reordered ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 MAX_EXAMPLES: Final = 5
-"""Records of each kind that a verdict names."""
+"""Records of each kind that a verdict lists."""
 
 
 class History:
@@ -27,11 +27,11 @@ class History:
             history.sent("0:17", key="0")
             history.read("0:17")
 
-    Several processes write a file each; `check_history` takes their lines in any order except that
-    the lines of a key keep theirs.
+    Several processes write one file each; `check_history` takes their lines in any order that
+    preserves the order of each key's lines.
 
     Args:
-        path: The file; lines are added to an existing one.
+        path: The file; an existing file is extended.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -49,12 +49,14 @@ class History:
         self._file.close()
 
     def sent(self, record: str, *, key: str | None = None, certain: bool = True) -> None:
-        """Add a record that readers must get.
+        """Log a record that readers must get.
 
         Args:
-            record: A name that no other record has.
-            key: Records of a key are read in the order in which they were sent; None: in any order.
-            certain: False if its outcome is unknown, such as after a time-out: readers may get it.
+            record: A unique name of the record.
+            key: Records of a key must be read in the order in which they were sent; None for any
+                order.
+            certain: False if the outcome is unknown, such as after a time-out: readers may get the
+                record.
 
         Raises:
             TypeError: `record` or `key` is not a str: decode bytes.
@@ -64,10 +66,10 @@ class History:
         self._write({"sent": instance_of(record, str, "record"), "key": key, "certain": certain})
 
     def read(self, record: str) -> None:
-        """Add a record that a reader got.
+        """Log a record that a reader got.
 
         Args:
-            record: The name with which it was sent.
+            record: The name under which it was sent.
 
         Raises:
             TypeError: `record` is not a str: decode bytes.
@@ -80,11 +82,11 @@ class History:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Result of a check; records are named as in the history.
+    """Result of a check; records have their names of the history.
 
     Attributes:
-        sent: Number of records that were sent with a certain outcome.
-        lost: Those of them that were not read.
+        sent: Number of records sent with a certain outcome.
+        lost: Records sent with a certain outcome that were not read.
         duplicated: Records that were read more than once.
         unexpected: Records that were read but not sent.
         out_of_order: Records that were first read after a later one of the same key.
@@ -113,14 +115,14 @@ class Verdict:
 
 
 def check_history(path: str | os.PathLike[str]) -> Verdict:
-    """Check the history that `History` has written to a file.
+    """Check the history in a file of `History`.
 
     Args:
-        path: The file. A last line without an end is what a killed process left; it is ignored.
+        path: The file. A last line without a line end, as a killed process leaves it, is ignored.
 
     Raises:
-        ValueError: A line is not of a history, or a record was sent twice; the error names the
-            line. Or the history has no record, so that there is nothing to judge.
+        ValueError: A line is malformed, or a record was sent twice; the message includes the line.
+            Or the history has no record to check.
         OSError: The file cannot be read.
     """
     lines = Path(path).read_text("utf-8").split("\n")[:-1]

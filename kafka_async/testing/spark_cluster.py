@@ -1,4 +1,4 @@
-"""Runs a standalone cluster of Spark: a master and workers as processes of this machine.
+"""Runs a standalone Spark cluster: a master and workers as processes on this machine.
 
     python -m kafka_async.testing.spark_cluster --workers 2
 
@@ -33,10 +33,10 @@ START_TIMEOUT: Final = 60.0
 """Seconds for a process to be ready."""
 POLL_INTERVAL: Final = 0.1
 HEAP: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""Options of the JVMs of master and workers, which run no tasks themselves."""
+"""JVM options of master and workers, which run no tasks themselves."""
 
 ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
-"""Variables that Spark's own scripts set; workers start executors with the version of Scala."""
+"""Variables that Spark's scripts set; workers select executors by the Scala version."""
 
 
 class SparkCluster:
@@ -68,7 +68,8 @@ class SparkCluster:
         """Start a worker and wait until the master has registered it.
 
         Args:
-            host: Its address. Spark runs no speculative attempt on the host of the first attempt.
+            host: The worker's address. Spark runs no speculative attempt on the host of the first
+                attempt.
         """
         number = len(self._workers)
         worker, _ = self._start(
@@ -81,7 +82,7 @@ class SparkCluster:
         self._workers.append(worker)
 
     def executors(self, number: int) -> list[Path]:
-        """Return the directories of the executors that a worker has started."""
+        """Return the directories of a worker's executors."""
         return sorted(self.directory.glob(f"work-{number}/*/*"))
 
     def kill_worker(self, number: int) -> None:
@@ -90,12 +91,12 @@ class SparkCluster:
         self._workers[number].wait()
 
     def close(self) -> None:
-        """Wait for the processes, which the end of the run has killed."""
+        """Wait for the processes that the end of the run has killed."""
         for process in self._processes:
             process.wait()
 
     def _start(self, name: str, *arguments: str, ready: str) -> tuple[subprocess.Popen[bytes], str]:
-        """Start a JVM; return it and what the group of `ready` matches in its log."""
+        """Start a JVM; return it and the group's match of `ready` in its log."""
         log = self.directory / f"{name}.log"
         home = _spark_home()
         with log.open("wb") as output:
@@ -137,9 +138,9 @@ def spark_cluster(
     Args:
         workers: Number of workers.
         cores: Cores of each worker.
-        memory: Memory of each worker for executors, as Spark writes it.
-        environment: Variables of the workers and their executors, beside those of this process. An
-            empty text is as good as no variable for those that Spark and Python read.
+        memory: Memory of each worker for executors, in Spark's notation.
+        environment: Variables of workers and executors, in addition to this process's. To Spark and
+            Python, an empty value equals an unset variable.
 
     Raises:
         BackendUnavailableError: pyspark or Java is missing, or a process does not start.

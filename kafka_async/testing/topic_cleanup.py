@@ -21,7 +21,7 @@ TIMEOUT_MS: Final = 5_000
 
 
 class TopicCleanup:
-    """Deletes topics of one cluster: of the embedded one directly, else by one request per test.
+    """Deletes topics of one cluster: directly if it is embedded, else by one request per test.
 
     The admin client connects at the first deletion and serves the whole session.
     """
@@ -33,7 +33,7 @@ class TopicCleanup:
     def list_topics(self) -> frozenset[str]:
         """Return the topics of an embedded cluster without internal ones.
 
-        For another cluster the result is empty, since listing its topics takes a request.
+        For other clusters the result is empty, since listing their topics takes a request.
         """
         if not isinstance(self._cluster, EmbeddedBackend):
             return frozenset()
@@ -43,7 +43,7 @@ class TopicCleanup:
         return frozenset(topic.name for topic in topics if not is_internal(topic.name))
 
     def delete(self, names: AbstractSet[str]) -> None:
-        """Delete those of the topics that exist; log a warning after a failure."""
+        """Delete the topics that exist; log a warning after a failure."""
         if isinstance(self._cluster, EmbeddedBackend):
             for name in names & self.list_topics():
                 self._cluster.cluster.delete_topic(name)

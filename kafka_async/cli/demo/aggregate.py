@@ -1,4 +1,4 @@
-"""Sums the counts without Spark, and reads the totals that either has written."""
+"""Sums the counts without Spark, and reads the totals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def sum_counts(resources: Resources) -> tuple[Counter[str], int]:
 
 
 async def write_totals(resources: Resources, totals: Counter[str]) -> None:
-    """Write the total of each word, all in one transaction."""
+    """Write the total of each word in one transaction."""
     topic = resources.topics[TOTALS]
     config = resources.connection.config(
         ProducerConfig, transactional_id=f"{resources.group}-totals"

@@ -1,7 +1,7 @@
-"""Child processes of the demo, none of which outlives it.
+"""Child processes that end with the demo.
 
-Each leads its own session, so that Ctrl-C reaches only the demo, which stops them in order. Each
-also reads its standard input, which ends with the demo even after kill -9.
+Each leads its own session, so that Ctrl-C reaches only the demo, which stops its children in order.
+Each also ends with its standard input, which closes even after kill -9 of the demo.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ChildProcess:
         return self._process.pid
 
     def write(self, line: str | Secret) -> None:
-        """Write a line to standard input; do nothing after the process has ended."""
+        """Write a line to standard input; do nothing if the process has ended."""
         assert self._process.stdin is not None
         text = line if isinstance(line, Secret) else Secret(line)
         self._process.stdin.write(text.reveal().encode() + b"\n")
@@ -64,7 +64,7 @@ class ChildProcess:
             os.killpg(self.pid, signal.SIGKILL)
 
     async def stop(self, *, force: bool) -> None:
-        """Stop the process, with `force` by SIGKILL at once, and wait for its end."""
+        """Stop the process and wait for its end; with `force`, send SIGKILL at once."""
         if self.status is None and not force:
             self._process.terminate()
             try:
@@ -76,7 +76,7 @@ class ChildProcess:
         await self.wait()
 
     def last_error_line(self) -> str:
-        """Return the last line of standard error, which names an uncaught exception."""
+        """Return the last line of standard error: the uncaught exception."""
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip() if lines else "it printed no error"

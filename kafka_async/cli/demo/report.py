@@ -51,7 +51,7 @@ class Report:
         self._shown.start()
 
     def advance(self, done: int) -> None:
-        """Set the progress of the stage."""
+        """Set the stage's progress."""
         if self._task is not None:
             self._shown.update(self._task, completed=done)
 
@@ -74,7 +74,7 @@ class Report:
 
     @staticmethod
     def print_summary(result: Result, plan: Plan) -> None:
-        """Print the summary on standard output."""
+        """Print the summary to standard output."""
         console = terminal.out
         console.print()
         console.print(_stages(result))

@@ -1,7 +1,7 @@
-"""Topics and the consumer group of a run, whose names contain the id of the run.
+"""Topics and the consumer group of a run; their names contain the run's id.
 
-Transactional ids contain it too. Kafka has no request that deletes them: an unused one expires
-(transactional.id.expiration.ms, 7 days).
+Transactional ids contain it too. No Kafka request deletes them: they expire unused after
+transactional.id.expiration.ms (7 days).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOTALS: Final = "word-totals"
 PARTITIONS: Final = {LINES: 6, COUNTS: 3, TOTALS: 3}
 
 CHECK_INTERVAL: Final = 0.1
-"""Seconds between two requests for the state of the run."""
+"""Seconds between two checks of the run's state."""
 DELETION_TIMEOUT: Final = 30.0
 """Seconds. A killed member stays in the group until its session expires after 6 s."""
 
@@ -46,12 +46,12 @@ class Resources:
 
     @property
     def ledger_topic(self) -> str:
-        """Ledger of Spark's exactly-once sink, which creates it."""
+        """Ledger topic of Spark's exactly-once sink, which creates it."""
         return f"{self.topics[TOTALS]}-ledger"
 
     @staticmethod
     def topic_names(run_id: str, *, shared_cluster: bool) -> dict[str, str]:
-        """Return the topic names by content; on a shared cluster they contain the run's id."""
+        """Return topic names by content; on a shared cluster they contain the run's id."""
         return {name: f"{name}-{run_id}" if shared_cluster else name for name in PARTITIONS}
 
     def partitions(self, content: str) -> list[TopicPartition]:
@@ -99,7 +99,7 @@ class Resources:
             try:
                 await admin.delete_topics([topic])
             except UnknownTopicOrPartitionError:
-                pass  # Its creation failed, or Spark did not run.
+                pass  # Creation failed, or Spark did not run.
 
     async def _delete_group(self, admin: Admin) -> None:
         while True:

@@ -23,8 +23,8 @@ class Plan:
     """Holds the options of a run.
 
     Attributes:
-        files: The text; empty: Python's language reference.
-        connection: The cluster; without servers, an embedded one.
+        files: The text; if empty, Python's language reference.
+        connection: The cluster; without servers, an embedded cluster.
         out: Directory of Spark's files.
         keep: Do not delete topics and group.
         seed: Chooses when the worker is killed.
@@ -39,7 +39,7 @@ class Plan:
 
     @property
     def bootstrap(self) -> str | None:
-        """The brokers; None: embedded ones."""
+        """The brokers; None for an embedded cluster."""
         return self.connection.bootstrap
 
 
@@ -74,10 +74,10 @@ class Result:
     def as_dict(self) -> dict[str, object]:
         """Return the figures that --json writes.
 
-        `words` and `distinct_words` are those of the reference count. `aborted_transactions`
-        includes the killed worker's, which the coordinator aborts. `rebalances` is the group's last
-        generation. `batches` are those of the stream in Spark. `seed` repeats the moment of the
-        kill.
+        `words` and `distinct_words` come from the reference count. `aborted_transactions` includes
+        the killed worker's transaction, which the coordinator aborts. `rebalances` is the group's
+        last generation. `batches` counts the batches of the Spark stream. `seed` reproduces the
+        moment of the kill.
         """
         return {
             "lines": self.lines,

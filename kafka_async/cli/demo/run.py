@@ -1,7 +1,7 @@
 """Runs the stages of the demo in order.
 
-At the end, also after an error or a signal, child processes are stopped, and topics and group are
-deleted from a cluster that the demo has not started.
+At the end, even after an error or a signal, the demo stops its child processes and deletes its
+topics and its group from a shared cluster.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Demo:
     async def _spark_process(
         self, resources: Resources
     ) -> AsyncGenerator[spark.SparkProcess | None]:
-        """Start the stream in Spark, and stop it at the end of the block; None without Spark."""
+        """Start the Spark stream, and stop it at the end of the block; yield None without Spark."""
         if self.result.spark != "run":
             yield None
             return
@@ -133,7 +133,7 @@ class Demo:
         self.result.rebalances = state.generation
 
     async def _total(self, resources: Resources, process: spark.SparkProcess | None) -> None:
-        """Let Spark, or this project's consumer and producer, write the total of each word."""
+        """Write the total of each word with Spark, or with this project's consumer and producer."""
         if process is not None:
             with self._stage("finish the stream in Spark") as stage:
                 last = await process.finish()

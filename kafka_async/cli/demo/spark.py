@@ -1,9 +1,9 @@
 """The Spark job of the demo: its requirements, its process and its result.
 
 Spark runs in a child process: its log goes to a file, and its standard output carries JSON lines.
-It takes some seconds to start, so it is started before the words are counted. It gets a line on
-standard input when all are counted. The line before that is its connection, which may have secrets
-and so is no argument.
+Spark takes some seconds to start, so it starts before the words are counted. Its standard input
+gets the connection, which may contain secrets and is therefore not an argument, and a second line
+when all words are counted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PIPELINE: Final = "word-totals.toml"
 CHECKPOINT: Final = "checkpoint"
 LOG: Final = "spark.log"
 
-# Environment variable, set by `make demo`: the command that installs pyspark, which is large.
+# Environment variable that `make demo` sets to the command that installs pyspark, which is large.
 INSTALL_COMMAND: Final = "KAFKA_ASYNC_DEMO_INSTALL_SPARK"
 
 SILENCE_TIMEOUT: Final = 180.0
@@ -58,10 +58,10 @@ class SparkJob:
 
 @dataclass(frozen=True)
 class SparkEvent:
-    """Reports what the job did: started, batch, stopped or ended.
+    """An event of the job: started, batch, stopped or ended.
 
     Attributes:
-        kind: What happened.
+        kind: The event.
         seconds: Time since the start of the process.
         batches: Number of batches so far.
         rows: Number of rows read so far.
@@ -84,12 +84,12 @@ class SparkEvent:
 
 
 def missing_requirement() -> str | None:
-    """Return a line with what Spark lacks and how to install it; None if nothing is missing."""
+    """Return how to install the first missing requirement of Spark, or None."""
     return missing_java() or missing_pyspark()
 
 
 def missing_java() -> str | None:
-    """Return a line on how to install Java; None if it is installed."""
+    """Return how to install Java, or None if it is installed."""
     from kafka_async.testing.backends.base import BackendUnavailableError
     from kafka_async.testing.backends.jvm import find_java
 
@@ -103,7 +103,7 @@ def missing_java() -> str | None:
 
 
 def missing_pyspark() -> str | None:
-    """Return a line on how to install pyspark; None if it is installed."""
+    """Return how to install pyspark, or None if it is installed."""
     importlib.invalidate_caches()
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
         return missing_extra("Spark", "spark")
@@ -111,7 +111,7 @@ def missing_pyspark() -> str | None:
 
 
 async def install_if_missing(report: Report, result: Result) -> str | None:
-    """Return the missing requirement, after installing pyspark if the environment has a command."""
+    """Install pyspark if the environment has a command for it; return what is still missing."""
     missing = await asyncio.to_thread(missing_java)
     if missing is not None or missing_pyspark() is None:
         return missing
@@ -125,7 +125,7 @@ async def install_if_missing(report: Report, result: Result) -> str | None:
 
 
 async def install(command: str) -> None:
-    """Run the command that installs pyspark, with its output on standard error."""
+    """Run the command that installs pyspark, and send its output to standard error."""
     process = await asyncio.create_subprocess_shell(
         command, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
     )
@@ -191,9 +191,9 @@ class SparkProcess:
         self._reading = asyncio.create_task(self._read_events(self._process))
 
     async def finish(self) -> SparkEvent:
-        """Let the stream read what there is, and return its last event.
+        """Let the stream read the remaining records, and return its last event.
 
-        KafkaError has the cause of a failure and the path of the log.
+        Raise KafkaError with the cause of a failure and the path of the log.
         """
         assert self._process is not None
         assert self._reading is not None
@@ -231,7 +231,7 @@ class SparkProcess:
 
 
 def failure_reason(log: Path, status: int) -> str:
-    """Return the last line of a log that names an error, or else the exit status."""
+    """Return the last line with an error in a log, or the exit status."""
     errors = [
         line.strip()
         for line in log.read_text("utf-8", "replace").splitlines()

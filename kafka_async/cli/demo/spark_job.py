@@ -2,10 +2,10 @@
 
 It runs as a program with two arguments, the job in JSON and a directory for temporary files. It
 reads its connection, a JSON line, on standard input, and writes the pipeline's file. The pipeline
-runs as a stream until there is another line on standard input. Then it is stopped, and started
-again from its checkpoint to read what there still is and end. Progress is reported as JSON lines on
-standard output. When standard input ends, the program kills itself and its JVM; Spark's Python
-workers end with the JVM.
+runs as a stream until standard input has another line. It is then stopped and restarted from its
+checkpoint, to read the remaining records and end. Progress is reported as JSON lines on standard
+output. When standard input ends, the program kills itself and its JVM; Spark's Python workers end
+with the JVM.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kafka_async.secrets import Secret, SecretBytes
 from kafka_async.spark.pipeline import Pipeline, PipelineStatus
 from kafka_async.spark.pipeline.session import create_session
 
-# For some seconds of work, fast compilation of slower code saves a third of the CPU time.
+# In a run of a few seconds, the fast JIT compiler alone saves a third of the CPU time.
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 FILE: Final = """\
@@ -85,18 +85,18 @@ class Progress:
         self._rows = 0
 
     def report(self, kind: str) -> None:
-        """Report an event, with the figures so far."""
+        """Report an event with the current figures."""
         seconds = time.perf_counter() - self._begun
         batches = 0 if self._batch is None else self._batch + 1
         event = SparkEvent(kind, seconds, batches, self._rows_before + self._rows)
         print(json.dumps(asdict(event)), flush=True)
 
     def start_run(self) -> None:
-        """Add the rows of the next run of the pipeline to those of the last one."""
+        """Add the next run's rows to the rows counted before."""
         self._rows_before, self._rows = self._rows_before + self._rows, 0
 
     def update(self, status: PipelineStatus) -> None:
-        """Report a batch that has ended."""
+        """Report a completed batch."""
         (query,) = status.queries
         if query.rows > self._rows:
             self._batch, self._rows = query.batch, query.rows
@@ -110,7 +110,7 @@ def watch_stdin(scratch: str) -> threading.Event:
     def read() -> None:
         while os.read(0, 4096):
             finish.set()
-        # The parent, which normally removes Spark's temporary files, is dead.
+        # The parent has died, which otherwise removes Spark's temporary files.
         shutil.rmtree(scratch, ignore_errors=True)
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
@@ -157,7 +157,7 @@ def options_of(connection: Connection, scratch: str) -> dict[str, str]:
 
 
 def pipeline_file(job: SparkJob, options: dict[str, str]) -> str:
-    """Return the text of the pipeline's file; a string of JSON is one of TOML too."""
+    """Return the text of the pipeline's file; a JSON string is also a TOML string."""
     return FILE.format(
         name=json.dumps(job.name),
         checkpoint=json.dumps(str(Path(job.out, CHECKPOINT))),

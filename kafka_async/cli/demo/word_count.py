@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PROGRESS_TIMEOUT: Final = 60.0
 """Seconds without a newly committed line, or with an open transaction, before the demo fails."""
 
-# By state without an open transaction: True if the last transaction was aborted.
+# States without an open transaction; True if the last transaction was aborted.
 ABORTED_IN_STATE: Final = {
     "Empty": False,
     "CompleteCommit": False,
@@ -46,7 +46,7 @@ class WordCount:
         self._rng = rng
 
     async def run(self) -> GroupState:
-        """Count all lines; raise KafkaError if none is committed for a minute or a worker fails."""
+        """Count all lines; raise KafkaError if a worker fails or progress stops for a minute."""
         resources = self._resources
         async with Admin(config=resources.connection.config(ClientConfig)) as admin:
             latest = dict.fromkeys(resources.partitions(LINES), OffsetSpec.LATEST)
@@ -83,15 +83,15 @@ class WordCount:
         self._report.advance(committed)
 
     async def _committed_lines(self, admin: Admin) -> int:
-        """Return the number of lines the group has committed, which is the sum of its offsets."""
+        """Return the number of committed lines, which is the sum of the group's offsets."""
         offsets = await admin.list_group_offsets(self._resources.group)
         return sum(committed.offset for committed in offsets.values())
 
     async def wait_for_open_transactions(self, state: GroupState) -> int:
-        """Wait until no transaction is open; return how many the coordinator has aborted.
+        """Wait until no transaction is open; return the number that the coordinator aborted.
 
-        Until then read_committed consumers get no record that was written after the first record
-        of the killed worker's transaction.
+        Before that, read_committed consumers get no record behind the first record of the killed
+        worker's transaction.
         """
         try:
             config = self._resources.connection.config(ClientConfig)
@@ -106,7 +106,7 @@ class WordCount:
     async def _coordinator_aborted(self, admin: Admin, state: GroupState) -> bool:
         """Return whether the coordinator has aborted the killed worker's transaction."""
         if state.held_phase in (None, BEGUN):
-            return False  # No request of that transaction had reached the cluster.
+            return False  # No request of that transaction reached the cluster.
         transactional_id = f"{self._resources.group}-{KILLED_WORKER.rpartition('-')[2]}"
         while True:
             response = await admin.client.request(

@@ -39,8 +39,8 @@ def read_lines(files: Sequence[Path]) -> list[str]:
 class Comparison:
     """Compares a count of words with the reference count of the same text.
 
-    `expected` and `distinct` are numbers of the reference; `lost` words are missing in the other
-    count, which has `duplicated` words in excess.
+    `expected` and `distinct` describe the reference; the other count lacks `lost` words and has
+    `duplicated` extra ones.
     """
 
     expected: int

@@ -1,14 +1,14 @@
 """A transactional worker: consumes lines, counts words, commits counts and offsets atomically.
 
-`kafka_async.app.transactional` reacts to errors as KIP-1050 says: after an abortable error the same
-lines are counted again, after an application-recoverable one with a new producer, and an error in
-the configuration ends the worker.
+`kafka_async.app.transactional` handles errors by category (KIP-1050): after an abortable error the
+same lines are counted again, after an application-recoverable error with a new producer, and a
+configuration error ends the worker.
 
-`python -m kafka_async.cli.demo.worker JSON` runs a worker as a process. It reads JSON lines on
-standard input: its connection, which may have secrets and so is no argument, then its instructions,
-which let it start. It ends when standard input ends. It reports events as JSON lines on standard
-output. Instructed to hold, it stops inside a transaction, reports "holding"
-and waits to be killed.
+`python -m kafka_async.cli.demo.worker JSON` runs a worker as a process. It reads JSON lines from
+standard input: the connection, which may contain secrets and is therefore not an argument, then the
+instructions to start. It reports events as JSON lines on standard output, and ends when standard
+input ends. Instructed to hold, it stops inside a transaction, reports "holding" and waits to be
+killed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
     from kafka_async import Record, TopicPartition, Transaction
 
-# Phases of a transaction in which a worker can hold: nothing written, counts written, offsets too.
+# Phases in which a worker can hold: nothing written, counts written, counts and offsets written.
 BEGUN, PRODUCED, OFFSETS = "begun", "produced", "offsets"
 PHASES: Final = (BEGUN, PRODUCED, OFFSETS)
 
 
 @dataclass(frozen=True)
 class Job:
-    """Holds what a worker needs to join the group."""
+    """Parameters with which a worker joins the group."""
 
     name: str
     lines_topic: str
@@ -55,12 +55,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Instructions:
-    """Tells a worker when to abort a transaction and when to hold.
+    """The transaction to abort and the point at which to hold.
 
     Attributes:
-        abort_from: Number of the transaction, from 1, that it aborts on purpose.
-        hold_after: Number of lines; it holds in the transaction that exceeds it.
-        hold_phase: Phase of the transaction in which it holds.
+        abort_from: Number, from 1, of the transaction that the worker aborts on purpose.
+        hold_after: Number of lines; the worker holds in the transaction that exceeds it.
+        hold_phase: Phase of the transaction in which the worker holds.
     """
 
     abort_from: int | None = None
@@ -70,7 +70,7 @@ class Instructions:
 
 @dataclass(frozen=True)
 class Event:
-    """Reports what a worker did: assigned, committed, aborted, holding, restarted or failed."""
+    """An event of a worker: assigned, committed, aborted, holding, restarted or failed."""
 
     worker: str
     kind: str
@@ -96,7 +96,7 @@ class Worker:
         self._instructed = asyncio.Event()
 
     def begin(self, instructions: Instructions) -> None:
-        """Start working; until then the worker has only joined the group."""
+        """Start counting; before this call the worker only joins the group."""
         self._instructions = instructions
         self._instructed.set()
 

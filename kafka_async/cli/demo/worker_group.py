@@ -1,7 +1,7 @@
 """Three workers in one consumer group: two tasks, and a child process that is killed.
 
-All three join and get partitions, and then their instructions. The child process reaches a random
-line, stops at a random phase of a transaction, and is killed with SIGKILL. Its partitions are
+All three join, get partitions, and then get their instructions. The child process stops after a
+random line, at a random phase of a transaction, and is killed with SIGKILL. Its partitions are
 assigned to the others when its session expires (6 s), and the coordinator aborts its open
 transaction (10 s).
 """
@@ -38,7 +38,7 @@ PHASE_TEXTS: Final[dict[str, str]] = dict(
 
 @dataclass
 class GroupState:
-    """Collects the events that the workers report."""
+    """Collects the workers' events."""
 
     assignments: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     aborted: int = 0
@@ -63,7 +63,7 @@ class GroupState:
         self.changed.set()
 
     def is_fully_assigned(self, workers: int, partitions: int) -> bool:
-        """Return whether this number of workers owns all partitions, each at least one."""
+        """Return whether this number of workers owns all partitions, at least one each."""
         owned = [p for assigned in self.assignments.values() for p in assigned]
         owners = sum(bool(assigned) for assigned in self.assignments.values())
         return owners == workers and sorted(owned) == list(range(partitions))
@@ -81,11 +81,11 @@ def choose_instructions(
     lines_per_transaction: int,
     rng: random.Random,
 ) -> dict[str, Instructions]:
-    """Return instructions by worker: when one aborts, and when another is killed.
+    """Return instructions by worker: one aborts a transaction, and another is killed.
 
-    Both are early enough for small texts. `assignments` has the partitions of each worker, `lines`
-    the lines of each partition. A worker whose partitions are empty cannot be killed inside a
-    transaction, and so gets no line to stop at.
+    Both happen early enough for small texts. `assignments` are partitions by worker, `lines` the
+    number of lines by partition. A worker with empty partitions cannot be killed inside a
+    transaction, so it gets no instruction to hold.
     """
     lines_of = {worker: sum(lines[p] for p in owned) for worker, owned in assignments.items()}
     killed_lines = lines_of[KILLED_WORKER]
@@ -120,7 +120,7 @@ class WorkerGroup:
         self.state = GroupState()
 
     async def run(self, wait_until_counted: Coroutine[Any, Any, None]) -> None:
-        """Run the workers until `wait_until_counted` returns; raise the error of one that fails."""
+        """Run the workers until `wait_until_counted` returns; raise a failed worker's error."""
         counted = asyncio.create_task(wait_until_counted)
         workers = [
             Worker(self._job_of(f"worker-{n}"), self._connection, self._on_event) for n in (1, 2)

@@ -1,1 +1,1 @@
-"""The group coordinator: the classic group protocol."""
+"""The group coordinator: classic, consumer and share groups."""

@@ -1,8 +1,8 @@
 """A group of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. Pure.
 
-Methods that depend on the time take `now`, in seconds. A request that must wait has a request id,
-chosen by the caller; `pop_responses()` returns its response after this or a later call.
-`expire(now)` is called at `deadline`.
+Methods that depend on the time take `now`, in seconds. The caller chooses a request id for a
+request that may have to wait; `pop_responses()` returns its response after this or a later call.
+`expire(now)` must be called at `deadline`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 GroupResponse: TypeAlias = "tuple[int, JoinResult | SyncResult]"
 
 NEW_MEMBER_JOIN_TIMEOUT: Final = 300.0
-"""Seconds for a member's first JoinGroup, during which the member cannot send heartbeats."""
+"""Seconds for a member's first JoinGroup: until its response, a member cannot send heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class _PersistedGroup:
-    """Holds what a new coordinator loads: the last complete generation."""
+    """The last complete generation, which a new coordinator loads."""
 
     generation: int = 0
     protocol_type: str | None = None
@@ -73,7 +73,7 @@ class ClassicGroup:
         self.members = GroupMembers()
         self._config = config
         self._new_id = new_id
-        # Deadlines of members that have an id, but have not joined with it (KIP-394).
+        # Deadlines of members that got an id and have not joined with it yet (KIP-394).
         self._pending_join_members: dict[str, float] = {}
         self._pending_sync_members: set[str] = set()
         self._join_deadline = math.inf
@@ -94,7 +94,7 @@ class ClassicGroup:
         members: Iterable[ClassicGroupMember],
         now: float,
     ) -> ClassicGroup:
-        """Return a stable group with the members of a consumer group, in the last epoch of that."""
+        """Return a stable group with the members and the epoch of a former consumer group."""
         group = cls(group_id, config, new_id)
         for member in members:
             group.members.add(member)
@@ -110,7 +110,7 @@ class ClassicGroup:
         self._prepare_rebalance(now)
 
     def end(self) -> None:
-        """Fail pending requests with REBALANCE_IN_PROGRESS: a consumer group replaces this one."""
+        """Fail pending requests with REBALANCE_IN_PROGRESS: a consumer group takes over."""
         for member in self.members:
             self._fail_pending_requests(member, ErrorCode.REBALANCE_IN_PROGRESS)
 
@@ -182,7 +182,7 @@ class ClassicGroup:
         return error_code_for(GroupEvent.HEARTBEAT, self.state)
 
     def leave(self, member_id: str, instance_id: str | None, now: float) -> ErrorCode:
-        """Handle one member of LeaveGroup, named by its member id or its instance id."""
+        """Handle one member of LeaveGroup, identified by its member id or instance id."""
         if self.state in (ClassicGroupState.DEAD, ClassicGroupState.LOADING):
             return self._validate_member(member_id, instance_id, self.generation)
         if self._pending_join_members.pop(member_id, None) is not None:
@@ -205,7 +205,7 @@ class ClassicGroup:
         *,
         transactional: bool = False,
     ) -> ErrorCode:
-        """Return NONE if a commit is of the current generation, or of none and the group is empty.
+        """Return NONE for a commit of the current generation, or of none if the group is empty.
 
         A transactional commit may lack the member in any state (before KIP-447).
         """
@@ -239,7 +239,7 @@ class ClassicGroup:
 
     @property
     def deadline(self) -> float:
-        """The time of the next `expire`, in seconds; infinity without one."""
+        """The time of the next `expire` in seconds, or infinity."""
         if self.state is ClassicGroupState.LOADING:
             return self._load_deadline
         sessions = (member.session_deadline for member in self.members)
@@ -275,9 +275,9 @@ class ClassicGroup:
         return ready
 
     def reload(self, now: float, load_time: float = 0.0) -> None:
-        """Fail pending requests with NOT_COORDINATOR and load the last complete generation.
+        """Fail pending requests with NOT_COORDINATOR, and load the last complete generation.
 
-        The coordinator has changed.
+        Called when the coordinator has changed.
         """
         for member in self.members:
             self._fail_pending_requests(member, ErrorCode.NOT_COORDINATOR)
@@ -451,7 +451,8 @@ class ClassicGroup:
         if len(self.members) and not self.members.elect_joined_leader(
             at_random=self._config.random_leader
         ):
-            # Only static members are left, and none has rejoined: wait for their sessions to end.
+            # Only static members are left, and no member has rejoined: wait for their sessions to
+            # end.
             self._join_deadline = now + self.members.rebalance_timeout
             return
         self._reset_rebalance()
@@ -478,7 +479,7 @@ class ClassicGroup:
             self._respond_to_sync(member, ErrorCode.NONE, now)
 
     def _forward_assignor_error(self, now: float) -> None:
-        """Fail the pending SyncGroup requests, and end the generation: it has no assignment."""
+        """Fail the pending SyncGroup requests, and end the generation without an assignment."""
         for member in self.members:
             self._respond_to_sync(member, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, now)
         self._prepare_rebalance(now)
@@ -583,7 +584,7 @@ class ClassicGroup:
         self.state = state
 
     def _reset_rebalance(self) -> None:
-        """Clear the timers and members of a rebalance that has ended or starts again."""
+        """Clear the timers and members of a rebalance that has ended or restarts."""
         self._join_deadline = self._sync_deadline = math.inf
         self._initial_delay_left = None
         self._pending_sync_members.clear()

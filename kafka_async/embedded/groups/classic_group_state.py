@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ClassicGroupState(enum.Enum):
-    """Enumerates the states of a group; the value is the name in responses."""
+    """States of a group, with their names in responses."""
 
     DEAD = "Dead"
     LOADING = "Loading"
@@ -33,7 +33,7 @@ class ClassicGroupState(enum.Enum):
 
 
 class GroupEvent(enum.Enum):
-    """Enumerates events of a group; member and generation of a request are already validated."""
+    """Events of a group, after validation of a request's member and generation."""
 
     JOIN_NEW = "a new member joins"
     REJOIN = "a member joins again, unchanged"
@@ -52,7 +52,7 @@ class GroupEvent(enum.Enum):
 
 
 class GroupAction(enum.Enum):
-    """Enumerates actions; an error code in place of an action is the response."""
+    """Actions; an error code instead of an action is the response."""
 
     REBALANCE = "start a rebalance; a request waits"
     WAIT = "let the request wait; end the joining phase if all members have joined"
@@ -181,6 +181,6 @@ def action_for(event: GroupEvent, state: ClassicGroupState) -> GroupAction | Err
 
 
 def error_code_for(event: GroupEvent, state: ClassicGroupState) -> ErrorCode:
-    """Return the error code for an event; NONE if the table has an action."""
+    """Return the error code for an event, or NONE if the table has an action."""
     action = action_for(event, state)
     return action if isinstance(action, ErrorCode) else ErrorCode.NONE

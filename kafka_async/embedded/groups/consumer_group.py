@@ -1,8 +1,8 @@
-"""A group of the consumer protocol, whose coordinator computes the assignment (KIP-848). Pure.
+"""A group of the consumer protocol: the coordinator computes the assignment (KIP-848). Pure.
 
 The group has an epoch, which changes with its members, their subscriptions and the partitions of
 its topics. For each epoch the coordinator computes a target assignment. Each member moves to its
-target on its own, by heartbeats: it revokes partitions, then its epoch moves on, then it gets the
+target independently, by heartbeats: it revokes partitions, then advances its epoch, then gets the
 partitions that other members have released. Methods that depend on the time take `now`, in seconds.
 
 state          meaning
@@ -73,7 +73,7 @@ COMMIT_MEMBER_EPOCH_MIN_VERSION: Final = 9
 
 
 class ConsumerGroupState(enum.Enum):
-    """Enumerates the states of a group; the value is the name in responses."""
+    """States of a group, with their names in responses."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -145,7 +145,7 @@ class ConsumerGroup:
         self._load_deadline = math.inf
         self._session_deadlines: dict[str, float] = {}
         self._revocation_deadlines: dict[str, float] = {}
-        # Of members of the classic protocol, which must join again, or send SyncGroup, in time.
+        # Deadlines of classic members, by which they must join again or send SyncGroup.
         self._join_deadlines: dict[str, float] = {}
         self._sync_deadlines: dict[str, float] = {}
 
@@ -169,7 +169,7 @@ class ConsumerGroup:
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """Names of all topics that members subscribe to, by name or by a regular expression."""
+        """Names of all topics that members subscribe to, by name or regular expression."""
         return frozenset[str]().union(*(self._topics_of(it) for it in self.members.values()))
 
     @property
@@ -178,7 +178,7 @@ class ConsumerGroup:
         return bool(self.members) and all(it.classic for it in self.members.values())
 
     def take_over(self, epoch: int, members: Iterable[ConsumerGroupMember], now: float) -> None:
-        """Begin with the members of a classic group, in the last epoch of that."""
+        """Begin with the members and the generation of a former classic group."""
         self.epoch = self.assignment_epoch = epoch
         for member in members:
             self.members[member.id] = member
@@ -214,7 +214,7 @@ class ConsumerGroup:
         return HeartbeatResult(member_id, reconciled.epoch, assignment)
 
     def leave(self, request: ConsumerHeartbeat, now: float) -> HeartbeatResult:
-        """Handle a heartbeat that leaves, for good or for a while. Raises the broker's error."""
+        """Handle a heartbeat that leaves permanently or temporarily. Raises the broker's error."""
         self._require_loaded()
         member = self.find_member(request.member_id, request.instance_id)
         if request.instance_id is not None and request.epoch == STATIC_LEAVE_EPOCH:
@@ -243,7 +243,7 @@ class ConsumerGroup:
         return member
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
-        """Return the member of an instance id."""
+        """Return a static member by instance id, or None."""
         if instance_id is None:
             return None
         return next((it for it in self.members.values() if it.instance_id == instance_id), None)
@@ -270,7 +270,7 @@ class ConsumerGroup:
     # -- requests of members of the classic protocol ----------------------------------------------
 
     def join_classic(self, request: JoinRequest, now: float) -> JoinResult:
-        """Handle JoinGroup; no other member is waited for. Raises the broker's error."""
+        """Handle JoinGroup without waiting for other members. Raises the broker's error."""
         self._require_loaded()
         member_id = request.member_id or self._new_id()
         self._require_space(member_id, request.instance_id)
@@ -301,7 +301,7 @@ class ConsumerGroup:
         )
 
     def sync_classic(self, request: SyncRequest, now: float) -> SyncResult:
-        """Handle SyncGroup; returns what the member has got. Raises the broker's error."""
+        """Handle SyncGroup; return the member's assignment. Raises the broker's error."""
         member, classic = self._find_classic(
             request.member_id, request.instance_id, request.generation
         )
@@ -311,7 +311,7 @@ class ConsumerGroup:
             protocol.name,
         ):
             raise InconsistentGroupProtocolError("The protocol is not that of the member.")
-        # A member that has to revoke partitions does so first, and then joins again.
+        # A member that has to revoke partitions does that first, then joins again.
         if self.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._join_deadlines.setdefault(member.id, now + member.rebalance_timeout)
             raise RebalanceInProgressError(f"The group has epoch {self.epoch} by now.")
@@ -344,7 +344,7 @@ class ConsumerGroup:
     def leave_classic(
         self, members: Sequence[tuple[str, str | None]], now: float
     ) -> list[ErrorCode]:
-        """Handle LeaveGroup, which may name members of both protocols; return their error codes."""
+        """Handle LeaveGroup for members of both protocols; return their error codes."""
         codes: list[ErrorCode] = []
         leaving: dict[str, None] = {}
         for member_id, instance_id in members:
@@ -360,7 +360,7 @@ class ConsumerGroup:
         return codes
 
     def _find_leaving(self, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
-        """Return a member; the id of a static one may be left out."""
+        """Return a member; for a static member, the id may be empty."""
         static = None if member_id else self.static_member(instance_id)
         return static or self.find_member(member_id, instance_id)
 
@@ -446,7 +446,7 @@ class ConsumerGroup:
             raise stale(
                 f"Received member epoch {epoch} is newer than current member epoch {member.epoch}."
             )
-        # An epoch of the past may still commit what the member has owned since then.
+        # With an older epoch, a member may still commit partitions that it has owned since then.
         for partition in partitions:
             assigned_in = member.assignment_epoch(partition)
             if assigned_in is None or epoch < assigned_in:
@@ -470,7 +470,7 @@ class ConsumerGroup:
 
     @property
     def deadline(self) -> float:
-        """The time of the next `expire`, in seconds; infinity without one."""
+        """The time of the next `expire` in seconds, or infinity."""
         if self.loading:
             return self._load_deadline
         deadlines = (deadline for timer in self._timers for deadline in timer.values())
@@ -484,7 +484,7 @@ class ConsumerGroup:
         )
 
     def expire(self, now: float) -> None:
-        """Remove members whose session or revocation has taken too long; end loading."""
+        """Remove members whose session or revocation has timed out, and end loading."""
         if self.loading:
             if now >= self._load_deadline:
                 self._load(now)
@@ -494,7 +494,7 @@ class ConsumerGroup:
             self.remove([member_id], now)
 
     def reload(self, now: float, load_time: float = 0.0) -> None:
-        """Load the group: the coordinator has changed. Sessions begin anew."""
+        """Load the group after a change of coordinator; sessions restart."""
         self.loading, self._load_deadline = True, now + load_time
         self.expire(now)
 
@@ -577,7 +577,7 @@ class ConsumerGroup:
     def _change_subscription(
         self, member: ConsumerGroupMember, updated: ConsumerGroupMember, now: float
     ) -> None:
-        """Take a member over; begin an epoch if what the assignment depends on has changed."""
+        """Store a member; begin an epoch if an input of the assignment has changed."""
         assignor = self.assignor
         self.members[updated.id] = updated
         self._drop_unused_patterns()
@@ -602,7 +602,7 @@ class ConsumerGroup:
         }
 
     def _refresh_patterns(self, now: float, may_describe: Callable[[str], bool]) -> None:
-        """Find the topics that regular expressions match; the next heartbeat uses them."""
+        """Resolve regular expressions to topics; the next heartbeat uses them."""
         used = {it.pattern for it in self.members.values() if it.pattern}
         resolved_recently = now <= self._patterns_resolved_at + REGEX_REFRESH_MIN_INTERVAL
         if not used or (self._pattern_topics and resolved_recently):
@@ -627,7 +627,7 @@ class ConsumerGroup:
             return
         interval = self._config().assignment_interval
         if self._assigned_at is not None and now < self._assigned_at + interval:
-            return  # A later heartbeat computes them.
+            return  # A later heartbeat computes the targets.
         counts = {topic.id: topic.partitions for topic in self._subscribed.values()}
         ids = {name: topic.id for name, topic in self._subscribed.items()}
         members = {
@@ -665,7 +665,7 @@ class ConsumerGroup:
         ).next(updated, subscription_changed=subscription_changed)
         if reconciled != updated:
             self.members[updated.id] = reconciled
-            # Members of the classic protocol must join again in time instead.
+            # Classic members must join again in time instead.
             unrevoked = reconciled.state is MemberState.UNREVOKED_PARTITIONS
             if unrevoked and reconciled.classic is None:
                 deadline = now + reconciled.rebalance_timeout
@@ -683,7 +683,7 @@ def _preferred_assignor(members: Iterable[ConsumerGroupMember]) -> str:
 def _check_epoch(member: ConsumerGroupMember, request: ConsumerHeartbeat) -> None:
     """Raise FencedMemberEpochError unless a heartbeat has the member's epoch.
 
-    It may have the previous one too, if the response to the last heartbeat has been lost.
+    The previous epoch is valid too: the response to the last heartbeat may have been lost.
     """
     if request.epoch in (JOIN_EPOCH, member.epoch):
         return

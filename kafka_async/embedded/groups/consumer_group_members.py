@@ -2,7 +2,7 @@
 
 state                   meaning
 ---------------------   ---------------------------------------------------------------
-STABLE                  has its target assignment, as far as the member knows of it
+STABLE                  has its target assignment, as of its last heartbeat
 UNREVOKED_PARTITIONS    must revoke partitions before its epoch moves on
 UNRELEASED_PARTITIONS   waits for partitions that other members have not revoked yet
 """
@@ -28,11 +28,11 @@ JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
 Owned: TypeAlias = "Mapping[TopicIdPartition, int]"
-"""Partitions with the member epoch in which the member got each."""
+"""Partitions, with the member epoch of each partition's assignment."""
 
 
 class MemberState(enum.Enum):
-    """Enumerates the states of a member, as the coordinator sees them."""
+    """States of a member at the coordinator."""
 
     STABLE = "stable"
     UNREVOKED_PARTITIONS = "unrevoked partitions"
@@ -41,9 +41,9 @@ class MemberState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """Represents a ConsumerGroupHeartbeat request; None stands for a field without a change.
+    """Represents a ConsumerGroupHeartbeat request; None is an unchanged field.
 
-    Times are seconds. The coordinator chooses the id of a member that joins with an empty one.
+    Times are seconds. The coordinator chooses an id for a member that joins with an empty one.
     """
 
     member_id: str
@@ -60,7 +60,7 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """True if the member states all that it can: it wants to know its assignment."""
+        """True if all fields are set, which requests the current assignment."""
         has_subscription = self.topics is not None or self.pattern is not None
         return self.rebalance_timeout is not None and has_subscription and self.owned is not None
 
@@ -76,7 +76,7 @@ class HeartbeatResult:
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocolMember:
-    """Holds what a member that uses the classic protocol has joined with; time in seconds."""
+    """Holds the JoinGroup fields of a member that uses the classic protocol; time in seconds."""
 
     session_timeout: float
     protocols: tuple[GroupProtocol, ...]
@@ -103,7 +103,7 @@ class ConsumerGroupMember:
     classic: ClassicProtocolMember | None = None
 
     def updated(self, request: ConsumerHeartbeat) -> ConsumerGroupMember:
-        """Return the member with what a heartbeat states."""
+        """Return the member with the fields of a heartbeat."""
         return replace(
             self,
             instance_id=_or(request.instance_id, self.instance_id),
@@ -120,7 +120,7 @@ class ConsumerGroupMember:
     def joined(
         self, request: JoinRequest, subscription: ConsumerProtocolSubscription
     ) -> ConsumerGroupMember:
-        """Return the member with what a JoinGroup request of the classic protocol states."""
+        """Return the member with the fields of a JoinGroup request of the classic protocol."""
         return replace(
             self,
             instance_id=_or(request.instance_id, self.instance_id),
@@ -137,7 +137,7 @@ class ConsumerGroupMember:
         return replace(self, id=member_id, epoch=epoch, previous_epoch=0)
 
     def left_for_a_while(self) -> ConsumerGroupMember:
-        """Return the static member as one that keeps its partitions until it joins again."""
+        """Return the static member as left, with its partitions reserved until it joins again."""
         kept = dict.fromkeys(self.assigned, 0)
         return replace(self, epoch=STATIC_LEAVE_EPOCH, assigned=kept, pending_revocation={})
 
@@ -146,11 +146,11 @@ class ConsumerGroupMember:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def owns(self, partition: TopicIdPartition) -> bool:
-        """Return True if a partition is assigned to the member, or not revoked by it yet."""
+        """Return True if a partition is assigned to the member, or still to be revoked by it."""
         return partition in self.assigned or partition in self.pending_revocation
 
     def assignment_epoch(self, partition: TopicIdPartition) -> int | None:
-        """Return the epoch in which the member got a partition; None if it does not own it."""
+        """Return the epoch in which the member got a partition, or None if it does not own it."""
         return self.assigned.get(partition, self.pending_revocation.get(partition))
 
 
@@ -160,14 +160,14 @@ def _or(value: T | None, default: T) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """Computes the next assignment of a member, on the way to its target.
+    """Computes the next assignment of a member on the way to its target.
 
     Attributes:
         target_epoch: Epoch of the target assignment.
         target: Target assignment of the member.
         subscribed: Returns True if the member subscribes to the topic of a partition.
         is_free: Returns True if no other member owns a partition.
-        owned: Partitions that the member has reported; None if it has reported none.
+        owned: Partitions that the member has reported, or None without a report.
     """
 
     target_epoch: int
@@ -194,7 +194,7 @@ class Reconciliation:
         return self.owned is None or not self.owned.isdisjoint(revoked)
 
     def _drop_unsubscribed(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
-        """Revoke partitions of topics that the member does not subscribe to any more."""
+        """Revoke partitions of topics that the member no longer subscribes to."""
         kept = {it: epoch for it, epoch in member.assigned.items() if self.subscribed(it)}
         if len(kept) == len(member.assigned):
             return member
@@ -211,7 +211,7 @@ class Reconciliation:
         return replace(member, previous_epoch=member.epoch, assigned=kept)
 
     def _advance(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
-        """Revoke first; once nothing is left to revoke, assign what is free."""
+        """Revoke first; once that is complete, assign the free partitions."""
         target = {it for it in self.target if self.subscribed(it)}
         kept = {it: epoch for it, epoch in member.assigned.items() if it in target}
         revoked = {it: epoch for it, epoch in member.assigned.items() if it not in target}

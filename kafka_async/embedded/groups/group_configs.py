@@ -1,7 +1,7 @@
 """The configurations of groups in Apache Kafka 4.4.0: types, ranges, defaults, values. Pure.
 
-The embedded cluster applies those of share groups and of groups of the consumer protocol. Those of
-streams groups and of dead-letter queues are stored and described, without an effect.
+The embedded cluster applies the configurations of share groups and consumer groups. The
+configurations of streams groups and dead-letter queues are stored and described, without effect.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class GroupConfig(NamedTuple):
     """Describes a configuration of groups.
 
     The default is the broker's value of `broker_name`, or else `default`. Minimum and maximum are
-    numbers or names of settings. Internal ones are described only if they have been set.
+    numbers or names of settings. Internal configurations are described only if set.
     """
 
     type: ConfigType
@@ -57,7 +57,7 @@ def _int(broker_name: str, default: int, low: int | str, high: int, **more: bool
 def _protocol(
     kind: str, low_session: int | str, low_heartbeat: int | str
 ) -> dict[str, GroupConfig]:
-    """Return the configurations that consumer, share and streams groups have alike."""
+    """Return the configurations common to consumer, share and streams groups."""
     return {
         f"{kind}.session.timeout.ms": _int(
             f"group.{kind}.session.timeout.ms", 45_000, low_session, 60_000
@@ -127,7 +127,7 @@ _PROTOCOLS: Final = ("consumer", "share", "streams")
 
 
 def duration_of(strategy: str) -> float | None:
-    """Return the seconds of `by_duration:PnDTnHnMn.nS`; None for another text."""
+    """Return the seconds of `by_duration:PnDTnHnMn.nS`, or None for other text."""
     match = _BY_DURATION.fullmatch(strategy)
     if match is None or not any(match.groups()):
         return None
@@ -150,7 +150,7 @@ class GroupConfigs:
         return self._configs.get(group_id, {})
 
     def configure(self, group_id: str, configs: Mapping[str, str]) -> None:
-        """Replace the configurations of a group, which `check` has accepted."""
+        """Replace the configurations of a group after `check`."""
         self._configs[group_id] = dict(configs)
 
     def check(self, configs: Mapping[str, str]) -> None:
@@ -214,15 +214,15 @@ class GroupConfigs:
         return self.synonyms(group_id, name)[0].value
 
     def milliseconds(self, group_id: str, name: str) -> int:
-        """Return a group's value of a time or a number."""
+        """Return a group's time in milliseconds, or number."""
         return int(self._value(group_id, name))
 
     def seconds(self, group_id: str, name: str) -> float:
-        """Return a group's value of a time."""
+        """Return a group's time in seconds."""
         return self.milliseconds(group_id, name) / 1000
 
     def reads_committed(self, group_id: str) -> bool:
-        """Return True if a share group gets records of committed transactions only."""
+        """Return True if a share group only gets records of committed transactions."""
         return self._value(group_id, "share.isolation.level") == READ_COMMITTED
 
     def auto_offset_reset(self, group_id: str) -> str | float:

@@ -1,7 +1,7 @@
 """The group coordinator: groups, their timers and pending requests.
 
-Groups belong to the cluster, as if they were on disk; `Brokers.coordinator_for` selects the broker
-that coordinates a group. When it changes, pending requests fail and the group is loaded.
+Groups belong to the cluster, as if on disk; `Brokers.coordinator_for` selects the broker that
+coordinates a group. When the coordinator changes, pending requests fail and the group is loaded.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
-    """Return the topics of a subscription; empty if the bytes are not a subscription."""
+    """Return the topics of a subscription, or no topics if the bytes are not a subscription."""
     try:
         subscription = decode_subscription(metadata)
     except (DecodeError, UnsupportedVersionError):
@@ -105,9 +105,11 @@ class GroupCoordinator:
         self._downgrades = policy in ("bidirectional", "downgrade")
         self._consumer_max_size = settings.group_consumer_max_size
         self._share_max_size = settings.group_share_max_size
+        # By group id: the group, the broker that coordinated it last, and its timer.
         self._groups: dict[str, Group] = {}
         self._coordinators: dict[str, int | None] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        # By request id: JoinGroup and SyncGroup requests that wait for a rebalance.
         self._pending: dict[int, asyncio.Future[JoinResult | SyncResult]] = {}
         self._request_ids = itertools.count(1)
         self._member_ids = itertools.count(1)
@@ -128,7 +130,7 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def on_brokers_changed(self) -> None:
-        """Load the groups whose coordinator has changed."""
+        """Load the groups of changed coordinators."""
         for group_id, group in self._groups.items():
             broker_id = self._brokers.coordinator_for(group_id)
             if broker_id != self._coordinators[group_id]:
@@ -182,7 +184,7 @@ class GroupCoordinator:
             return JoinResult(code=ErrorCode(error_code_of(error)))
         finally:
             self._update(group)
-        if self._must_downgrade(group):  # A static member has replaced the last one that did not.
+        if self._must_downgrade(group):  # the last other member was replaced
             self._downgrade(group, group.epoch)
         return result
 
@@ -267,7 +269,7 @@ class GroupCoordinator:
     # -- online migration -------------------------------------------------------------------------
 
     def _upgrade(self, former: ClassicGroup, group: ConsumerGroup) -> None:
-        """Give a consumer group the members of a classic one. Raises the broker's error."""
+        """Give a consumer group the members of a classic group. Raises the broker's error."""
         if former.loading:
             raise CoordinatorLoadInProgressError("The coordinator is loading the group.")
         if not len(former.members):
@@ -307,7 +309,8 @@ class GroupCoordinator:
     def _on_members_removed(self, group: Group) -> None:
         """Update a group; without members of the consumer protocol it becomes a classic group."""
         if isinstance(group, ConsumerGroup) and self._must_downgrade(group):
-            # The rebalance begins the generation that the removal has begun in the consumer group.
+            # The removal has begun an epoch, and the rebalance begins the generation of this
+            # number.
             group = self._downgrade(group, group.epoch - 1)
             group.rebalance(self._scheduler.now())
         self._update(group)
@@ -357,10 +360,10 @@ class GroupCoordinator:
         raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
 
     def alter_share_offsets(self, group_id: str, offsets: Mapping[TopicIdPartition, int]) -> None:
-        """Begin the states of share partitions anew; the group may not exist, but has no members.
+        """Begin new states of share partitions; the group must have no members, and may be missing.
 
         Raises:
-            GroupIdNotFoundError: There is a group of another type.
+            GroupIdNotFoundError: A group of another type has this id.
             GroupNotEmptyError: The group has members.
         """
         creates = group_id not in self._groups
@@ -372,10 +375,10 @@ class GroupCoordinator:
         self._initialize(group, offsets)
 
     def delete_share_offsets(self, group_id: str, topic_ids: Collection[UUID]) -> set[UUID]:
-        """Delete the share states of topics; return the topics that had some.
+        """Delete the share states of topics; return the topics that had states.
 
         Raises:
-            GroupIdNotFoundError: There is no such share group.
+            GroupIdNotFoundError: The share group does not exist.
             GroupNotEmptyError: The group has members.
         """
         group = self.require_share(group_id)
@@ -422,7 +425,7 @@ class GroupCoordinator:
     ) -> ErrorCode:
         """Return NONE if offsets may be committed; without a generation, create a missing group.
 
-        `unknown_group` and `stale_epoch` are the codes of these errors in the request's version.
+        `unknown_group` and `stale_epoch` are the error codes in the request's version.
         """
         group = self._groups.get(group_id)
         if isinstance(group, ShareGroup):
@@ -455,7 +458,7 @@ class GroupCoordinator:
     def validate_offset_fetch(
         self, group_id: str, member_id: str | None = None, epoch: int = -1
     ) -> ErrorCode:
-        """Return NONE if offsets may be fetched, by a member or without one."""
+        """Return NONE if offsets may be fetched, by a member or by another client."""
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.NONE
@@ -471,8 +474,8 @@ class GroupCoordinator:
     def validate_offset_delete(self, group_id: str) -> ErrorCode:
         """Return NONE if offsets of a group may be deleted.
 
-        The group is empty, or its protocol type is "consumer"; then the caller must check that no
-        member subscribes to the topic.
+        The group must be empty, or have the protocol type "consumer"; the caller must then check
+        that no member subscribes to the topic.
         """
         group = self._groups.get(group_id)
         if group is None or isinstance(group, ShareGroup):
@@ -497,17 +500,17 @@ class GroupCoordinator:
     # -- groups -----------------------------------------------------------------------------------
 
     def classic(self, group_id: str) -> ClassicGroup | None:
-        """Return a group of the classic protocol; None if there is none of this id."""
+        """Return a group of the classic protocol, or None."""
         group = self._groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
     def consumer(self, group_id: str) -> ConsumerGroup | None:
-        """Return a group of the consumer protocol; None if there is none of this id."""
+        """Return a group of the consumer protocol, or None."""
         group = self._groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
     def exists(self, group_id: str) -> bool:
-        """Return True if there is a group of this id, whatever its protocol."""
+        """Return True if a group of any protocol has this id."""
         return group_id in self._groups
 
     def coordinated_by(self, broker_id: int) -> Iterator[Group]:
@@ -562,7 +565,7 @@ class GroupCoordinator:
         self._coordinators[group.id] = self._brokers.coordinator_for(group.id)
 
     def _drop_group(self, group_id: str) -> None:
-        """Remove a group, whose offsets stay."""
+        """Remove a group, but not its offsets."""
         self._groups.pop(group_id, None)
         self._coordinators.pop(group_id, None)
         self._cancel_timer(group_id)
@@ -576,7 +579,7 @@ class GroupCoordinator:
             del self._pending[request_id]
 
     def _update(self, group: Group) -> None:
-        """Send the responses that are ready and set the group's timer; called after each change."""
+        """Send the ready responses and set the group's timer; called after each change."""
         if isinstance(group, ClassicGroup):
             self._send_responses(group)
         self._cancel_timer(group.id)
@@ -593,7 +596,7 @@ class GroupCoordinator:
                 future.set_result(result)
 
     def _expire(self, group: Group, deadline: float) -> None:
-        # An event loop may call early by its clock's resolution.
+        # An event loop may call early, by up to its clock's resolution.
         group.expire(max(self._scheduler.now(), deadline))
         self._on_members_removed(group)
 

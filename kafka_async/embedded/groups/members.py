@@ -44,7 +44,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """Represents a SyncGroup request; the leader's has assignments by member id."""
+    """Represents a SyncGroup request; the leader's request has assignments by member id."""
 
     member_id: str
     generation: int
@@ -124,7 +124,7 @@ class ClassicGroupMember:
         self.rebalance_timeout = request.rebalance_timeout
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return the metadata for a protocol; empty if the member does not support it."""
+        """Return the metadata for a protocol, or empty bytes if the member does not support it."""
         return next((entry.metadata for entry in self.protocols if entry.name == protocol), b"")
 
     @property
@@ -149,7 +149,7 @@ class GroupMembers:
         return iter(tuple(self._members.values()))
 
     def get(self, member_id: str) -> ClassicGroupMember | None:
-        """Return the member of an id."""
+        """Return a member by id, or None."""
         return self._members.get(member_id)
 
     def static_member_id(self, instance_id: str | None) -> str | None:
@@ -208,13 +208,13 @@ class GroupMembers:
         return {name for name, count in votes.items() if count == len(self)}
 
     def supports_protocols(self, protocols: Sequence[GroupProtocol]) -> bool:
-        """Return True if all members support one of these protocols, or if there are no members."""
+        """Return True if all members support one of these protocols, or the group is empty."""
         if not self._members:
             return bool(protocols)
         return not self.candidate_protocols().isdisjoint(entry.name for entry in protocols)
 
     def select_protocol(self) -> str | None:
-        """Return the candidate that most members prefer; None without a candidate."""
+        """Return the candidate that most members prefer, or None."""
         candidates = self.candidate_protocols()
         votes = Counter(
             next(entry.name for entry in member.protocols if entry.name in candidates)

@@ -1,8 +1,8 @@
 """Conversion of groups between the classic and the consumer protocol (KIP-848). Pure.
 
 A classic group becomes a consumer group when the first member of the consumer protocol joins, and a
-consumer group becomes a classic group when the last such member has left. Both keep the members of
-the classic protocol, their partitions, and the number of the generation, which is the epoch.
+classic group again when the last such member has left. The group keeps its members of the classic
+protocol, their partitions, and the generation, which equals the epoch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def upgraded_members(group: ClassicGroup, ids: Mapping[str, UUID]) -> list[ConsumerGroupMember]:
     """Return the members of a classic group as members of a consumer group.
 
-    Raises GroupIdNotFoundError if the group does not hold subscriptions and assignments.
+    Raises GroupIdNotFoundError if the group's data is not subscriptions and assignments.
     """
     refusal = f"Cannot upgrade classic group {group.id} to consumer group"
     if group.protocol_type != CONSUMER:

@@ -1,7 +1,7 @@
 """The assignors of the coordinator for groups of the consumer protocol (KIP-848). Pure.
 
-The assignments are those of Apache Kafka up to the order in which it visits members and topics,
-which Kafka does not define: every member gets as many partitions, and as many of them move.
+The assignments equal Apache Kafka's up to the order of members and topics, which Kafka does not
+define: each member gets the same number of partitions, and the same number of partitions move.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def assign_range(members: Mapping[str, AssignedMember], counts: Mapping[UUID, in
 
 
 def assign_uniform(members: Mapping[str, AssignedMember], counts: Mapping[UUID, int]) -> Targets:
-    """Spread all partitions evenly, and let members keep what they had."""
+    """Spread all partitions evenly, and move as few as possible."""
     balance = _Balance(members, counts)
     if len({member.topics for member in members.values()}) <= 1:
         balance.give_back_excess()
@@ -54,7 +54,7 @@ def assign_uniform(members: Mapping[str, AssignedMember], counts: Mapping[UUID, 
 
 
 class _Balance:
-    """Collects the targets of all members while partitions are given and moved."""
+    """Collects the targets of all members while partitions are assigned and moved."""
 
     def __init__(self, members: Mapping[str, AssignedMember], counts: Mapping[UUID, int]) -> None:
         self._counts = counts
@@ -72,7 +72,7 @@ class _Balance:
         }
 
     def give_back_excess(self) -> None:
-        """Take from each member what exceeds an even share; all have the same topics."""
+        """Revoke from each member the partitions above an even share; all have the same topics."""
         if not self.targets:
             return
         quota, extra = divmod(sum(self._counts.values()), len(self.targets))
@@ -87,7 +87,7 @@ class _Balance:
     def assign_remaining(self) -> None:
         """Give each unassigned partition to the subscriber with the fewest partitions."""
         taken = {partition for partitions in self.targets.values() for partition in partitions}
-        # A topic with few subscribers for its partitions leaves the least choice.
+        # Topics with few subscribers per partition first: they leave the least choice.
         for topic in sorted(self._counts, key=self._load_of):
             subscribers = self._subscribers[topic]
             for partition in range(self._counts[topic]):
@@ -131,9 +131,9 @@ class _Balance:
 def assign_simple(
     members: Mapping[str, AssignedMember], partitions: Collection[TopicIdPartition]
 ) -> Targets:
-    """Assign each partition to as many members of a share group as evens out the members (KIP-932).
+    """Assign each partition to enough members of a share group to balance the members (KIP-932).
 
-    Members keep what they had. With different subscriptions, each topic is assigned apart.
+    Members keep their partitions. With different subscriptions, each topic is assigned separately.
     """
     targets: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in members}
     subscriptions = {member.topics for member in members.values()}
@@ -188,4 +188,4 @@ def _share_out(
 SERVER_ASSIGNORS: Final[
     Mapping[str, Callable[[Mapping[str, AssignedMember], Mapping[UUID, int]], Targets]]
 ] = {"uniform": assign_uniform, "range": assign_range}
-"""The assignors by name; the first one is the default."""
+"""Assignors by name; the first is the default."""

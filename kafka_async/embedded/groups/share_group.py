@@ -2,9 +2,9 @@
 
 The group has an epoch, which changes with its members, their subscriptions and the partitions of
 its topics. For each epoch the coordinator computes a target assignment, which a member gets with
-its next heartbeat: it does not have to revoke partitions first, since others may have them too. A
-partition is assigned once its share state has been initialized. Methods that depend on the time
-take `now`, in seconds.
+its next heartbeat. It need not revoke partitions first, since members may share them. A partition
+is assigned once its share state has been initialized. Methods that depend on the time take `now`,
+in seconds.
 
 state    meaning
 ------   --------------------------------------------------
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from kafka_async.embedded.groups.server_assignors import TopicIdPartition
 
 ASSIGNOR: Final = "simple"
-"""Name of the only assignor."""
+"""The only assignor."""
 
 
 class ShareGroupState(enum.Enum):
-    """Enumerates the states of a group; the value is the name in responses."""
+    """States of a group, with their names in responses."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -61,7 +61,7 @@ class ShareGroupConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareHeartbeat:
-    """Represents a ShareGroupHeartbeat request; None stands for a field without a change."""
+    """Represents a ShareGroupHeartbeat request; None is an unchanged field."""
 
     member_id: str
     epoch: int
@@ -85,7 +85,7 @@ class ShareGroupMember:
     assigned: frozenset[TopicIdPartition] = frozenset()
 
     def updated(self, request: ShareHeartbeat) -> ShareGroupMember:
-        """Return the member with what a heartbeat states."""
+        """Return the member with the fields of a heartbeat."""
         return replace(
             self,
             rack_id=self.rack_id if request.rack_id is None else request.rack_id,
@@ -127,6 +127,7 @@ class ShareGroup:
         self._config = config
         self._topics = topics
         self._assigned_at: float | None = None
+        # The subscribed topics of the current epoch: a difference begins a new epoch.
         self._subscribed: Topics = {}
         self._load_deadline = math.inf
         self._session_deadlines: dict[str, float] = {}
@@ -207,13 +208,13 @@ class ShareGroup:
 
     @property
     def deadline(self) -> float:
-        """The time of the next `expire`, in seconds; infinity without one."""
+        """The time of the next `expire` in seconds, or infinity."""
         if self.loading:
             return self._load_deadline
         return min(self._session_deadlines.values(), default=math.inf)
 
     def expire(self, now: float) -> None:
-        """Remove members whose session has ended; end loading."""
+        """Remove members with expired sessions, and end loading."""
         if self.loading:
             if now >= self._load_deadline:
                 self.loading, self._load_deadline = False, math.inf
@@ -225,7 +226,7 @@ class ShareGroup:
             self._remove(member_id)
 
     def reload(self, now: float, load_time: float = 0.0) -> None:
-        """Load the group: the coordinator has changed. Sessions begin anew."""
+        """Load the group after a change of coordinator; sessions restart."""
         self.loading, self._load_deadline = True, now + load_time
         self.expire(now)
 
@@ -251,7 +252,7 @@ class ShareGroup:
         return {name: topics[name] for name in sorted(names) if name in topics}
 
     def _has_unassigned_partitions(self) -> bool:
-        """Return True if a subscribed topic has initialized partitions that no target has."""
+        """Return True if a subscribed topic has initialized partitions outside all targets."""
         if self.assignment_epoch < self.epoch or not self.members:
             return False
         assigned = frozenset[tuple["UUID", int]]().union(*self.targets.values())
@@ -305,7 +306,7 @@ class ShareGroup:
 def _check_epoch(member: ShareGroupMember, epoch: int) -> None:
     """Raise FencedMemberEpochError unless a heartbeat has the member's epoch.
 
-    It may have the previous one too, if the response to the last heartbeat has been lost.
+    The previous epoch is valid too: the response to the last heartbeat may have been lost.
     """
     if epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch) or epoch > member.epoch:
         raise FencedMemberEpochError(

@@ -1,9 +1,10 @@
 """The records of one partition that a share group has in flight (KIP-932, KIP-1206). Pure.
 
 A share partition covers the offsets from its start offset (SPSO) to its end offset (SPEO). Records
-below the start offset are done with, those above the end offset have not been delivered yet. Those
-in between are in flight, in batches as they were acquired; a batch is split into its records once
-they differ. Each record has a state, a delivery count and, while it is acquired, a lock.
+below the start offset are done, records above the end offset have not been delivered yet, and
+records in between are in flight, in batches as they were acquired. A batch is split into single
+records once their states differ. Each record has a state, a delivery count and, while it is
+acquired, a lock.
 
 state           meaning
 -------------   ------------------------------------------------------------------
@@ -26,11 +27,13 @@ from kafka_async.errors import InvalidRecordStateError, InvalidRequestError
 
 NO_OFFSET: Final = -1
 MIN_THROTTLED_DELIVERIES: Final = 2
-"""Deliveries from which on fewer records are delivered together, to isolate a poison record."""
+"""Number of deliveries from which on fewer records are delivered together, to isolate a poison
+record.
+"""
 
 
 class RecordState(enum.IntEnum):
-    """Enumerates the states of a record, with their numbers in Kafka's state topic."""
+    """States of a record, with their numbers in Kafka's state topic."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -39,7 +42,7 @@ class RecordState(enum.IntEnum):
 
 
 class RecordEvent(enum.Enum):
-    """Enumerates the events that change the state of a record."""
+    """Events that change the state of a record."""
 
     ACQUIRE = enum.auto()
     ACCEPT = enum.auto()
@@ -70,7 +73,7 @@ TERMINAL_STATES: Final = {RecordState.ACKNOWLEDGED, RecordState.ARCHIVED}
 
 
 class AcknowledgeType(enum.IntEnum):
-    """Enumerates types of acknowledgements, with their numbers in requests."""
+    """Types of acknowledgements, with their numbers in requests."""
 
     GAP = 0
     ACCEPT = 1
@@ -89,7 +92,7 @@ ACKNOWLEDGE_EVENTS: Final[Mapping[AcknowledgeType, RecordEvent]] = {
 
 
 class AcquireMode(enum.IntEnum):
-    """Enumerates the ways to acquire records, with their numbers in requests (KIP-1206)."""
+    """Modes of acquiring records, with their numbers in requests (KIP-1206)."""
 
     BATCH_OPTIMIZED = 0
     RECORD_LIMIT = 1
@@ -123,7 +126,7 @@ class AcquiredRecords(NamedTuple):
 
 
 class AcknowledgementBatch(NamedTuple):
-    """Acknowledges the records from `first` to `last`; one type is that of all records."""
+    """Acknowledges the records from `first` to `last`, with one type for all or one per record."""
 
     first: int
     last: int
@@ -135,7 +138,7 @@ class AcknowledgementBatch(NamedTuple):
 
 
 class LogBatch(NamedTuple):
-    """Describes a record batch that was read from the log; `aborted` if its transaction was."""
+    """Describes a record batch read from the log; `aborted` if its transaction was aborted."""
 
     first: int
     last: int
@@ -159,7 +162,7 @@ class Acquire(NamedTuple):
 
 @dataclass(slots=True)
 class InFlightRecords:
-    """Holds the state that one record, or all records of a batch, share."""
+    """Holds the state of one record, or of all records of a batch."""
 
     state: RecordState
     delivery_count: int = 0
@@ -168,13 +171,13 @@ class InFlightRecords:
 
     @property
     def is_terminal(self) -> bool:
-        """True if the records are done with."""
+        """True if the records are done."""
         return self.state in TERMINAL_STATES
 
     def apply(self, event: RecordEvent, *, keeps: bool = True) -> bool:
         """Change the state; return False if the event is an error.
 
-        With `keeps=False` records that would become available are archived.
+        With `keeps=False`, records that would become available are archived.
         """
         following = TRANSITIONS.get((self.state, event))
         if following is None:
@@ -188,7 +191,7 @@ class InFlightRecords:
 
 
 Part: TypeAlias = tuple[int, int, InFlightRecords]
-"""First offset, last offset and the state that the records share."""
+"""First offset, last offset and the records' shared state."""
 
 
 @dataclass(slots=True)
@@ -215,12 +218,12 @@ class InFlightBatch:
                 yield offset, offset, records
 
     def at(self, offset: int) -> InFlightRecords | None:
-        """Return the state of one record; None if the batch does not contain it."""
+        """Return the state of one record, or None if it is outside the batch."""
         return self.whole or self.single.get(offset)
 
 
 class _GapWindow(NamedTuple):
-    """Locates offsets below `end` without a state, after the state was read again."""
+    """Locates offsets below `end` that had no state when the stored state was loaded."""
 
     end: int
     start: int
@@ -234,11 +237,11 @@ class SharePartition:
         batches: Stored states of records above the start offset.
         state_epoch: Epoch of the stored state.
         config: Returns the group's configurations, which may change.
-        write: Stores the start offset, the number of records above it that are done with, and
-            changed states. It raises the share coordinator's error, and nothing is changed then.
+        write: Stores the start offset, the number of done records above it, and changed states. If
+            it raises the share coordinator's error, all changes are undone.
 
     Attributes:
-        end_offset: The last offset in flight; the start offset if none is.
+        end_offset: The last offset in flight, or the start offset.
     """
 
     def __init__(
@@ -255,6 +258,8 @@ class SharePartition:
         self._write = write
         self._batches: dict[int, InFlightBatch] = {}
         self._gap: _GapWindow | None = None
+        # The stored state may have gaps, offsets without a state. The first gap is remembered,
+        # because a fetch must begin there.
         gap_start, following = NO_OFFSET, start_offset
         for first, last, state, count in batches:
             if gap_start == NO_OFFSET and first > following:
@@ -271,7 +276,7 @@ class SharePartition:
 
     @property
     def done_count(self) -> int:
-        """Number of records from the start offset on that are done with."""
+        """Number of done records from the start offset on."""
         return sum(
             max(last - max(first, self.start_offset) + 1, 0)
             for batch in self._batches.values()
@@ -286,14 +291,14 @@ class SharePartition:
 
     @property
     def can_acquire(self) -> bool:
-        """True if there are records to acquire again, or room for more records in flight."""
+        """True if records can be acquired again, or more records can be in flight."""
         if self.next_fetch_offset != self.end_offset + 1:
             return True
         return self.in_flight_count < self._config().max_record_locks
 
     @property
     def next_fetch_offset(self) -> int:
-        """The offset at which the next fetch reads: the first available record, or a new one."""
+        """The offset for the next fetch: the first available record, or the first new one."""
         if not self._batches or self.start_offset > self._last_batch.last:
             return self.end_offset
         gap_start = self._active_gap_start
@@ -323,7 +328,7 @@ class SharePartition:
     def acquire(
         self, request: Acquire, fetch_offset: int, log: Sequence[LogBatch], now: float
     ) -> list[AcquiredRecords]:
-        """Acquire records that were read from `fetch_offset` on; `log` are their batches."""
+        """Acquire records read from `fetch_offset` on; `log` contains their batches."""
         if request.max_records <= 0 or not log or log[-1].last < self.start_offset:
             return []
         limit, last = self._limit(request, fetch_offset, log[-1].last)
@@ -345,11 +350,11 @@ class SharePartition:
         return self._drop_aborted(rows, log)
 
     def _limit(self, request: Acquire, fetch_offset: int, last: int) -> tuple[int, int]:
-        """Return how many records may be acquired, and the last offset."""
+        """Return the maximum number of records to acquire, and the last offset."""
         limit = min(request.max_records, self._config().max_record_locks - self.in_flight_count)
         if limit > 0 or fetch_offset > self.end_offset:
             return limit, last
-        # All locks are in use, but records that are in flight may be acquired again.
+        # All locks are in use, but records in flight may be acquired again.
         remaining = self.end_offset - fetch_offset + 1
         return min(request.max_records, remaining), min(last, self.end_offset)
 
@@ -366,6 +371,9 @@ class SharePartition:
         first, gap_start, last = offsets
         rows: list[AcquiredRecords] = []
         for batch in batches:
+            # Three sources, in offset order: gaps between batches, available records of batches,
+            # and new records after the last batch. Stop at the limit, or after a throttled batch:
+            # its records are delivered apart from other batches.
             if self._active_gap_start is not None:
                 if gap_start < batch.first and _count(rows) < limit:
                     left = limit - _count(rows)
@@ -375,6 +383,7 @@ class SharePartition:
             if left <= 0:
                 break
             throttles = self._throttles(batch, first, last)
+            # A throttled batch must come first in a response.
             found: list[AcquiredRecords] = []
             if not throttles or not rows:
                 found = self._acquire_batch(
@@ -401,7 +410,7 @@ class SharePartition:
         *,
         splits: bool,
     ) -> list[AcquiredRecords]:
-        """Acquire the available records of one batch, at once if they share a state."""
+        """Acquire the available records of one batch, together if they share a state."""
         first, last = offsets
         if batch.whole is not None:
             complete = batch.first >= first and batch.last <= last
@@ -423,7 +432,7 @@ class SharePartition:
         limit: int,
         now: float,
     ) -> list[AcquiredRecords]:
-        """Acquire the available records of a split batch, fewer if they failed before."""
+        """Acquire the available records of a split batch; fewer after failed deliveries."""
         maximum = self._config().max_delivery_count
         throttled_from = _throttled_from(maximum)
         isolates = maximum > MIN_THROTTLED_DELIVERIES
@@ -433,10 +442,12 @@ class SharePartition:
             if offset < first or records.state is not RecordState.AVAILABLE:
                 continue
             deliveries = records.delivery_count
-            # A record is alone in its last delivery.
+            # A record is delivered alone in its last delivery.
             if offset > last or (isolates and deliveries == maximum - 1 and rows):
                 break
             if deliveries >= throttled_from and throttled_limit is None:
+                # Halve the number with each further delivery, from half of the batch down to one
+                # record.
                 throttled_limit = max(1, len(batch.single) >> (deliveries - throttled_from + 1))
             self._lock(records, request.member_id, now)
             rows.append(AcquiredRecords(offset, offset, records.delivery_count))
@@ -457,7 +468,7 @@ class SharePartition:
         log: Sequence[LogBatch],
         now: float,
     ) -> list[AcquiredRecords]:
-        """Acquire records that are not in flight, up to the end of the log batch at the limit."""
+        """Acquire new records, up to the end of the log batch at the limit."""
         if not self._batches and self.end_offset > first:
             first = self.end_offset
         if limit < last - first + 1:
@@ -511,7 +522,7 @@ class SharePartition:
         records.lock_deadline = now + self._config().lock_duration
 
     def _throttles(self, batch: InFlightBatch, first: int, last: int) -> bool:
-        """Return True if records of a batch have failed so often that fewer are delivered."""
+        """Return True if failed deliveries require delivering fewer of a batch's records."""
         counts = [
             records.delivery_count
             for start, end, records in batch.parts()
@@ -521,7 +532,7 @@ class SharePartition:
         return max(counts, default=0) >= _throttled_from(self._config().max_delivery_count)
 
     def _archive_missing(self, fetch_offset: int, first: int) -> None:
-        """Archive available records that the log does not have any more."""
+        """Archive available records that the log no longer has."""
         if fetch_offset < first:
             self._archive(fetch_offset, first, RecordState.AVAILABLE)
 
@@ -549,7 +560,7 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, batches: Sequence[AcknowledgementBatch], now: float
     ) -> None:
-        """Acknowledge records that a member has acquired: all of them, or none.
+        """Acknowledge records that a member has acquired, all or none.
 
         Raises:
             InvalidRecordStateError: The member has not acquired one of the records.
@@ -563,6 +574,7 @@ class SharePartition:
                 event = ACKNOWLEDGE_EVENTS[
                     AcknowledgeType(batch.type_of(max(part[0], batch.first)))
                 ]
+                # Two acknowledgements of one record: refuse the whole request.
                 if id(part[2]) in parts:
                     raise InvalidRecordStateError(
                         "The record state is invalid. The acknowledgement of delivery could not be "
@@ -584,6 +596,7 @@ class SharePartition:
                 continue
             if one.whole is not None:
                 self._check_owner(one.whole, member_id)
+                # Keep one state for the batch only if one type covers all of it.
                 complete = batch.first <= one.first and one.last <= batch.last
                 if not complete or len(batch.types) > 1 or one.first < self.start_offset:
                     one.split()
@@ -605,7 +618,7 @@ class SharePartition:
             raise InvalidRecordStateError("Member is not the owner of batch record")
 
     def _batches_of(self, batch: AcknowledgementBatch) -> list[InFlightBatch]:
-        """Return the batches in flight that an acknowledgement concerns."""
+        """Return the batches in flight that an acknowledgement covers."""
         floor = self._floor(batch.first)
         if floor is None and batch.first < self.start_offset <= batch.last:
             floor = self._floor(self.start_offset)
@@ -621,7 +634,7 @@ class SharePartition:
         return found
 
     def release(self, member_id: str) -> bool:
-        """Release all records that a member has acquired; return True if there were any."""
+        """Release all records that a member has acquired; return True if any were released."""
         return self._end_locks(RecordEvent.RELEASE, lambda it: it.member_id == member_id)
 
     # -- time -------------------------------------------------------------------------------------
@@ -639,7 +652,7 @@ class SharePartition:
         )
 
     def expire(self, now: float) -> bool:
-        """Release the records whose locks have expired; return True if there were any."""
+        """Release the records whose locks have expired; return True if any were released."""
         return self._end_locks(RecordEvent.EXPIRE, lambda it: it.lock_deadline <= now)
 
     def _end_locks(self, event: RecordEvent, selects: Callable[[InFlightRecords], bool]) -> bool:
@@ -685,6 +698,7 @@ class SharePartition:
                 break
             if batch.last < first:
                 continue
+            # A batch partly in the range needs single states, but only if its state matches.
             if batch.whole is not None and not (batch.first >= first and batch.last < end):
                 if batch.whole.state is not state:
                     continue
@@ -694,7 +708,7 @@ class SharePartition:
                     records.apply(RecordEvent.ARCHIVE)
 
     def _advance_start(self) -> None:
-        """Move the start offset past the records that are done with, and forget them."""
+        """Move the start offset past the done records, and drop them."""
         floor = self._floor(self.start_offset)
         at_start = None if floor is None else floor.at(self.start_offset)
         if at_start is None or not at_start.is_terminal:
@@ -708,12 +722,13 @@ class SharePartition:
         start = following.first if following.first > done else done + 1
         self.start_offset = max(self.start_offset, start)
         gap_start = self._active_gap_start
+        # Records in a gap are not done: do not move the start past them.
         if gap_start is not None and following.first > done:
             self.start_offset = min(self.start_offset, gap_start)
         self._batches = {key: it for key, it in self._batches.items() if it.last > done}
 
     def _last_done(self) -> int:
-        """Return the last offset up to which all records in flight are done with."""
+        """Return the last offset up to which all records in flight are done."""
         done, gap_start = NO_OFFSET, self._active_gap_start
         for batch in self._batches.values():
             if gap_start is not None and batch.last >= gap_start:
@@ -749,7 +764,7 @@ class SharePartition:
         return self._gap.start
 
     def _move_gap(self, offset: int) -> None:
-        """Remember that the offsets below this one have been acquired."""
+        """Mark the offsets below this one as acquired."""
         if self._gap is not None:
             active = self._gap.end == self.end_offset and offset <= self._gap.end
             self._gap = self._gap._replace(start=offset) if active else None

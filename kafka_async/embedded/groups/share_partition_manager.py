@@ -1,8 +1,8 @@
 """The share partitions that a broker leads, and the share sessions of its clients (KIP-932).
 
 A share partition is loaded from the share coordinator when a member first fetches it. It is dropped
-when the broker does not lead the partition any more, or when the last session of its group on this
-broker has ended with its connection: its locks end then, and its state is read again.
+when the broker no longer leads the partition, or when the last session of its group on this broker
+has ended with its connection: its locks then end, and its state is read again.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ FENCING_ERRORS: Final = (
     GroupIdNotFoundError,
     UnknownTopicOrPartitionError,
 )
-"""Errors of the share coordinator after which a share partition is dropped."""
+"""Errors of the share coordinator that drop a share partition."""
 
 
 class _Loaded(NamedTuple):
-    """Holds a share partition that was loaded in a leader epoch of its partition."""
+    """A share partition, and the leader epoch in which it was loaded."""
 
     partition: Partition
     leader_epoch: int
@@ -74,7 +74,7 @@ class SharePartitionManager:
         self._timer: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
-        """Forget sessions and locks without storing anything: the broker stops as in a crash."""
+        """Drop sessions and locks without storing states: the broker stops as in a crash."""
         self.sessions = ShareSessionCache(self._max_sessions)
         self._loaded.clear()
         self.set_timer()
@@ -105,7 +105,7 @@ class SharePartitionManager:
         return loaded
 
     def find(self, key: ShareKey) -> SharePartition | None:
-        """Return a loaded share partition, unless its partition has had another leader since."""
+        """Return a loaded share partition, unless its partition's leader has changed since."""
         loaded = self._loaded.get(key)
         if loaded is None:
             return None
@@ -141,13 +141,13 @@ class SharePartitionManager:
     # -- sessions ---------------------------------------------------------------------------------
 
     def release_session(self, group_id: str, member_id: str) -> None:
-        """End a session and release what its member has acquired."""
+        """End a session and release its member's records."""
         session = self.sessions.remove((group_id, member_id))
         if session is not None:
             self._release(session)
 
     def on_connection_closed(self, connection: object) -> None:
-        """End the session of a connection; drop the group's partitions if it was the last one."""
+        """End a connection's session; drop the group's partitions if it was the last session."""
         group_id, session = self.sessions.remove_connection(connection)
         if session is not None:
             self._release(session)
@@ -172,7 +172,7 @@ class SharePartitionManager:
     # -- time -------------------------------------------------------------------------------------
 
     def set_timer(self) -> None:
-        """Wait for the next lock that expires; called after each change."""
+        """Set the timer for the next expiring lock; called after each change."""
         if self._timer is not None:
             self._timer.cancel()
         deadline = min((it.share.deadline for it in self._loaded.values()), default=math.inf)
@@ -181,7 +181,7 @@ class SharePartitionManager:
             self._timer = self._scheduler.call_later(delay, self._expire, deadline)
 
     def _expire(self, deadline: float) -> None:
-        # An event loop may call early by its clock's resolution.
+        # An event loop may call early, by up to its clock's resolution.
         now = max(self._scheduler.now(), deadline)
         for key in list(self._loaded):
             found = self.find(key)
@@ -210,7 +210,7 @@ class SharePartitionManager:
 
 
 class ShareBrokers:
-    """Holds the share partition managers of all brokers, one for each time that a broker starts."""
+    """Holds the share partition managers of all brokers, a new one at each start of a broker."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class ShareBrokers:
         self._managers: dict[int, tuple[int, SharePartitionManager]] = {}
 
     def manager(self, broker_id: int) -> SharePartitionManager:
-        """Return the manager of a broker; one that has started anew has no sessions."""
+        """Return a broker's manager; a restarted broker has no sessions."""
         epoch = self._brokers[broker_id].epoch
         known, manager = self._managers.get(broker_id, (None, None))
         if manager is None or known != epoch:

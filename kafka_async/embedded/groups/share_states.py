@@ -1,8 +1,8 @@
 """The share coordinator: stored states of all share partitions (KIP-932). Pure.
 
-They belong to the cluster, as if they were on disk, and outlive leaders of partitions. A state has
-an epoch, which changes when a group's offsets are altered, and the leader epoch of its last reader:
-a leader with older ones may not write any more.
+The states belong to the cluster, as if on disk, and outlive partition leaders. A state has an
+epoch, which changes when a group's offsets are altered, and the leader epoch of its last reader: a
+leader with older epochs may no longer write.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 UNINITIALIZED: Final = -1
-"""The start offset before the first leader has chosen one, and the number of records done with."""
+"""The start offset before the first leader has chosen one, and the number of done records then."""
 
 
 class ShareKey(NamedTuple):
@@ -40,7 +40,7 @@ class ShareState:
     Attributes:
         leader_epoch: Leader epoch of the last reader.
         records: State and delivery count by offset.
-        done_count: Records from the start offset on that are done with.
+        done_count: Number of done records from the start offset on.
     """
 
     start_offset: int
@@ -52,7 +52,7 @@ class ShareState:
     )
 
     def batches(self) -> list[StateBatch]:
-        """Return the records in flight, joined where their states are the same."""
+        """Return the records in flight, with equal neighbouring states joined."""
         batches: list[StateBatch] = []
         for offset, (state, count) in sorted(self.records.items()):
             last = batches[-1] if batches else None
@@ -74,7 +74,7 @@ class ShareStates:
         return self._states.get(key)
 
     def initialize(self, key: ShareKey, start_offset: int, state_epoch: int) -> None:
-        """Begin a state anew, without records in flight."""
+        """Begin a new state, without records in flight."""
         done = UNINITIALIZED if start_offset == UNINITIALIZED else 0
         leader_epoch = 0 if (old := self._states.get(key)) is None else old.leader_epoch
         self._states[key] = ShareState(start_offset, state_epoch, leader_epoch, done)
@@ -99,7 +99,7 @@ class ShareStates:
 
         Raises:
             UnknownTopicOrPartitionError: The state was deleted.
-            NotLeaderOrFollowerError: The state has begun anew, in a newer epoch.
+            NotLeaderOrFollowerError: The state has a newer epoch.
         """
         state = self._states.get(key)
         if state is None:

@@ -1,7 +1,7 @@
 """Subscriptions and assignments in the requests of consumers of the classic protocol. Pure.
 
-The coordinator reads them where it must: for offsets that are in use, and in groups with members of
-both protocols, in which it computes the assignments of all members.
+The coordinator reads them only if necessary: to find offsets in use, and in groups with members of
+both protocols, where it computes all assignments.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
 def owned_partitions(
     subscription: ConsumerProtocolSubscription, ids: Mapping[str, UUID]
 ) -> frozenset[TopicIdPartition]:
-    """Return the partitions that a member reports, without topics that have no id."""
+    """Return the partitions that a member reports, without topics that no longer exist."""
     rows = ((row.topic, row.partitions) for row in subscription.owned_partitions)
     return _by_id(rows, ids)
 
 
 def decode_assignment(data: bytes, ids: Mapping[str, UUID]) -> frozenset[TopicIdPartition]:
-    """Return an assignment, without topics that have no id. Raises DecodeError."""
+    """Return an assignment, without topics that no longer exist. Raises DecodeError."""
     if not data:
         return frozenset()
     version = _version(data, ConsumerProtocolAssignment.VERSIONS.max)

@@ -1,8 +1,8 @@
 r"""Regular expressions of the coordinator for subscriptions: the syntax of RE2/J. Pure.
 
-They are checked for what RE2/J does not have (look-around, back references, atomic groups and
-possessive quantifiers), translated and run by Python's `re`. Names of topics are ASCII, so classes
-of Unicode, such as `\pL`, are translated to their characters of ASCII.
+Constructs that RE2/J does not have (look-around, back references, atomic groups and possessive
+quantifiers) are refused; the rest is translated and run by Python's `re`. Topic names are ASCII, so
+Unicode classes such as `\pL` are translated to their ASCII characters.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ Ogham Ol_Chiki Old_Italic Old_Persian Old_South_Arabian Old_Turkic Oriya Osmanya
 Phoenician Rejang Runic Samaritan Saurashtra Shavian Sinhala Sundanese Syloti_Nagri Syriac Tagalog
 Tagbanwa Tai_Le Tai_Tham Tai_Viet Tamil Telugu Thaana Thai Tibetan Tifinagh Ugaritic Unknown Vai Yi
 """
-"""Names of the tables of Unicode that RE2/J 1.8 has."""
+"""Names of RE2/J 1.8's Unicode tables."""
 _CATEGORIES: Final = frozenset(_CATEGORY_NAMES.split())
 _SCRIPTS: Final = frozenset(_SCRIPT_NAMES.split())
 _NOT_ASCII: Final = r"\x80-\U0010ffff"
 _NOTHING: Final = r"\U0010ffff"
-"""In place of an empty class, which `re` does not have; no name of a topic has this character."""
+"""Stands for an empty class, which `re` does not have; no topic name has this character."""
 _POSIX: Final = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -70,14 +70,14 @@ _POSIX: Final = {
     "xdigit": "0-9A-Fa-f",
 }
 MAX_REPEATS: Final = 1_000
-"""The largest number in a quantifier of RE2/J."""
+"""The largest number in an RE2/J quantifier."""
 
 
 @lru_cache(maxsize=256)
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a regular expression of RE2/J; `fullmatch` tells whether it matches a topic.
+    """Compile an RE2/J regular expression, for `fullmatch` with topic names.
 
-    Raises InvalidRegularExpressionError if RE2/J does not have it.
+    Raises InvalidRegularExpressionError if RE2/J would refuse it.
     """
     bare = re.sub(r"\\[pP]\{\^?\w+\}|\\.|\[(?:\\.|[^\]])*\]", "", pattern)
     if found := _REFUSED.search(bare):
@@ -87,7 +87,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     translated, in_class, after_set = "", False, False
     for token in _TOKEN.finditer(pattern):
         part = _translate(pattern, token, in_class=in_class)
-        # A hyphen after a set of characters begins no range.
+        # A hyphen after a character class does not begin a range.
         translated += r"\-" if in_class and after_set and part == "-" else part
         after_set = bool(token["unicode"] or token["posix"])
         if token["plain"] in ("[", "]"):
@@ -101,7 +101,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def _unicode_class(name: str) -> Callable[[str], bool] | None:
-    """Return the test of an ASCII character for a class of Unicode; None if there is none."""
+    """Return a test of ASCII characters for a Unicode class, or None."""
     if name == "Any":
         return lambda _: True
     if name in _CATEGORIES:
@@ -114,7 +114,7 @@ def _unicode_class(name: str) -> Callable[[str], bool] | None:
 
 
 def _members(contains: Callable[[str], object], *, negated: bool) -> str:
-    """Return the characters of a class, as `re` has them within brackets."""
+    """Return the characters of a class in bracket syntax of `re`."""
     found = [chr(code) for code in range(128) if bool(contains(chr(code))) is not negated]
     return "".join(map(re.escape, found)) + (_NOT_ASCII if negated else "") or _NOTHING
 

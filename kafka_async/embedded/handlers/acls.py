@@ -192,7 +192,7 @@ def _matching_acl(acl: Acl) -> DeleteAclsMatchingAcl:
 
 
 def _filter(requested: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter | None:
-    """Return the filter of a request; None if it has a code that does not exist."""
+    """Return the filter of a request, or None for an unknown code."""
     try:
         return AclFilter(
             ResourceType(requested.resource_type_filter),

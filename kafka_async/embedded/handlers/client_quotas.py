@@ -79,7 +79,7 @@ async def describe(
 
 
 class _UnsupportedTypeError(InvalidQuotaError):
-    """A filter names a type of entities that the broker does not know."""
+    """A filter contains an unknown entity type."""
 
 
 def _components(components: Sequence[ComponentData]) -> dict[str, ComponentData]:
@@ -138,7 +138,7 @@ async def alter(
     context: RequestContext,
     request: AlterClientQuotasRequest,
 ) -> AlterClientQuotasResponse:
-    """Set and remove quotas; an entry that is not valid changes nothing, the others apply."""
+    """Set and remove quotas; an invalid entry is skipped, the others apply."""
     if code := authorization.code(context, Operation.ALTER_CONFIGS, *_CLUSTER):
         entities = [
             frozenset((each.entity_type, each.entity_name) for each in entry.entity)
@@ -168,7 +168,7 @@ def _alter(
     seen: bool,
     dry_run: bool,
 ) -> str | None:
-    """Apply one entry; return the error message, None without an error."""
+    """Apply one entry; return the error message, or None."""
     if seen:
         return f"Ignoring duplicate entity {_shown(named)}"
     changes: dict[str, float | None] = {}

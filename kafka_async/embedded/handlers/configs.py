@@ -64,7 +64,7 @@ PROTECTED_RESOURCES: Final = {
     CLIENT_METRICS: ResourceType.CLUSTER,
     GROUP: ResourceType.GROUP,
 }
-"""Types of resources in ACLs that protect configurations, by the type in requests."""
+"""ACL resource types that protect configurations, by resource type in requests."""
 SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
@@ -110,7 +110,7 @@ def _describe_resource(
         unknown = isinstance(error, UnknownTopicOrPartitionError)
         result.error_message = "" if unknown else error.message
         return result
-    wanted = set(requested.configuration_keys or ())  # empty requests all configurations
+    wanted = set(requested.configuration_keys or ())  # an empty list requests all configurations
     result.configs = [config for config in described if not wanted or config.name in wanted]
     if not request.include_synonyms:
         for config in result.configs:
@@ -152,7 +152,7 @@ def _topic_config(
 def _broker_configs(
     context: RequestContext, broker_id: str, settings: Settings
 ) -> list[DescribeConfigsResourceResult]:
-    """Return a broker's configurations; without an id the dynamic defaults of all brokers."""
+    """Return a broker's configurations, or without an id the dynamic defaults of all brokers."""
     if broker_id and broker_id != str(context.broker.id):
         raise InvalidRequestError(
             f"Unexpected broker id, expected {context.broker.id} or empty string, but received "
@@ -272,7 +272,7 @@ def _alter_resource(
 
 
 def _check_changes(resource: AlterConfigsResource) -> None:
-    """Raise for what a broker rejects before it asks the authorizer."""
+    """Raise for changes that a broker rejects before authorization."""
     if len({change.name for change in resource.configs}) < len(resource.configs):
         raise InvalidRequestError("Error due to duplicate config keys")
     for change in resource.configs:
@@ -307,7 +307,7 @@ def _alter_group_configs(
 def _changed(
     resource: AlterConfigsResource, own: Mapping[str, str], effective: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the configurations of a resource after a request; `own` are those before."""
+    """Return the configurations of a resource after a request, from its `own` ones before."""
     configs = dict(own)
     for change in resource.configs:
         value = _new_value(change, effective.get(change.name, ""))
@@ -319,7 +319,7 @@ def _changed(
 
 
 def _new_value(change: AlterableConfig, current: str) -> str | None:
-    """Return a configuration's new value; None for the default."""
+    """Return a configuration's new value, or None for the default."""
     operation, value = change.config_operation, change.value
     if operation == DELETE or value is None:
         return None

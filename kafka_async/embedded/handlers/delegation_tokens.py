@@ -60,7 +60,7 @@ async def create(
         code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
     if not code and any(renewer.principal_type != USER for renewer in request.renewers):
         code = ErrorCode.INVALID_PRINCIPAL_TYPE
-    if code:  # Kafka's brokers find these errors; the controller finds others.
+    if code:  # Kafka's brokers check these errors, its controller the others.
         response.issue_timestamp_ms = NO_TIMESTAMP
         response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIMESTAMP
     elif not tokens.enabled:
@@ -102,7 +102,7 @@ async def expire(
     context: RequestContext,
     request: ExpireDelegationTokenRequest,
 ) -> ExpireDelegationTokenResponse:
-    """Set the end of a token's life."""
+    """Set a token's expiry time."""
     code, expiry = _check(context), NO_TIMESTAMP
     if not code and not tokens.enabled:
         code, expiry = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, 0
@@ -118,7 +118,7 @@ async def describe(
     context: RequestContext,
     request: DescribeDelegationTokenRequest,
 ) -> DescribeDelegationTokenResponse:
-    """Return the tokens of some owners, or all; an empty list of owners selects none."""
+    """Return the tokens of some owners, or all tokens; an empty list of owners selects no token."""
     code = _check(context)
     if not code and not tokens.enabled:
         code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
@@ -137,7 +137,7 @@ async def describe(
 
 
 def _check(context: RequestContext) -> ErrorCode:
-    """Return the error of a connection that may not use tokens, or NONE."""
+    """Return the error for a connection that may not manage tokens, or NONE."""
     without_certificate = context.security_protocol == "SSL" and context.principal == ANONYMOUS
     if context.by_token or context.security_protocol == "PLAINTEXT" or without_certificate:
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED

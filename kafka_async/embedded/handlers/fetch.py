@@ -44,13 +44,13 @@ TOPIC_ID_MIN_VERSION: Final = 13
 REPLICA_STATE_MIN_VERSION: Final = 15
 LEADER_HINTS_MIN_VERSION: Final = 16
 ERRORS_WITH_LEADER_HINT: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
-"""Errors whose response has the current leader (KIP-951)."""
+"""Errors whose response includes the current leader (KIP-951)."""
 
 
 class FetchResult(NamedTuple):
     """Holds the responses of all partitions and their size in bytes.
 
-    `must_respond` is True if a response must not wait for more data.
+    `must_respond` is True if the response must not wait for more data.
     """
 
     partitions: list[tuple[CachedPartition, PartitionData]]
@@ -101,7 +101,7 @@ class _Read:
     authorization: Authorization
 
     async def wait_for_data(self) -> FetchResult:
-        """Read until there is enough data, an error, or the time is over."""
+        """Read until there is enough data or an error, or `max_wait_ms` has passed."""
         deadline = self.context.received + self.request.max_wait_ms / 1000
         loop = asyncio.get_running_loop()
         changed = asyncio.Event()
@@ -115,6 +115,8 @@ class _Read:
         try:
             while True:
                 result = self._read_all()
+                # Respond at once with enough data, an error, or no partitions; otherwise wait for a
+                # change of a log until the deadline, and read all partitions again.
                 complete = result.size >= self.request.min_bytes or result.must_respond
                 if complete or not self.session.entries or loop.time() >= deadline:
                     return result
@@ -192,7 +194,7 @@ class _Read:
         return response
 
     def _replica(self, entry: CachedPartition) -> Partition:
-        """Return the partition; only consumers that name their rack may read it from a follower."""
+        """Return the partition; only consumers with a rack may read from a follower."""
         from_follower = self._is_consumer and self.context.version >= RACK_ID_MIN_VERSION
         find = self.topics.replica_partition if from_follower else self.topics.leader_partition
         epoch = max(entry.requested.current_leader_epoch, NO_EPOCH)
@@ -200,13 +202,13 @@ class _Read:
 
     @property
     def _is_consumer(self) -> bool:
-        """True unless the request has a broker's id, as one of a replica."""
+        """True unless the request comes from a replica, that is, has a broker id."""
         by_state = self.context.version >= REPLICA_STATE_MIN_VERSION
         request = self.request
         return (request.replica_state.replica_id if by_state else request.replica_id) < 0
 
     def _preferred_read_replica(self, partition: Partition, fetch_offset: int) -> int | None:
-        """Return the follower that the leader tells a consumer to fetch from, if there is one."""
+        """Return the follower to which the leader redirects a consumer, or None."""
         if (
             self.settings.replica_selector_class is None
             or self.context.version < RACK_ID_MIN_VERSION

@@ -147,7 +147,7 @@ async def heartbeat(
 async def leave_group(
     groups: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse:
-    """Remove the members; before version 3 there is one member and one error code."""
+    """Remove the members; before version 3, one member with one error code."""
     code = groups.check_coordinator(context.broker.id, request.group_id)
     if code is not ErrorCode.NONE:
         return LeaveGroupResponse(error_code=code)
@@ -175,7 +175,7 @@ async def describe_groups(
     context: RequestContext,
     request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse:
-    """Describe each group; one that does not exist is Dead, from version 6 on with an error."""
+    """Describe each group; a missing group is Dead, and from version 6 on an error."""
     described: list[DescribedGroup] = []
     denied: list[DescribedGroup] = []
     for group_id in request.groups:

@@ -296,7 +296,7 @@ def _describe_producers_of(
         return PartitionResponse(
             partition_index=tp.partition,
             error_code=error_code_of(error),
-            # As in Kafka, there is no message for a topic that exists.
+            # As in Kafka, no message if the topic exists.
             error_message=None if topics.get(tp.topic) else error.message,
         )
     manager = partition.log.producer_state_manager

@@ -77,9 +77,9 @@ MAX_PARTITIONS_PER_PAGE: Final = 2_000
 BROKERS, CONTROLLERS = 1, 2
 GROUP, TRANSACTION, SHARE_GROUP = 0, 1, 2
 TOPICS: Final = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
-"""Topics that the first request for a type of coordinator creates, as in Kafka."""
+"""Internal topics, created by the first FindCoordinator of a type, as in Kafka."""
 COORDINATED: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
-"""Types of resources that a client must be able to describe to find their coordinator."""
+"""Resource types that a client must be allowed to describe to find their coordinator."""
 FIND_COORDINATOR_BATCHED_MIN_VERSION: Final = 4
 
 
@@ -127,7 +127,7 @@ async def api_versions(
 def partition_fields(partition: Partition, alive: Collection[int]) -> dict[str, Any]:
     """Return leader, replicas and in-sync replicas; `alive` are the ids of the alive brokers.
 
-    As in Kafka, a leader that has just stopped is not named, even before the next one is elected.
+    As in Kafka, a leader that has just stopped is left out even before the next election.
     """
     led = partition.leader in alive
     return {
@@ -226,7 +226,7 @@ def _denied_topic(
 
 
 def _position(topic: Topic | MetadataResponseTopic) -> int:
-    """Return a topic's position: unknown ids are first, unknown and invalid names last."""
+    """Return a topic's sort key: unknown ids first, unknown and invalid names last."""
     code = topic.error_code if isinstance(topic, MetadataResponseTopic) else ErrorCode.NONE
     return _POSITIONS.get(code, len(_POSITIONS))
 
@@ -321,9 +321,11 @@ async def describe_topic_partitions(
             continue
         if code := authorization.code(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
             if request.topics:
+                # Without a list of topics, denied ones are left out.
                 denied.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
             continue
         first = start_index if name == start_topic else 0
+        # The page ends before a topic, or within it.
         if remaining == 0:
             response.next_cursor = _cursor(name, first)
             break

@@ -70,7 +70,7 @@ NO_COMMITTED_OFFSET: Final = CommittedOffset(-1)
 
 
 class _CommittedTopic(Protocol):
-    """Types a topic of a request."""
+    """Type of a topic in a request."""
 
     name: str
     topic_id: UUID
@@ -79,7 +79,7 @@ class _CommittedTopic(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _OffsetCommit:
-    """Collects the valid offsets of one request, whose topics have ids if `by_id`.
+    """Collects the valid offsets of one request; `by_id` if its topics have ids.
 
     `code` is an error of the whole request.
     """
@@ -95,7 +95,7 @@ class _OffsetCommit:
     )
 
     def valid_partitions(self, requested: Iterable[_CommittedTopic]) -> Iterator[tuple[UUID, int]]:
-        """Return the partitions, by topic id, whose offsets are valid in themselves."""
+        """Return the partitions with valid offsets, by topic id, without group checks."""
         probe = replace(self, offsets={})
         for topic in requested:
             for partition in topic.partitions:
@@ -221,7 +221,7 @@ def _check_txn_offset_commit(
         )
     if code is not ErrorCode.NONE:
         return code
-    # Versions before KIP-848 know neither a missing group nor a stale epoch.
+    # Versions before KIP-848 have no error for a missing group or a stale epoch.
     knows_epochs = context.version >= TXN_COMMIT_MEMBER_EPOCH_MIN_VERSION
     return groups.validate_offset_commit(
         request.group_id,
@@ -336,9 +336,9 @@ class _Offsets:
     def requested(
         self, topics: Iterable[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None
     ) -> list[_RequestedTopic]:
-        """Return the requested topics, those that the client may not describe last.
+        """Return the requested topics; topics that the client may not describe are last.
 
-        None requests all with committed offsets that the client may describe.
+        None requests all topics with committed offsets that the client may describe.
         """
         requested = list(self._requested(topics))
         denied = [

@@ -69,7 +69,7 @@ async def handle(
     context: RequestContext,
     request: ProduceRequest,
 ) -> ProduceResponse | None:
-    """Append each batch. With acks=0 there is no response, and an error resets the connection."""
+    """Append each batch. With acks=0, send no response; an error resets the connection."""
     if not _allows_transaction(authorization, context, request):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         response = error_response(context, code, request) or ProduceResponse()
@@ -116,7 +116,7 @@ class _Append:
     def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
         """Append the batches of a topic."""
         response = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
-        # As in Kafka, the last one of duplicate partitions counts.
+        # As in Kafka, the last of duplicate partitions counts.
         partitions = {data.index: data for data in topic.partition_data}.values()
         by_id = self.context.version >= TOPIC_ID_MIN_VERSION
         try:
@@ -172,7 +172,7 @@ class _Append:
         """Raise an error unless a transactional batch belongs to a transaction."""
         if not header.is_transactional or header.producer_id == NO_PRODUCER_ID:
             return
-        assert self.request.transactional_id is not None  # validated for the whole request
+        assert self.request.transactional_id is not None  # already validated for the whole request
         code = self.transactions.check_produce(
             self.request.transactional_id,
             header.producer_id,
@@ -186,7 +186,7 @@ class _Append:
     def _check_min_insync_replicas(self, partition: Partition) -> None:
         """Raise NotEnoughReplicasError if acks=all requires more in-sync replicas."""
         min_isr = partition.log.min_insync_replicas
-        min_isr = min(min_isr, len(partition.replicas))  # a topic may have fewer replicas
+        min_isr = min(min_isr, len(partition.replicas))  # if there are fewer replicas
         if self.request.acks == -1 and len(partition.isr) < min_isr:
             raise NotEnoughReplicasError(
                 f"The size of the current ISR {partition.isr} is insufficient to satisfy the "
@@ -216,7 +216,7 @@ class _Append:
     def _error_response(
         self, tp: TopicPartition, error: KafkaError, message: str | None = None
     ) -> PartitionProduceResponse:
-        """Return an error response; as in Kafka, few errors have a message."""
+        """Return an error response; as in Kafka, only a few errors have a message."""
         response = PartitionProduceResponse(
             index=tp.partition,
             error_code=error_code_of(error),

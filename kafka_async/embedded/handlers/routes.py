@@ -1,16 +1,16 @@
-"""The table of all APIs: versions, and the handler with what it needs.
+"""The table of all APIs: versions, handlers and the handlers' dependencies.
 
 A handler processes one request of one API:
 
     async def handle(..., context: RequestContext, request: MetadataRequest) -> MetadataResponse
 
-The first parameters are what the handler needs of the cluster; the table below binds them. Handlers
-run in the cluster's event loop, one at a time per connection: as on a broker, the next request of a
-connection is read after the response was written. A handler may wait, as JoinGroup and Fetch do. It
-runs to its end even if the client disconnects, and is cancelled only when its broker stops. Invalid
-requests get a response with an error code. An exception is a bug of the embedded cluster: it is
+The first parameters are parts of the cluster; the table below binds them. Handlers run in the
+cluster's event loop, one at a time per connection: as on a broker, the next request of a connection
+is read after the response was written. A handler may wait, as JoinGroup and Fetch do. It runs to
+its end even if the client disconnects, and is cancelled only when its broker stops. An invalid
+request gets a response with an error code. An exception is a bug of the embedded cluster: it is
 added to `EmbeddedCluster.failures`, and the response has UNKNOWN_SERVER_ERROR if the API has a
-field for an error code. A handler that returns None sends no response (Produce with acks=0).
+field for an error code. If a handler returns None, no response is sent (Produce with acks=0).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ApiVersionRanges: TypeAlias = "Mapping[int, tuple[int, int]]"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Holds the parts of a cluster that the table of routes gives to handlers."""
+    """Holds the parts of a cluster that the table binds to handlers."""
 
     settings: Settings
     brokers: Brokers
@@ -87,8 +87,8 @@ class Parts:
 class Route:
     """Maps an API and its supported versions to a handler.
 
-    `bind` gives the handler what it needs. `advertised` is the lowest version in ApiVersions if it
-    is not `lowest`.
+    `bind` binds the handler's first parameters. `advertised` is the lowest version in ApiVersions
+    if it differs from `lowest`.
     """
 
     api_key: int
@@ -103,7 +103,7 @@ class Route:
         return self.lowest if self.advertised is None else self.advertised
 
     def narrowed(self, low: int, high: int) -> Route | None:
-        """Return the route limited to versions `low` to `high`; None without a version."""
+        """Return the route limited to versions `low` to `high`, or None if no version remains."""
         lowest, highest = max(low, self.lowest), min(high, self.highest)
         if lowest > highest:
             return None
@@ -130,7 +130,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         lambda it: partial(
             produce.handle, it.topics, it.transactions, it.brokers, it.now_ms, it.authorization
         ),
-        # Otherwise librdkafka before 2.11 would not compress batches (KIP-896).
+        # Version 0 stays advertised: otherwise librdkafka before 2.11 would not compress batches
+        # (KIP-896).
         advertised=0,
     ),
     Route(

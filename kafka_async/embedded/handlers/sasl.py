@@ -31,7 +31,7 @@ async def sasl_handshake(
 async def sasl_authenticate(
     now_ms: Callable[[], int], context: RequestContext, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
-    """Give a message to the mechanism; see `sasl_handshake` for errors."""
+    """Pass a message to the mechanism; see `sasl_handshake` for errors."""
     authenticator = context.authenticator
     if authenticator is None:
         return SaslAuthenticateResponse(

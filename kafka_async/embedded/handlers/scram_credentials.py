@@ -49,7 +49,7 @@ async def describe(
     if code := authorization.code(context, Operation.DESCRIBE, *cluster):
         return DescribeUserScramCredentialsResponse(
             error_code=code,
-            # As in Kafka, the results do not name their users.
+            # As in Kafka, the results do not include the users.
             results=[DescribeUserScramCredentialsResult(error_code=code) for _ in names],
         )
     if not names:
@@ -102,7 +102,7 @@ _NOT_FOUND = _Failure(
 async def alter(
     credentials: Credentials, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    """Delete, create and replace credentials; an alteration that is not valid changes nothing."""
+    """Delete, create and replace credentials; an invalid alteration changes no credential."""
     failures: dict[str, _Failure] = {}
     deletions: dict[str, ScramMechanism] = {}
     upsertions: dict[str, tuple[ScramMechanism, ScramCredential]] = {}

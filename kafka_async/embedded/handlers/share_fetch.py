@@ -86,11 +86,11 @@ class ShareParts(NamedTuple):
     authorization: Authorization
 
     def lock_duration_ms(self, group_id: str) -> int:
-        """Return how long members of a group may keep records."""
+        """Return the lock duration of a group's records."""
         return self.configs.milliseconds(group_id, "share.record.lock.duration.ms")
 
     def partition(self, context: RequestContext, it: TopicIdPartition) -> Partition:
-        """Return the partition of a topic that the client may read; raises the error if none."""
+        """Return the partition of a topic that the client may read; raises the broker's error."""
         name = self.topics.resolve_name("", it[0], by_id=True)
         self.authorization.require_topic(context, Operation.READ, name)
         partition = self.topics.partition(TopicPartition(name, it[1]))
@@ -145,7 +145,7 @@ async def share_fetch(
             fetch = _Fetch(parts, manager, context, request, session, _acquire_of(request))
             fetched = await fetch.run()
     except ShareSessionLimitReachedError as error:
-        # A client that tries again at once would not get a session either.
+        # Delay the error: an immediate retry would not get a session either.
         await asyncio.sleep(request.max_wait_ms / 1000)
         return ShareFetchResponse(error_code=error_code_of(error))
     except KafkaError as error:
@@ -160,7 +160,7 @@ async def share_fetch(
 def _require_member(
     parts: ShareParts, request: ShareFetchRequest | ShareAcknowledgeRequest
 ) -> tuple[str, str]:
-    """Return the group and the member of a request; raise its error without them."""
+    """Return the group and the member of a request; raise if one is missing."""
     if parts.settings.share_version < 1:
         raise UnsupportedVersionError("The cluster has no share groups.")
     if request.group_id is None:
@@ -186,7 +186,7 @@ def _end_with_connection(manager: SharePartitionManager, context: RequestContext
 
 
 def _acquire_of(request: ShareFetchRequest) -> Acquire | None:
-    """Return what to acquire; None if there is no such mode."""
+    """Return the acquisition that a request describes, or None for an unknown mode."""
     if request.share_acquire_mode not in set(AcquireMode):
         return None
     mode = AcquireMode(request.share_acquire_mode)
@@ -208,7 +208,7 @@ class _Fetch:
     )
 
     async def run(self) -> dict[TopicIdPartition, PartitionData]:
-        """Return what was acquired, and the errors of partitions that cannot be fetched."""
+        """Return the acquired records, and the errors of partitions that cannot be fetched."""
         found: dict[TopicIdPartition, Partition] = {}
         for it in self._rotated():
             try:
@@ -243,6 +243,8 @@ class _Fetch:
         try:
             while True:
                 reads = self._read_all(partitions)
+                # Records become available by appends, but also by releases and expired locks: every
+                # change reads all partitions again.
                 if self._is_enough(reads) or loop.time() >= deadline:
                     break
                 changed.clear()
@@ -259,6 +261,7 @@ class _Fetch:
             self.results[it] = self._acquire(it, acquire, share, offset, data, log)
             rows = self.results[it].acquired_records
             count = sum(row.last_offset - row.first_offset + 1 for row in rows)
+            # The limit of records holds for the whole request.
             acquire = acquire._replace(max_records=acquire.max_records - count)
         self.manager.set_timer()
 
@@ -323,7 +326,7 @@ class _Fetch:
         return response
 
     def _rotated(self) -> list[TopicIdPartition]:
-        """Return the partitions of the session, from another one on with each epoch."""
+        """Return the partitions of the session, rotated by the session's epoch."""
         partitions = list(self.session.partitions)
         epoch = self.request.share_session_epoch
         at = epoch % len(partitions) if partitions and epoch > 0 else 0
@@ -338,7 +341,7 @@ class _Fetch:
 
 
 def _log_batches(data: FetchDataInfo) -> list[LogBatch]:
-    """Return the record batches of a read, with those of aborted transactions marked."""
+    """Return the record batches of a read; batches of aborted transactions are marked."""
     batches: list[LogBatch] = []
     rest = data.records
     while rest:
@@ -485,7 +488,7 @@ class _Acknowledgements:
         member_id: str,
         requested: Mapping[TopicIdPartition, Sequence[AcknowledgementBatch]],
     ) -> dict[TopicIdPartition, Outcome]:
-        """Return the outcome of each partition; those without acknowledgements may have none."""
+        """Return outcomes by partition; a partition without acknowledgements may be absent."""
         failed: dict[TopicIdPartition, Outcome] = {}
         for it, batches in requested.items():
             if self.parts.topics.by_id(it[0]) is not None and not self._are_valid(batches):
@@ -509,7 +512,7 @@ class _Acknowledgements:
         return failed
 
     def _are_valid(self, batches: Sequence[AcknowledgementBatch]) -> bool:
-        """Return True if batches ascend, and have one valid type or one for each record."""
+        """Return True if batches ascend, and have one valid type or one per record."""
         highest = AcknowledgeType.REJECT
         if self.context.version >= RENEW_MIN_VERSION:
             highest = AcknowledgeType.RENEW

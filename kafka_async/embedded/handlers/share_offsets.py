@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def _message(code: ErrorCode) -> str | None:
-    """Return the message of an error code; None without an error."""
+    """Return the message of an error code, or None for NONE."""
     return f"The request failed with {code.name}." if code else None
 
 
@@ -57,9 +57,10 @@ async def describe(
     context: RequestContext,
     request: DescribeShareGroupOffsetsRequest,
 ) -> DescribeShareGroupOffsetsResponse:
-    """Return start offsets and lags; errors are per group. Any broker knows those of named topics.
+    """Return start offsets and lags; errors are per group.
 
-    Partitions without a share state, also those of missing topics and groups, have the offset -1.
+    Any broker responds for given topics. Partitions without a share state, including those of
+    missing topics and groups, have the offset -1.
     """
     described: list[DescribeShareGroupOffsetsResponseGroup] = []
     for group in request.groups:

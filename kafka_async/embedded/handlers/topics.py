@@ -60,8 +60,8 @@ MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 class MutationQuota:
     """Counts the partitions that a request creates or deletes, against its client's quota.
 
-    A request of a version before KIP-599 is carried out in any case. Of others, each topic that
-    comes after the quota was exceeded gets an error.
+    Requests of versions before KIP-599 always succeed. In later versions, each topic after the
+    quota was exceeded gets an error.
     """
 
     def __init__(self, quotas: QuotaManager, context: RequestContext, strict_from: int) -> None:
@@ -71,7 +71,7 @@ class MutationQuota:
         self._strict = context.version >= strict_from
 
     def record(self, partitions: int) -> None:
-        """Count partitions; raise ThrottlingQuotaExceededError if the quota was exceeded before."""
+        """Count partitions; raise ThrottlingQuotaExceededError if the quota is already exceeded."""
         client, now = self._context.quota_client, asyncio.get_running_loop().time()
         if self._strict and (debt := self._quotas.mutation_debt(client, now)):
             self.throttle_time_ms = round(debt * 1000)
@@ -82,7 +82,7 @@ class MutationQuota:
 
 
 def _message(error: KafkaError) -> str | None:
-    """Return the message of a response; a broker sends none with THROTTLING_QUOTA_EXCEEDED."""
+    """Return the message of a response: none with THROTTLING_QUOTA_EXCEEDED, as in Kafka."""
     return None if isinstance(error, ThrottlingQuotaExceededError) else error.message
 
 

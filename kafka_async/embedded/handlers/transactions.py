@@ -91,9 +91,9 @@ async def init_producer_id(
 def _check_init(
     authorization: Authorization, context: RequestContext, transactional_id: str | None
 ) -> ErrorCode:
-    """Return the error code of a client that may not get a producer id, else NONE.
+    """Return the error code for a client that may not get a producer id, else NONE.
 
-    Without transactions, WRITE on some topic is enough (KIP-679).
+    Without transactions, WRITE on any topic is enough (KIP-679).
     """
     if transactional_id is not None:
         resource = (ResourceType.TRANSACTIONAL_ID, transactional_id)

@@ -1,7 +1,7 @@
 """The quotas of users, client ids and addresses: validation, changes, filters, precedence. Pure.
 
-An entity is a mapping from "user", "client-id" or "ip" to a name; None is the default of all names
-without a quota (KIP-546).
+An entity maps "user", "client-id" or "ip" to a name; None is the default for all names without a
+quota (KIP-546).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ CONTROLLER_MUTATION: Final = "controller_mutation_rate"
 CONNECTION: Final = "connection_creation_rate"
 
 Entity: TypeAlias = frozenset[tuple[str, str | None]]
-"""Pairs of type and name."""
+"""(type, name) pairs."""
 
 CLIENT_KEYS: Final = (CONTROLLER_MUTATION, REQUEST, PRODUCE, FETCH)
 _MAXIMUMS: Final = {PRODUCE: 2.0**63, FETCH: 2.0**63, CONNECTION: 2.0**31 - 1}
-"""Largest values of the quotas that are whole numbers."""
+"""Maximum values of the quotas that are whole numbers."""
 
 
 class InvalidQuotaError(Exception):
@@ -45,11 +45,11 @@ class ClientQuotas:
         self._values: dict[Entity, dict[str, float]] = {}
 
     def entries(self) -> Mapping[Entity, Mapping[str, float]]:
-        """Return the quotas by entity; entities without any are left out."""
+        """Return quotas by entity, without entities that have no quota."""
         return MappingProxyType(self._values)
 
     def alter(self, entity: Entity, changes: Mapping[str, float | None]) -> None:
-        """Set quotas of an entity; None removes one."""
+        """Set quotas of an entity; a value of None removes a quota."""
         self.version += 1
         values = self._values.setdefault(entity, {})
         for key, value in changes.items():
@@ -63,7 +63,7 @@ class ClientQuotas:
     def find(self, key: str, user: str, client_id: str) -> tuple[Entity, float] | None:
         """Return the entity whose quota of this kind applies to a client, and its value.
 
-        None if the client has no such quota.
+        Return None if the client has no such quota.
         """
         for entity in candidates(user, client_id):
             value = self._values.get(entity, {}).get(key)
@@ -72,7 +72,7 @@ class ClientQuotas:
         return None
 
     def connection_rate(self, host: str) -> float | None:
-        """Return the connections per second that an address may open; None without a limit."""
+        """Return the connections per second that an address may open, or None."""
         for name in (host, None):
             value = self._values.get(frozenset({(IP, name)}), {}).get(CONNECTION)
             if value is not None:
@@ -81,7 +81,7 @@ class ClientQuotas:
 
 
 def candidates(user: str, client_id: str) -> list[Entity]:
-    """Return the entities whose quotas may apply to a client, in the order of precedence."""
+    """Return the entities whose quotas may apply to a client, in order of precedence."""
     pairs: list[tuple[tuple[str, str | None], ...]] = [
         ((USER, user), (CLIENT_ID, client_id)),
         ((USER, user), (CLIENT_ID, None)),

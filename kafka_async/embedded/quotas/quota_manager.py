@@ -1,9 +1,8 @@
-"""Enforces client quotas: how long the connection of a client is muted after a request. Pure.
+"""Enforces client quotas: computes the time to mute a connection after a request. Pure.
 
-Each broker measures each client separately, with one sensor per kind of quota. It carries out
-the request first, and then records what the request was: a client over its quota gets the throttle
-time in the response and the connection is muted for it (KIP-219). Times are seconds of the event
-loop's clock.
+Each broker measures each client separately, with one sensor per kind of quota. It handles the
+request first, then records it: for a client over its quota, the response contains the throttle
+time, and the connection is muted for it (KIP-219). Times are seconds of the event loop's clock.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ if TYPE_CHECKING:
     from kafka_async.embedded.quotas.sensors import Formula
 
 KINDS: Final = (PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION)
-"""Quotas of users and client ids, by their names in requests."""
+"""Quotas of users and client ids, under their names in requests."""
 
 
 class QuotaClient(NamedTuple):
-    """Identifies a client to quotas: the name of its user, and its client id."""
+    """Identifies a client to quotas, by user name and client id."""
 
     user: str
     client_id: str
 
 
 class QuotaCallback(Protocol):
-    """Decides about quotas in place of the table of quotas, as Kafka's ClientQuotaCallback."""
+    """Chooses quotas instead of the table of quotas, as Kafka's ClientQuotaCallback."""
 
     def quota_limit(self, kind: str, client: QuotaClient) -> float | None:
-        """Return a client's quota of a kind, such as "producer_byte_rate"; None: unlimited."""
+        """Return a client's quota of a kind, such as "producer_byte_rate"; None for unlimited."""
         ...
 
     def quota_key(self, kind: str, client: QuotaClient) -> Hashable:
-        """Return the key of the clients that share one quota; equal keys share one sensor."""
+        """Return the key of a client's quota; clients with equal keys share one sensor."""
         ...
 
 
 class TableQuotaCallback:
-    """Applies the table of quotas: the clients for which one entry applies share its quota."""
+    """Applies the table of quotas: all clients that match an entry share its quota."""
 
     def __init__(self, quotas: ClientQuotas) -> None:
         self._quotas = quotas
@@ -62,8 +61,8 @@ class TableQuotaCallback:
     def quota_key(self, kind: str, client: QuotaClient) -> Hashable:
         """Return the parts of a client that its entry distinguishes.
 
-        The quota of a user is shared by all client ids, and that of a client id by all users; a
-        default entry counts each of its names apart.
+        All client ids share a user's quota, and all users a client id's quota. A default entry
+        counts each name separately.
         """
         found = self._quotas.find(kind, *client)
         if found is None:
@@ -85,7 +84,7 @@ class QuotaOptions:
 
 
 class QuotaManager:
-    """Measures the clients of all brokers and returns throttle times.
+    """Measures the clients of all brokers, and computes throttle times.
 
     Attributes:
         quotas: The quotas of entities; change them with `ClientQuotas.alter` at any time.
@@ -131,8 +130,8 @@ class QuotaManager:
     ) -> bool:
         """Return False if the client has used up its quota, or would with `size` more.
 
-        This is seed 004's test before a request is carried out. `size` is the variant that asks for
-        the largest response of a fetch, so that no response has to be measured.
+        This is the test before a request of the "seed" formula. With `size`, the largest possible
+        response of a fetch counts, so that no response has to be measured.
         """
         sensor = self._sensor(broker, kind, client)
         return not self._enforces(client) or not sensor.violated(_ms(now), size)
@@ -140,7 +139,7 @@ class QuotaManager:
     def on_response(
         self, broker: int, kind: str, client: QuotaClient, size: float, now: float
     ) -> float:
-        """Record bytes, or for "request_percentage" the percent of a second, of a request.
+        """Record the bytes of a request, or for "request_percentage" its percent of a second.
 
         Returns:
             The throttle time in seconds; 0 within the quota.
@@ -150,18 +149,18 @@ class QuotaManager:
         if not self._enforces(client):
             return 0.0
         throttle = sensor.throttle_ms(_ms(now), self._options.formula)
-        if kind == REQUEST:  # Kafka limits it to one window
+        if kind == REQUEST:  # Kafka limits the throttle time to one window
             throttle = min(throttle, self._options.window_seconds * 1000)
         return throttle / 1000
 
     def unrecord(
         self, broker: int, kind: str, client: QuotaClient, size: float, now: float
     ) -> None:
-        """Take back what was recorded for a response that is not sent."""
+        """Undo the recording of a response that is not sent."""
         self._sensor(broker, kind, client).record(-size, _ms(now))
 
     def max_in_window(self, kind: str, client: QuotaClient) -> float | None:
-        """Return the most that one request may have without a throttle time; None: unlimited."""
+        """Return the most that one request may use without a throttle time; None for unlimited."""
         limit = self._callback.quota_limit(kind, client)
         if limit is None or not self._enforces(client):
             return None
@@ -170,7 +169,7 @@ class QuotaManager:
     def usage(self, broker: int, kind: str, client: QuotaClient, now: float) -> float | None:
         """Return the percentage of a quota that a client uses; 100 means throttled.
 
-        None if the client has no quota of this kind.
+        Return None if the client has no quota of this kind.
         """
         sensor = self._sensor(broker, kind, client)
         if sensor.maximum is None:
@@ -188,7 +187,7 @@ class QuotaManager:
     # -- controller mutations and connections -----------------------------------------------------
 
     def mutation_debt(self, client: QuotaClient, now: float) -> float:
-        """Return the seconds until a client may change topics again (KIP-599); 0: now."""
+        """Return the seconds until a client may change topics again, or 0 (KIP-599)."""
         bucket = self._bucket(client, now)
         if bucket is None or not self._enforces(client):
             return 0.0
@@ -203,9 +202,9 @@ class QuotaManager:
         return self.mutation_debt(client, now)
 
     def on_connection(self, broker: int, host: str, now: float) -> float:
-        """Record a connection; return the seconds after which it is to be closed, or 0 (KIP-612).
+        """Record a connection; return the seconds after which to close it, or 0 (KIP-612).
 
-        A connection that is closed does not count.
+        A connection that is to be closed does not count.
         """
         rate = self.quotas.connection_rate(host)
         if rate is None or not self.enforced:
@@ -224,7 +223,7 @@ class QuotaManager:
         return self.enforced and client not in self._exempt
 
     def _sensor(self, broker: int, kind: str, client: QuotaClient) -> RateSensor:
-        """Return the sensor of a client, with the quota of this moment."""
+        """Return the sensor of a client, with its current quota."""
         sensor = self._rate_sensor(broker, kind, self._callback.quota_key(kind, client))
         sensor.maximum = self._callback.quota_limit(kind, client)
         return sensor
@@ -238,7 +237,7 @@ class QuotaManager:
         return found
 
     def _bucket(self, client: QuotaClient, now: float) -> TokenBucket | None:
-        """Return the tokens of a client; None without a quota. The controller counts for all."""
+        """Return a client's token bucket in the whole cluster, or None without a quota."""
         limit = self._callback.quota_limit(CONTROLLER_MUTATION, client)
         if limit is None:
             return None
@@ -258,5 +257,5 @@ class QuotaManager:
 
 
 def _ms(now: float) -> int:
-    """Return a time in milliseconds; a virtual time such as 0.3 has no exact binary fraction."""
+    """Return rounded milliseconds: a virtual time such as 0.3 has no exact binary fraction."""
     return int(now * 1000 + 1e-6)

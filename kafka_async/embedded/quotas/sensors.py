@@ -1,8 +1,8 @@
 """Sensors: rates over windows and token buckets with bounds. Pure.
 
-The arithmetic is that of Kafka's metrics: a rate is the sum of the samples of the last windows,
-divided by the time since the oldest one, of at least all windows but the current. All times are
-integers of milliseconds, as in Kafka.
+The arithmetic follows Kafka's metrics: a rate is the sum of the last windows' samples, divided by
+the time since the oldest one, which counts as at least all windows but the current. All times are
+integer milliseconds, as in Kafka.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class RateSensor:
     """Measures a rate per second over samples, with a minimum and a maximum bound.
 
     Args:
-        name: Name of the sensor, as Kafka's metrics have it.
-        samples: Number of samples, the current one included.
+        name: Name of the sensor, as in Kafka's metrics.
+        samples: Number of samples, including the current one.
         window_ms: Time of one sample, in milliseconds.
 
     Attributes:
-        minimum: Lowest rate without a violation; None without a bound.
-        maximum: Highest rate without a violation; None without a bound.
+        minimum: Lowest rate without a violation, or None.
+        maximum: Highest rate without a violation, or None.
     """
 
     def __init__(self, name: str, samples: int, window_ms: int) -> None:
@@ -75,7 +75,7 @@ class RateSensor:
         return self.total(now) / (self.elapsed_ms(now) / 1000)
 
     def elapsed_ms(self, now: int) -> int:
-        """Return the time that the rate is over, in milliseconds."""
+        """Return the time over which the rate is computed, in milliseconds."""
         self._purge(now)
         oldest = min((sample.start for sample in self._samples), default=now)
         elapsed, full = now - oldest, self._count - 1
@@ -92,9 +92,9 @@ class RateSensor:
         return self.minimum is not None and rate < self.minimum
 
     def throttle_ms(self, now: int, formula: Formula = "kafka") -> int:
-        """Return for how long the client has to wait, so that the rate is at most the maximum.
+        """Return the milliseconds to wait until the rate is at most the maximum.
 
-        Kafka's formula is `(rate - maximum) / maximum * time of the rate`. The seed's is
+        Kafka's formula is `(rate - maximum) / maximum * time of the rate`. The formula "seed" is
         `(total in the window - bound) / maximum`, where the bound is the maximum times the full
         windows.
         """
@@ -129,13 +129,13 @@ class RateSensor:
 
 
 class TokenBucket:
-    """Limits a rate and allows bursts of as much as all windows together (KIP-599).
+    """Limits a rate, and allows bursts up to the tokens of all windows (KIP-599).
 
     Args:
         name: Name of the sensor.
-        samples: Number of windows of a burst.
+        samples: Number of windows in a burst.
         window_ms: Time of one window, in milliseconds.
-        now: The time, in milliseconds; the bucket is full.
+        now: The time in milliseconds, at which the bucket is full.
         rate: Tokens per second.
     """
 
@@ -151,7 +151,7 @@ class TokenBucket:
         self._rate = rate
 
     def tokens(self, now: int) -> float:
-        """Return the tokens that are left; negative if more were taken than there were."""
+        """Return the remaining tokens; negative after an overdraft."""
         burst = self._rate * self._burst_seconds
         self._tokens = min(burst, self._tokens + self._rate * (now - self._updated) / 1000)
         self._updated = now
@@ -163,6 +163,6 @@ class TokenBucket:
         self._tokens = min(burst, self.tokens(now) - permits)
 
     def throttle_ms(self, now: int) -> int:
-        """Return the time until there is no debt, in milliseconds; 0 without one."""
+        """Return the milliseconds until the tokens are no longer negative."""
         tokens = self.tokens(now)
         return round_half_up(-tokens / self._rate * 1000) if tokens < 0 else 0

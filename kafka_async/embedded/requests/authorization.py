@@ -1,4 +1,4 @@
-"""Answers which operations the client of a request may do, and checks that concern all of it."""
+"""Authorizes the operations of clients, and checks whole requests before their handlers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _always(context: RequestContext, request: Any) -> bool:
 
 
 def _has_protocol(context: RequestContext, request: Any) -> bool:
-    """Return whether SyncGroup has its protocol; without it, that is the error (KIP-559)."""
+    """Return whether SyncGroup has its protocol: a missing one is the error then (KIP-559)."""
     return context.version < SYNC_PROTOCOL_MIN_VERSION or None not in (
         request.protocol_type,
         request.protocol_name,
@@ -47,7 +47,7 @@ def _has_protocol(context: RequestContext, request: Any) -> bool:
 class Check(NamedTuple):
     """An operation without which a request fails as a whole.
 
-    `field` has the name of the resource; it is empty for the cluster.
+    `field` contains the resource's name; it is empty for the cluster.
     """
 
     operation: Operation
@@ -57,7 +57,7 @@ class Check(NamedTuple):
 
 
 def _has_group(context: RequestContext, request: Any) -> bool:
-    """Return whether a request has a group; without it, that is the error."""
+    """Return whether a request has a group: a missing one is the error then."""
     return request.group_id is not None
 
 
@@ -85,11 +85,11 @@ CHECKS: Final[Mapping[int, tuple[Check, ...]]] = {
     92: (Check(Operation.DELETE, ResourceType.GROUP, "group_id"),),
     51: (Check(Operation.ALTER, ResourceType.CLUSTER),),
 }
-"""Operations that an API needs as a whole, by API key; handlers check single topics and groups."""
+"""Operations required for a whole request, by API key; handlers check single topics and groups."""
 
 
 class Authorization:
-    """Answers which operations a client may do; without an authorizer, all."""
+    """Authorizes clients' operations; without an authorizer, all are allowed."""
 
     def __init__(self, authorizer: AclAuthorizer | None = None) -> None:
         self.authorizer = authorizer
@@ -115,7 +115,7 @@ class Authorization:
         return self.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allows_some_topic(self, context: RequestContext, operation: Operation) -> bool:
-        """Return whether a client may do an operation on one topic at least, even a missing one."""
+        """Return whether a client may do an operation on at least one topic, even a missing one."""
         return self.authorizer is None or self.authorizer.allows_by_type(
             context.principal, context.client_host, operation, ResourceType.TOPIC
         )
@@ -148,7 +148,7 @@ class Authorization:
         self.require(context, operation, ResourceType.TOPIC, name)
 
     def operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
-        """Return the operations that a client may do on a resource, as bits (KIP-430)."""
+        """Return the operations that a client may do on a resource as bits (KIP-430)."""
         return sum(
             1 << operation
             for operation in SUPPORTED_OPERATIONS[resource_type]
@@ -156,7 +156,7 @@ class Authorization:
         )
 
     def cluster_operations(self, context: RequestContext) -> int:
-        """Return the operations on the cluster as bits; none without DESCRIBE."""
+        """Return the operations on the cluster as bits, or 0 without DESCRIBE."""
         if not self.allows_cluster(context, Operation.DESCRIBE):
             return 0
         return self.operations(context, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -1,4 +1,4 @@
-"""The context of a request, given to its handler, to fault rules and to error responses."""
+"""The context of a request, for its handler, fault rules and error responses."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Disconnect(Exception):
 class RequestContext:
     """Describes the origin of a request.
 
-    `received` is the event loop's time in seconds. `principal` is the authenticated client as
-    `type:name`, and `listener` the name of the listener that the client has connected to.
-    `by_token` is True if a delegation token authenticated it. `authenticator` is None unless the
-    request is a part of an authentication with SASL. `session` is that of the connection.
+    `received` is the event loop's time in seconds, `principal` the authenticated client as
+    `type:name`, `listener` the name of the connection's listener, and `session` the connection's
+    session. `by_token` is True if a delegation token authenticated the client. `authenticator` is
+    None unless the request is part of a SASL authentication.
     """
 
     broker: Broker
@@ -46,7 +46,7 @@ class RequestContext:
 
     @property
     def quota_client(self) -> QuotaClient:
-        """The client, as quotas identify it."""
+        """The client's identity for quotas."""
         return QuotaClient(split_principal(self.principal)[1], self.client_id or "")
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""Builds responses with error codes: for a request, a part of it, or a response already built."""
+"""Builds responses with error codes: for a request, for a part of it, or from a built response."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class ArrayPair(NamedTuple):
     """Pairs an array of a request with the array of the response for its elements.
 
-    `keys` are pairs of a field of the request's element and the same field in the response's
-    element; "" is the element itself, if it is not a structure.
+    `keys` are (field of the request's element, field of the response's element) pairs; "" is the
+    element itself, if it is not a structure.
     """
 
     request_array: str
@@ -32,7 +32,7 @@ class ArrayPair(NamedTuple):
 
 
 class ErrorPath(NamedTuple):
-    """Locates error codes: the array of topics, or the like, and the partitions in them."""
+    """Locates error codes: the array of topics or similar elements, and the partitions in them."""
 
     outer: ArrayPair
     inner: ArrayPair | None = None
@@ -114,14 +114,14 @@ RESPONSE_SHAPES: Final[dict[int, tuple[ErrorPath, ...]]] = {
 }
 """Arrays of the response that correspond to arrays of the request, by API key.
 
-The first path with a request array that is not empty applies.
+The first path whose request array is not empty applies.
 """
 
 _REQUESTS_WITH_ONE_ERROR: Final[dict[int, ErrorPath]] = dict.fromkeys((78, 79), _BY_PARTITION)
 """Topics and partitions in ShareFetch and ShareAcknowledge requests.
 
-An injected error is that of the whole response. An error of one partition would tell the client
-that its share session goes on, but the injected fault keeps the request from that session.
+An injected error applies to the whole response. After an error of one partition, the client would
+continue its share session, but the session never got the request.
 """
 
 _TOPIC_FIELDS: Final = frozenset({"name", "topic"})
@@ -145,7 +145,7 @@ _ERROR_DEFAULTS: Final = {
 def topic_partitions_in(
     api_key: int, request: Any, topics: TopicTable
 ) -> Iterator[tuple[str | None, int | None]]:
-    """Yield every topic and partition in a request; (None, None) if the API has none."""
+    """Yield every topic and partition in a request, or (None, None) for an API without topics."""
     path = _error_path_of(api_key, request) or _REQUESTS_WITH_ONE_ERROR.get(api_key)
     if path is None:
         yield None, None
@@ -160,7 +160,7 @@ def topic_partitions_in(
 
 
 def error_response(context: RequestContext, code: int, request: Any) -> Any | None:
-    """Return the error response to a whole request; None if the API has no field for an error."""
+    """Return the error response to a whole request, or None if the API has no error field."""
     return ErrorResponseBuilder(context, code).split(request)[0]
 
 
@@ -172,8 +172,8 @@ def error_response_to_whole(context: RequestContext, code: int, request: Any) ->
 class ErrorResponseBuilder:
     """Builds responses with an error code for the topics and partitions that `selects` accepts.
 
-    `selects(topic, partition)` is called with None for the topic if an element of the request names
-    none, and for the partition if the API has no partitions. `topics` finds topics by id.
+    `selects(topic, partition)` is called with None for an element without a topic, and for an API
+    without partitions. `topics` finds topics by id.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class ErrorResponseBuilder:
     def split(self, request: Any) -> tuple[Any | None, Any | None]:
         """Return the error response to the selected part, and a request for the rest.
 
-        The response is None if the API has no field for an error, the rest None if it is empty.
+        The response is None if the API has no field for an error; the rest is None if it is empty.
         """
         api = lookup(self._context.api_key)
         assert isinstance(api, Api)
@@ -233,9 +233,9 @@ class ErrorResponseBuilder:
         return self._code == ErrorCode.REBOOTSTRAP_REQUIRED
 
     def _has_broker_list(self) -> bool:
-        """Return True for Metadata, whose response has the brokers even if all topics fail.
+        """Return True for Metadata: its response has the brokers even if all topics fail.
 
-        In version 0 an empty list requests all topics, so no topics cannot be requested.
+        Not in version 0, where an empty list requests all topics.
         """
         return self._context.api_key == MetadataRequest.API_KEY and self._context.version > 0
 
@@ -248,7 +248,7 @@ class ErrorResponseBuilder:
         return response
 
     def overwrite(self, response: Any) -> Any:
-        """Return a response with the error code set, though the request was handled."""
+        """Set the error code in the response to a handled request."""
         if response is None:
             return None
         changed = False
@@ -353,7 +353,7 @@ def _topic_of(
     *,
     in_response: bool = False,
 ) -> str | None:
-    """Return the topic that an element names, by its name or its id."""
+    """Return the topic of an element, by name or id."""
     if api_key not in _TOPIC_APIS:
         return None
     for request_field, response_field in arrays.keys:
@@ -367,7 +367,7 @@ def _topic_of(
 
 
 def _error_path_of(api_key: int, request: Any) -> ErrorPath | None:
-    """Return the error path of a request; None if its response has a single error code."""
+    """Return the error path of a request, or None if its response has a single error code."""
     for path in RESPONSE_SHAPES.get(api_key, ()):
         if getattr(request, path.outer.request_array):
             return path
@@ -375,5 +375,5 @@ def _error_path_of(api_key: int, request: Any) -> ErrorPath | None:
 
 
 def _field(element: Any, name: str) -> Any:
-    """Return a field of an element; the element itself if the name is empty."""
+    """Return a field of an element, or the element itself for an empty name."""
     return getattr(element, name, None) if name else element

@@ -1,4 +1,4 @@
-"""Applies client quotas to requests: what is measured, and what a throttled response has."""
+"""Applies client quotas to requests: measures them, and builds throttled responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafka_async.embedded.requests.context import RequestContext
 
 _EXEMPT_APIS: Final = frozenset({17, 36})
-"""SaslHandshake and SaslAuthenticate, which a broker handles before it knows the client."""
+"""SaslHandshake and SaslAuthenticate, which a broker handles before the client is authenticated."""
 FIRST_EPOCHS: Final = frozenset({-1, 0})
 """Epochs of fetch requests that continue no session."""
 
@@ -24,7 +24,7 @@ class QuotaEnforcement:
 
     Args:
         manager: The quotas and sensors.
-        seed: Delay consumers before the read, as seed 004 has it, not after it, as Kafka does.
+        seed: Delay consumers before the read, as with the formula "seed", instead of after it.
         request_time: Seconds of a broker's thread per request.
     """
 
@@ -36,7 +36,7 @@ class QuotaEnforcement:
     def before(self, context: RequestContext, request: Any, now: float) -> tuple[Any, float]:
         """Prepare a request; return the response and throttle time if it must not be handled.
 
-        The response is None if the request is to be handled.
+        The response is None if the handler must be called.
         """
         manager = self._manager
         if not manager.active or not isinstance(request, FetchRequest):
@@ -71,7 +71,7 @@ class QuotaEnforcement:
         elif isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
             received = fetch_response_size(response, context.version)
             bandwidth = manager.on_response(broker, FETCH, client, received, now)
-            if self._seed:  # the next fetch is delayed
+            if self._seed:  # delay the next fetch instead
                 return response, throttle
             if bandwidth > throttle:
                 manager.unrecord(broker, FETCH, client, received, now)
@@ -93,6 +93,6 @@ def fetch_response_size(response: FetchResponse, version: int) -> int:
 
 
 def _throttled_fetch(context: RequestContext, request: FetchRequest) -> FetchResponse:
-    """Return a response without records, which leaves the fetch session as it is."""
+    """Return a response without records, which does not change the fetch session."""
     session = 0 if request.session_epoch in FIRST_EPOCHS else request.session_id
     return FetchResponse(session_id=session if context.version >= 7 else 0)

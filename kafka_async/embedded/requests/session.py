@@ -1,4 +1,4 @@
-"""The session of a client's connection: its listener, and who has authenticated."""
+"""The session of a client's connection: listener and authenticated principal."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ClientSession:
     """Describes a client's connection.
 
     Attributes:
-        broker: The broker that it is connected to.
+        broker: The broker to which the client is connected.
         listener: Name of the listener.
         security_protocol: The listener's security protocol.
         client_host: The client's address.
-        principal_mapping: Maps the subject of a certificate to the name of the principal.
+        principal_mapping: Maps a certificate's subject to the principal's name.
         tls_principal: Principal of the client's certificate, ANONYMOUS without one.
         authenticator: Authenticates the client; None on a listener without SASL.
         on_closed: Called when the connection has been closed.
@@ -43,7 +43,7 @@ class ClientSession:
     def set_certificate(self, certificate: bytes | None) -> bool:
         """Set the principal of a client certificate in DER; return False if no rule maps it.
 
-        A client that authenticates by SASL has the principal of that, and needs no rule.
+        With SASL the principal comes from the SASL authentication, and no rule is needed.
         """
         if self.authenticator is not None:
             return True
@@ -65,5 +65,5 @@ class ClientSession:
 
     @property
     def authenticating(self) -> bool:
-        """True while the client has yet to authenticate, or authenticates again."""
+        """True before the first authentication, and during a re-authentication."""
         return self.authenticator is not None and not self.authenticator.complete

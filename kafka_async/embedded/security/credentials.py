@@ -20,7 +20,7 @@ SALT_BYTES: Final = 24
 
 
 class ScramMechanism(Enum):
-    """Lists the SCRAM mechanisms with their numbers in requests (KIP-554)."""
+    """SCRAM mechanisms, with their numbers in requests (KIP-554)."""
 
     SHA_256 = 1
     SHA_512 = 2
@@ -46,7 +46,7 @@ class ScramMechanism(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """Holds what a broker stores of a user's password for one mechanism."""
+    """A broker's stored data for a user's password and one mechanism."""
 
     iterations: int
     salt: bytes = field(repr=False)
@@ -119,7 +119,7 @@ class Credentials:
         return expected is not None and expected == password
 
     def scram(self, name: str, mechanism: ScramMechanism) -> ScramCredential | None:
-        """Return a user's SCRAM credential; None without one."""
+        """Return a user's SCRAM credential, or None."""
         return self._scram.get((name, mechanism))
 
     def scram_of(self, name: str) -> dict[ScramMechanism, ScramCredential]:

@@ -67,17 +67,17 @@ class DelegationTokens:
         return self._settings.delegation_token_auth_enabled
 
     def by_id(self, token_id: str) -> DelegationToken | None:
-        """Return a token; None without one."""
+        """Return a token, or None."""
         return self._by_id.get(token_id)
 
     def all(self) -> list[DelegationToken]:
-        """Return all tokens that were not removed, in the order of their creation."""
+        """Return all tokens in the order of creation."""
         return list(self._by_id.values())
 
     def create(
         self, owner: str, requester: str, renewers: Sequence[str], lifetime_ms: int, now_ms: int
     ) -> DelegationToken:
-        """Create a token; a lifetime that is not positive is the maximum."""
+        """Create a token; a lifetime of 0 or less stands for the maximum."""
         max_lifetime = self._settings.delegation_token_max_lifetime_ms
         if lifetime_ms > 0:
             max_lifetime = min(max_lifetime, lifetime_ms)
@@ -104,7 +104,7 @@ class DelegationTokens:
     def renew(
         self, token_hmac: SecretBytes, principal: str, period_ms: int, now_ms: int
     ) -> tuple[ErrorCode, int]:
-        """Extend a token's life; return the error code and the new time of expiry."""
+        """Extend a token's life; return the error code and the new expiry time."""
         token = self._by_hmac(token_hmac)
         if token is None:
             return ErrorCode.DELEGATION_TOKEN_NOT_FOUND, 0
@@ -120,7 +120,7 @@ class DelegationTokens:
     def expire(
         self, token_hmac: SecretBytes, principal: str, period_ms: int, now_ms: int
     ) -> tuple[ErrorCode, int]:
-        """Set the time of expiry, or remove the token at once if the period is negative."""
+        """Set the expiry time, or remove the token at once if the period is negative."""
         token = self._by_hmac(token_hmac)
         if token is None:
             return ErrorCode.DELEGATION_TOKEN_NOT_FOUND, 0
@@ -157,5 +157,5 @@ def _sum(now_ms: int, duration_ms: int) -> int:
 
 
 def _random_id() -> str:
-    """Return a UUID as Kafka writes it."""
+    """Return a UUID in Kafka's format."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

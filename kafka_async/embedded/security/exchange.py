@@ -1,6 +1,6 @@
 """The interface of SASL mechanisms at the broker. Pure.
 
-A mechanism is a generator: it receives the client's messages, yields the broker's challenges, and
+A mechanism is a generator that receives the client's messages, yields the broker's challenges, and
 returns the result. Its first `yield` only waits for the client's first message.
 """
 
@@ -19,7 +19,8 @@ class Authenticated(NamedTuple):
     Attributes:
         name: The authenticated user's name.
         message: The broker's last message.
-        expires_at_ms: When the credentials expire, in milliseconds since the epoch; None: never.
+        expires_at_ms: Expiry time of the credentials in milliseconds since the epoch; None for
+            never.
         by_token: True if a delegation token authenticated the client.
     """
 
@@ -33,7 +34,7 @@ class Rejected(NamedTuple):
     """Holds the result of a failed exchange.
 
     Attributes:
-        message: Error message for the client; None for the one that tells nothing, as Kafka has it.
+        message: Error message for the client; None for Kafka's message without details.
     """
 
     message: str | None = None

@@ -40,31 +40,30 @@ MECHANISMS: Final = (PLAIN, *_SCRAM, OAUTHBEARER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Configures a listener, which each broker has on a separate port.
+    """Configures a listener; each broker opens it on a separate port.
 
     Attributes:
         security_protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL".
-        ssl_context: Server-side context with the broker's certificate; needed for TLS. With
-            `client_auth`, it also has the authorities of client certificates.
+        ssl_context: Server-side context with the broker's certificate; required for TLS. With
+            `client_auth`, it also contains the authorities of client certificates.
         client_auth: Kafka's `ssl.client.auth` for the connections of this listener. Other
             listeners may use the same context: its `verify_mode` differs only while a connection is
             accepted. Default: the `verify_mode` of the context.
         sasl_mechanisms: Enabled mechanisms. Default: PLAIN and both SCRAM mechanisms.
         oauthbearer: Checks the tokens of OAUTHBEARER: rules for unsecured tokens, or a function
-            that takes a token, returns the principal's name and when the token expires, in seconds
-            since the epoch or None, and raises if the token is not valid. It must not block.
-        connections_max_reauth_ms: Maximum lifetime of a session in milliseconds, after which the
-            client has to authenticate again (KIP-368), 0 for unlimited. Default: the setting of
-            this name.
+            that takes a token, returns the principal's name and the expiry time (seconds since the
+            epoch, or None), and raises if the token is not valid. The function must not block.
+        connections_max_reauth_ms: Maximum session lifetime in milliseconds, after which the client
+            has to authenticate again (KIP-368); 0 for unlimited. Default: the setting of this name.
 
-        ssl_principal_mapping_rules: Kafka's rules that map the subject of a client certificate to
-            the name of a principal (KIP-371), such as `RULE:^CN=(.*?),.*$/$1/L, DEFAULT`. The
-            connection of a client whose subject matches no rule, or is longer than 1,024
-            characters, is closed. Default: the name is the subject.
+        ssl_principal_mapping_rules: Kafka's rules that map the subject of a client certificate to a
+            principal name (KIP-371), such as `RULE:^CN=(.*?),.*$/$1/L, DEFAULT`. If the subject
+            matches no rule or is longer than 1,024 characters, the connection is closed. Default:
+            the name is the subject.
 
     Raises:
-        InvalidConfigurationError: There is no such protocol or mechanism, TLS has no context, or a
-            rule is not valid.
+        InvalidConfigurationError: A protocol, a mechanism or a rule is not valid, or TLS has no
+            context.
     """
 
     security_protocol: SecurityProtocol
@@ -119,11 +118,11 @@ class Listener:
 
     @property
     def verify_mode(self) -> ssl.VerifyMode | None:
-        """The `verify_mode` of connections; None for that of the context."""
+        """The `verify_mode` of connections; None for the context's mode."""
         return None if self.client_auth is None else _VERIFY_MODES[self.client_auth]
 
     def principal_mapping(self) -> PrincipalMapping | None:
-        """Return the mapping of certificates to principals; None without rules."""
+        """Return the mapping of certificates to principals, or None without rules."""
         rules = self.ssl_principal_mapping_rules
         return None if rules is None else PrincipalMapping(rules)
 
@@ -132,10 +131,10 @@ Listeners: TypeAlias = "SecurityProtocol | Mapping[str, Listener | SecurityProto
 
 
 def listeners_by_name(listeners: Listeners | None) -> dict[str, Listener]:
-    """Return the listeners by name, the one of `bootstrap_servers` first.
+    """Return the listeners by name; the listener of `bootstrap_servers` is first.
 
     Raises:
-        InvalidConfigurationError: A listener is not valid, or there are none.
+        InvalidConfigurationError: A listener is not valid, or there is no listener.
     """
     if listeners is None:
         listeners = DEFAULT_LISTENER
@@ -155,7 +154,7 @@ def exchanges_of(
     tokens: DelegationTokens,
     now_ms: Callable[[], int],
 ) -> dict[str, StartExchange]:
-    """Return functions that start an exchange, by the names of the listener's mechanisms."""
+    """Return functions that start an exchange, by mechanism of the listener."""
     starts: dict[str, StartExchange] = {
         PLAIN: lambda: plain(credentials),
         OAUTHBEARER: lambda: oauthbearer(listener.oauthbearer, now_ms),

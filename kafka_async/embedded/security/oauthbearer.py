@@ -27,11 +27,11 @@ _AUTH: Final = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.A-Za-z0-
 _ACKNOWLEDGE_ERROR: Final = b"\x01"
 
 ValidateToken: TypeAlias = Callable[[str], "tuple[str, float | None]"]
-"""Returns a token's principal name, and when it expires in seconds since the epoch; else raises."""
+"""Returns a token's principal name and expiry time in seconds since the epoch, or raises."""
 
 
 class TokenError(NamedTuple):
-    """Describes why a token is not accepted, as the broker responds to the client."""
+    """The broker's reason for rejecting a token, for the client."""
 
     status: str
     scope: str | None = None
@@ -46,7 +46,7 @@ INVALID_TOKEN: Final = TokenError("invalid_token")
 
 
 class ValidToken(NamedTuple):
-    """Holds what a broker uses of a valid token."""
+    """The parts of a valid token that a broker uses."""
 
     principal_name: str
     expires_at_ms: int | None
@@ -54,11 +54,11 @@ class ValidToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UnsecuredTokens:
-    """Accepts tokens without a signature, as Kafka's brokers do if no validator is configured.
+    """Accepts tokens without a signature, as Kafka's brokers do without a configured validator.
 
-    The rules are those of Kafka's OAuthBearerUnsecuredValidatorCallbackHandler: the header's `alg`
-    is "none", the claim `exp` is a number in the future, `iat`, if it is present, is a number in
-    the past, and before `exp`.
+    The rules follow Kafka's OAuthBearerUnsecuredValidatorCallbackHandler: the header's `alg` is
+    "none", the claim `exp` is a number in the future, and `iat`, if present, is a number in the
+    past and before `exp`.
 
     Attributes:
         principal_claim: Claim with the principal's name.
@@ -73,7 +73,7 @@ class UnsecuredTokens:
     allowable_clock_skew_ms: int = 0
 
     def validate(self, token: Secret, now_ms: int) -> ValidToken | TokenError:
-        """Return the principal of a token, or why it is not accepted. Never raises."""
+        """Return the principal of a token, or the reason for rejecting it. Never raises."""
         claims = _claims(token)
         if claims is None:
             return INVALID_TOKEN
@@ -115,14 +115,15 @@ def validated_by(function: ValidateToken, token: Secret) -> ValidToken | TokenEr
 def oauthbearer(validator: UnsecuredTokens | ValidateToken, now_ms: Callable[[], int]) -> Exchange:
     """Check a token; all SASL extensions are accepted.
 
-    As RFC 7628 demands, the reason of a failure is a challenge, and the exchange fails after the
-    client has acknowledged it.
+    As RFC 7628 requires, the broker sends the reason of a failure as a challenge, and the exchange
+    fails after the client has acknowledged it.
     """
     message = yield b""
     error: TokenError | None = None
     while True:
         if error is not None and message.reveal() == _ACKNOWLEDGE_ERROR:
             return Rejected(error.to_json())
+        # After a failure, any other message counts as a new token, as in Kafka.
         first = _CLIENT_FIRST.fullmatch(message.reveal().decode("utf-8", "replace"))
         token = None if first is None else _token(first["pairs"])
         if first is None or token is None:
@@ -155,7 +156,7 @@ def _token(pairs: str) -> Secret | None:
 
 
 def _claims(token: Secret) -> dict[str, Any] | None:
-    """Return the claims of an unsecured token; None if it is malformed or has a signature."""
+    """Return the claims of an unsecured token, or None if it is malformed or signed."""
     parts = [Secret(part) for part in token.reveal().split(".")]
     if len(parts) != len(("header", "claims", "signature")) or parts[2]:
         return None
@@ -175,7 +176,7 @@ def _json_object(part: Secret) -> dict[str, Any] | None:
 
 
 def _is_number(value: object) -> bool:
-    """Return True for a finite number; a boolean is none."""
+    """Return True for a finite number other than a bool."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
@@ -185,7 +186,7 @@ def _is_number(value: object) -> bool:
 
 
 def _scope(value: object) -> set[str] | None:
-    """Return the texts of a scope; None if it has the wrong type."""
+    """Return the texts of a scope, or None if it has the wrong type."""
     if value is None:
         return set()
     values = [value] if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""The listener and the users of a cluster that runs as a process, from options and files."""
+"""Listener and users of a cluster process, from options and files."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class SecurityOptions(NamedTuple):
 
     Attributes:
         security_protocol: Name of the protocol, and of the listener.
-        users_file: File with a line `name:password` for each user, which SASL needs.
-        ssl_certfile: PEM file with the broker's certificate, and its key unless `ssl_keyfile` has
-            it; TLS needs it.
+        users_file: File with a line `name:password` per user; required for SASL.
+        ssl_certfile: PEM file with the broker's certificate, and its key unless `ssl_keyfile` is
+            given; required for TLS.
         ssl_keyfile: PEM file with the broker's key.
-        ssl_cafile: PEM file with the authorities of client certificates, which are then required.
+        ssl_cafile: PEM file with authorities; client certificates are then required.
     """
 
     security_protocol: str = "PLAINTEXT"
@@ -35,7 +35,7 @@ class SecurityOptions(NamedTuple):
     ssl_cafile: Path | None = None
 
     def listeners(self) -> dict[str, Listener]:
-        """Return the listener by its name.
+        """Return the listener by name.
 
         Raises:
             InvalidConfigurationError: An option is missing or a file is not valid.
@@ -63,13 +63,13 @@ class SecurityOptions(NamedTuple):
         """Return the passwords by user name.
 
         Raises:
-            InvalidConfigurationError: The file cannot be read, other users can read it, or a line
-                has no name or no password.
+            InvalidConfigurationError: The file is unreadable, readable by other users, or has a
+                line without a name or password.
         """
         return {} if self.users_file is None else _users(self.users_file)
 
     def _check_use(self, part: str, options: tuple[str, ...]) -> None:
-        """Raise if one of these options is given for a protocol that does not use it."""
+        """Raise if an option is given for a protocol that does not use it."""
         name = self.security_protocol
         for option in options:
             if getattr(self, option) is not None and part not in name:
@@ -89,7 +89,7 @@ class SecurityOptions(NamedTuple):
             names = f"--ssl-cafile {self.ssl_cafile}"
             if self.ssl_cafile is not None:
                 context.load_verify_locations(self.ssl_cafile)
-        except OSError as error:  # an SSLError too
+        except OSError as error:  # includes SSLError
             raise InvalidConfigurationError(
                 f"{names} cannot be used ({_reason(error)}): give PEM files that this user may read"
             ) from None
@@ -97,7 +97,7 @@ class SecurityOptions(NamedTuple):
 
 
 def _reason(error: OSError) -> str:
-    """Return the cause in words: Python's own are "[SSL] PEM lib (_ssl.c:3905)"."""
+    """Return the cause in words instead of Python's "[SSL] PEM lib (_ssl.c:3905)"."""
     reason = str(getattr(error, "reason", None) or error.strerror or type(error).__name__)
     if reason == "KEY_VALUES_MISMATCH":
         return "the key does not belong to the certificate"

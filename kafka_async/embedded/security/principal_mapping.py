@@ -1,9 +1,9 @@
-"""Rules that map the subjects of client certificates to names of principals (KIP-371). Pure.
+"""Rules that map subjects of client certificates to principal names (KIP-371). Pure.
 
 `ssl.principal.mapping.rules` is a list such as `RULE:^CN=(.*?),.*$/$1/L, DEFAULT`. The first rule
 whose pattern matches the whole subject applies: it replaces every match of the pattern in the
-subject, as `re.sub` does. Patterns are regular expressions of Python, which differ from Java's in
-rare constructs such as named groups.
+subject, as `re.sub` does. Patterns use Python's syntax, which differs from Java's in rare
+constructs such as named groups.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_SUBJECT_LENGTH: Final = 1024
-"""Characters of the longest subject that rules are applied to.
+"""Maximum length of a subject for rules, in characters.
 
-A pattern may take a time that grows exponentially with the length of the subject.
+The time for a pattern may grow exponentially with the length of the subject.
 """
 OPTION: Final = "ssl_principal_mapping_rules"
 _DEFAULT: Final = "DEFAULT"
@@ -31,8 +31,8 @@ class Rule(NamedTuple):
     """Maps a subject that `pattern` matches.
 
     Attributes:
-        pattern: The regular expression; None in the rule DEFAULT, which leaves subjects unchanged.
-        replacement: Literal text, and numbers of groups.
+        pattern: The regular expression; None for the rule DEFAULT, which keeps the subject.
+        replacement: Literal text and group numbers.
         case: "L" for lower case, "U" for upper case, or "".
     """
 
@@ -41,7 +41,7 @@ class Rule(NamedTuple):
     case: str = ""
 
     def apply(self, subject: str) -> str | None:
-        """Return the name of a subject; None if the pattern does not match it."""
+        """Return the name of a subject, or None if the pattern does not match."""
         if self.pattern is None:
             return subject
         if self.pattern.fullmatch(subject) is None:
@@ -71,7 +71,7 @@ class PrincipalMapping:
     def name_of(self, subject: str) -> str | None:
         """Return the name of a certificate's subject.
 
-        It is None if no rule matches or the subject is longer than MAX_SUBJECT_LENGTH: brokers
+        Return None if no rule matches or the subject is longer than MAX_SUBJECT_LENGTH: brokers
         close such a connection.
         """
         if len(subject) > MAX_SUBJECT_LENGTH:
@@ -100,7 +100,7 @@ def _rules(text: str) -> list[Rule]:
 
 
 def _rule(text: str) -> tuple[Rule, str]:
-    """Return the rule at the beginning of `text`, and what follows it."""
+    """Return the rule at the beginning of `text`, and the remaining text."""
     source, rest = _until_slash(text)
     template, rest = _until_slash(rest)
     case = rest[:1] if rest[:1] in ("L", "U") else ""
@@ -112,7 +112,7 @@ def _rule(text: str) -> tuple[Rule, str]:
 
 
 def _until_slash(text: str) -> tuple[str, str]:
-    """Split at the first slash that no backslash escapes."""
+    """Split at the first unescaped slash."""
     found = re.match(r"((?:\\.|[^\\/])*)/", text)
     if found is None:
         raise _invalid(

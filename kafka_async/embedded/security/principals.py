@@ -1,7 +1,7 @@
-"""Principals: the names of authenticated clients, and those of client certificates. Pure.
+"""Principals of authenticated clients and client certificates. Pure.
 
-A principal is written as `type:name`, as in Kafka: "User:alice". A certificate's principal is its
-subject as Java writes it in RFC 2253 order: "User:CN=alice,O=Example".
+A principal is `type:name`, as in Kafka: "User:alice". A certificate's principal is its subject as
+Java formats it, in RFC 2253 order: "User:CN=alice,O=Example".
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Element(NamedTuple):
 
 _VERSION: Final = 0xA0
 _SUBJECT_AT: Final = 4
-"""Fields before the subject: serial number, signature algorithm, issuer, validity."""
+"""Number of fields before the subject: serial number, signature algorithm, issuer, validity."""
 
 _ENCODINGS: Final = {
     0x0C: "utf-8",  # UTF8String
@@ -101,7 +101,7 @@ def _elements(data: bytes) -> Iterator[_Element]:
 
 
 def _relative_name(data: bytes) -> str:
-    """Return a relative distinguished name: one attribute, or several with plus signs."""
+    """Return a relative distinguished name: one attribute, or several joined with plus signs."""
     return "+".join(_attribute(element.content) for element in _elements(data))
 
 

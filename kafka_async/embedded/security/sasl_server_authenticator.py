@@ -1,9 +1,9 @@
 """The state machine that authenticates a connection with SASL at a broker. Pure.
 
-It follows Kafka's SaslServerAuthenticator and KafkaChannel: `admit` decides about each request, by
-the table `_ACTIONS`; SaslHandshake and SaslAuthenticate then call `handshake` and `authenticate`.
-A session may end: when the credentials expire, or after `connections.max.reauth.ms` (KIP-368). The
-client may authenticate again before that, on the same connection.
+It follows Kafka's SaslServerAuthenticator and KafkaChannel: `admit` chooses the action for each
+request from the table `_ACTIONS`; SaslHandshake and SaslAuthenticate then call `handshake` and
+`authenticate`. A session ends when the credentials expire, or after `connections.max.reauth.ms`
+(KIP-368). Before that, the client may authenticate again on the same connection.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 MIN_REAUTHENTICATION_INTERVAL_SECONDS: Final = 1.0
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 AUTHENTICATE_MIN_HANDSHAKE_VERSION: Final = 1
-"""SaslHandshake from this version on is followed by SaslAuthenticate, not by bare messages."""
+"""From this version on, SaslAuthenticate follows SaslHandshake instead of bare messages."""
 
 
 class SaslState(Enum):
-    """Lists the states of a connection."""
+    """States of a connection."""
 
     INITIAL_REQUEST = auto()
     HANDSHAKE_OR_VERSIONS_REQUEST = auto()
@@ -40,7 +40,7 @@ class SaslState(Enum):
 
 
 class RequestKind(Enum):
-    """Classifies requests; INVALID has no header that can be read."""
+    """Kinds of requests; INVALID has a malformed header."""
 
     VERSIONS = auto()
     HANDSHAKE = auto()
@@ -50,10 +50,10 @@ class RequestKind(Enum):
 
 
 class Action(Enum):
-    """Lists what a broker does with a request."""
+    """A broker's actions for a request."""
 
     AUTHENTICATE = auto()
-    """Handle it as a part of the authentication."""
+    """Handle it as part of the authentication."""
     SERVE = auto()
     """Handle it as on a listener without SASL."""
     FAIL = auto()
@@ -134,7 +134,7 @@ class SaslServerAuthenticator:
 
     Args:
         mechanisms: The enabled mechanisms by name.
-        max_reauth_ms: Maximum lifetime of a session in milliseconds; 0: unlimited.
+        max_reauth_ms: Maximum session lifetime in milliseconds; 0 for unlimited.
 
     Attributes:
         state: The state of the connection.
@@ -148,10 +148,13 @@ class SaslServerAuthenticator:
         self.by_token = False
         self._mechanisms = mechanisms
         self._max_reauth_ms = max_reauth_ms
+        # Of the exchange in progress or the last one; a re-authentication must use the same
+        # mechanism.
         self._mechanism = ""
         self._exchange: Exchange | None = None
         self._bare_messages = False
         self._reauthenticating = False
+        # Times of the event loop's clock in seconds.
         self._session_expires: float | None = None
         self._reauthentication_began: float | None = None
 
@@ -162,12 +165,12 @@ class SaslServerAuthenticator:
 
     @property
     def complete(self) -> bool:
-        """True while the client is authenticated, and does not authenticate again."""
+        """True while the client is authenticated and not re-authenticating."""
         return self.state is SaslState.COMPLETE
 
     @property
     def failed(self) -> bool:
-        """True if the connection has to be closed."""
+        """True if the connection must be closed."""
         return self.state is SaslState.FAILED
 
     @property
@@ -176,7 +179,7 @@ class SaslServerAuthenticator:
         return self.state is SaslState.AUTHENTICATE and self._bare_messages
 
     def admit(self, api_key: int | None, now: float) -> Action:
-        """Decide about a request; None is one whose header cannot be read. `now` is in seconds."""
+        """Return the action for a request, None for a malformed header; `now` is in seconds."""
         kind = _KINDS.get(api_key, RequestKind.OTHER)
         if self.complete and kind is RequestKind.HANDSHAKE and self._may_reauthenticate(now):
             self._reauthentication_began = now
@@ -212,7 +215,7 @@ class SaslServerAuthenticator:
         return ErrorCode.NONE
 
     def authenticate(self, message: SecretBytes, now: float, now_ms: int) -> AuthenticationResult:
-        """Give a message to the mechanism; `now_ms` is milliseconds since the epoch."""
+        """Pass a message to the mechanism; `now_ms` is milliseconds since the epoch."""
         assert self._exchange is not None, "SaslHandshake comes first"
         try:
             challenge = self._exchange.send(message)
@@ -237,7 +240,7 @@ class SaslServerAuthenticator:
         return AuthenticationResult(ErrorCode.NONE, "", result.message, lifetime or 0)
 
     def _may_reauthenticate(self, now: float) -> bool:
-        """Return True if the session ends, and the last re-authentication is long enough ago."""
+        """Return True if the session has an end, and the last re-authentication is not recent."""
         began = self._reauthentication_began
         return self._session_expires is not None and (
             began is None or now - began >= MIN_REAUTHENTICATION_INTERVAL_SECONDS
@@ -254,7 +257,7 @@ class SaslServerAuthenticator:
         return AuthenticationResult(ErrorCode.SASL_AUTHENTICATION_FAILED, message, b"")
 
     def _session_lifetime_ms(self, expires_at_ms: int | None, now_ms: int) -> int | None:
-        """Return the session's lifetime; None if it does not end."""
+        """Return the session's lifetime, or None for unlimited."""
         limits = [self._max_reauth_ms] if self._max_reauth_ms > 0 else []
         if expires_at_ms is not None:
             limits.append(max(expires_at_ms - now_ms, 0))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NONCE_BYTES: Final = 24
 
-# The grammar of Kafka: user names, extensions and nonces have ASCII characters only.
+# Kafka's grammar: user names, extensions and nonces only have ASCII characters.
 SASL_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
 _PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
@@ -42,7 +42,7 @@ _CLIENT_FINAL: Final = re.compile(
 
 
 class _Account(NamedTuple):
-    """Holds whom a SCRAM user name authenticates."""
+    """The principal and credential behind a SCRAM user name."""
 
     credential: ScramCredential
     name: str
@@ -53,7 +53,7 @@ class _Account(NamedTuple):
 def scram(
     mechanism: ScramMechanism, credentials: Credentials, tokens: DelegationTokens
 ) -> Exchange:
-    """Check the proof that a client knows a password, or the HMAC of a delegation token.
+    """Check a client's proof of a password, or of the HMAC of a delegation token.
 
     As in Kafka, an unknown user fails with the same error as a wrong password.
     """
@@ -89,7 +89,7 @@ def scram(
 
 
 def unescape(name: str) -> str:
-    """Return the text of a SASL name."""
+    """Return the unescaped SASL name."""
     return name.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -115,7 +115,7 @@ def _account(
 def _proves(
     mechanism: ScramMechanism, credential: ScramCredential, signed: bytes, proof: bytes
 ) -> bool:
-    """Return True if a proof was made with the client key of the credential."""
+    """Return True if a proof was made with the credential's client key."""
     signature = mechanism.hmac(credential.stored_key, signed)
     if len(proof) != len(signature):
         return False

@@ -9,16 +9,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 WILDCARD: Final = "*"
-"""The name of every resource, in a LITERAL ACL, and the host of every client."""
+"""Stands for every resource in a LITERAL ACL, and for every host."""
 WILDCARD_PRINCIPAL: Final = "User:*"
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 _ANY_NAME: Final = "hardcode"
-"""The topic with which StandardAuthorizer asks if a principal may use some resource of a type."""
+"""The name with which StandardAuthorizer checks for access to any resource of a type."""
 
 
 class ResourceType(enum.IntEnum):
-    """Enumerates types of resources by their codes in requests."""
+    """Resource types, with their codes in requests."""
 
     ANY = 1
     TOPIC = 2
@@ -30,7 +30,7 @@ class ResourceType(enum.IntEnum):
 
 
 class PatternType(enum.IntEnum):
-    """Enumerates meanings of a resource name by their codes in requests."""
+    """Interpretations of a resource name, with their codes in requests."""
 
     ANY = 1
     MATCH = 2
@@ -39,7 +39,7 @@ class PatternType(enum.IntEnum):
 
 
 class Operation(enum.IntEnum):
-    """Enumerates operations by their codes in requests."""
+    """Operations, with their codes in requests."""
 
     ANY = 1
     ALL = 2
@@ -59,7 +59,7 @@ class Operation(enum.IntEnum):
 
 
 class Permission(enum.IntEnum):
-    """Enumerates the effects of ACLs by their codes in requests."""
+    """Effects of ACLs, with their codes in requests."""
 
     ANY = 1
     DENY = 2
@@ -94,18 +94,18 @@ SUPPORTED_OPERATIONS: Final = {
         Operation.IDEMPOTENT_WRITE,
     ),
 }
-"""Operations of a type of resource in the field `authorized_operations` of responses (KIP-430)."""
+"""Operations per resource type in the response field `authorized_operations` (KIP-430)."""
 IMPLYING_OPERATIONS: Final = {
     Operation.DESCRIBE: frozenset(
         {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
     ),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
-"""Operations whose ALLOW allows another operation too."""
+"""By operation: the operations whose ALLOW implies it."""
 
 
 class Acl(NamedTuple):
-    """Allows or denies an operation on the resources that a name stands for."""
+    """Allows or denies an operation on the resources that match a name."""
 
     resource_type: ResourceType
     resource_name: str
@@ -136,7 +136,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Selects ACLs as DescribeAcls and DeleteAcls do; None is any name, principal or host."""
+    """Selects ACLs as in DescribeAcls and DeleteAcls; None matches any name, principal or host."""
 
     resource_type: ResourceType
     resource_name: str | None
@@ -169,12 +169,12 @@ class AclFilter(NamedTuple):
 
 
 class AclAuthorizer:
-    """Decides by ACLs whether a client may do something, as Kafka's StandardAuthorizer does.
+    """Authorizes operations by ACLs, as Kafka's StandardAuthorizer.
 
     Args:
-        super_users: Principals that may do everything, such as "User:admin".
-        allow_everyone_if_no_acl_found: Whether everything is allowed on a resource without ACLs
-            (Kafka's `allow.everyone.if.no.acl.found`).
+        super_users: Principals that may do every operation, such as "User:admin".
+        allow_everyone_if_no_acl_found: Whether every operation is allowed on a resource without
+            ACLs (Kafka's `allow.everyone.if.no.acl.found`).
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class AclAuthorizer:
         self._acls: dict[Acl, None] = {}
 
     def add(self, acl: Acl) -> None:
-        """Add an ACL; nothing changes if it exists."""
+        """Add an ACL unless it exists."""
         self._acls[acl] = None
 
     def find(self, acl_filter: AclFilter) -> list[Acl]:
@@ -193,7 +193,7 @@ class AclAuthorizer:
         return [acl for acl in self._acls if acl_filter.matches(acl)]
 
     def remove(self, acls: Iterable[Acl]) -> None:
-        """Remove ACLs; one that does not exist is ignored."""
+        """Remove ACLs; missing ones are ignored."""
         for acl in acls:
             self._acls.pop(acl, None)
 
@@ -224,10 +224,9 @@ class AclAuthorizer:
     def allows_by_type(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Return whether a principal may do an operation on some resource of a type.
+        """Return whether a principal may do an operation on any resource of a type.
 
-        Implied operations do not count, and an ALLOW does not count if a DENY covers all that it
-        allows.
+        Implied operations do not count, nor does an ALLOW that a DENY covers completely.
         """
         if self.allows(principal, host, operation, resource_type, _ANY_NAME):
             return True

@@ -1,4 +1,4 @@
-"""The brokers of the embedded cluster, and which of them is controller or coordinator."""
+"""The brokers of the embedded cluster, and the choice of controller and coordinators."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 class OpenConnection(Protocol):
-    """Defines the methods by which a broker's open connections are closed."""
+    """The methods that close a broker's open connection."""
 
     def abort(self) -> None:
-        """Reset the connection; the request that is being handled continues."""
+        """Reset the connection; a request in progress continues."""
         ...
 
     async def close(self) -> None:
-        """Reset the connection, cancel its task and wait until both have ended."""
+        """Reset the connection, cancel its task, and wait until both have ended."""
         ...
 
 
 class Address(TypedDict):
-    """Holds the fields of a broker in responses, besides its id."""
+    """Fields of a broker in responses, without its id."""
 
     host: str
     port: int
@@ -33,7 +33,7 @@ class Address(TypedDict):
 
 
 class Endpoint(Address):
-    """Holds the fields of a broker in responses that name its id `node_id`."""
+    """Fields of a broker in responses whose id field is `node_id`."""
 
     node_id: int
 
@@ -41,7 +41,7 @@ class Endpoint(Address):
 class Broker:
     """Holds a broker's addresses, connections and fetch sessions; it is `alive` while it listens.
 
-    `ports` are by listener; the first listener is that of `bootstrap_servers`.
+    `ports` are by listener; `bootstrap_servers` uses the first listener.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class Brokers(dict[int, Broker]):
         return [broker.id for broker in self.alive()]
 
     def alive_ids_across_racks(self) -> list[int]:
-        """Return the ids of the brokers that are alive, each followed by one of another rack.
+        """Return the ids of the alive brokers, with neighbours in different racks if possible.
 
-        As with Kafka, consecutive replicas are in different racks while these have brokers left.
+        As in Kafka, consecutive replicas are in different racks while those have brokers left.
         """
         racks: dict[str | None, list[int]] = {}
         for broker in self.alive():
@@ -104,13 +104,13 @@ class Brokers(dict[int, Broker]):
 
     @property
     def controller_id(self) -> int:
-        """The controller's broker id in responses: the lowest alive one, -1 without brokers."""
+        """The controller's broker id in responses: the lowest alive id, or -1."""
         return next(iter(self.alive_ids()), -1)
 
     def coordinator_for(self, key: str) -> int | None:
-        """Return the coordinator of a group or transactional id; None while all brokers are down.
+        """Return the coordinator of a group or transactional id, or None if all brokers are down.
 
-        Only the keys of a stopped broker move to the next one, until the broker returns.
+        Only the keys of a stopped broker move to the next broker, until it returns.
         """
         ids = list(self)
         start = zlib.crc32(key.encode()) % len(ids)

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from kafka_async.embedded.settings import Settings
 
 Check: TypeAlias = Callable[[Any], str | None]
-"""Returns the reason why a parsed value is not valid, else None."""
+"""Returns the reason for which a parsed value is not valid, else None."""
 
 
 class ConfigType(enum.IntEnum):
-    """Enumerates types of configurations, with their numbers in DescribeConfigs."""
+    """Types of configurations, with their numbers in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -29,7 +29,7 @@ class ConfigType(enum.IntEnum):
 
 
 class ConfigSource(enum.IntEnum):
-    """Enumerates sources of configurations, with their numbers in DescribeConfigs."""
+    """Sources of configurations, with their numbers in DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_DEFAULT_BROKER = 3
@@ -39,7 +39,7 @@ class ConfigSource(enum.IntEnum):
 
 
 class Synonym(NamedTuple):
-    """Holds a configuration that a value can come from, and its value."""
+    """A configuration that may provide the value of another, and its value."""
 
     name: str
     value: str
@@ -179,8 +179,8 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
 }
 """All topic configurations.
 
-The log applies limits, retention, segment sizes and timestamp rules. The others are stored and
-described, without an effect.
+The log applies limits, retention, segment sizes and timestamp rules. Other configurations are
+stored and described, without effect.
 """
 
 BROKER_CONFIGS: Final[dict[str, BrokerConfig]] = {
@@ -255,7 +255,7 @@ def is_list(name: str) -> bool:
 
 
 def parse(name: str, text: str) -> str:
-    """Return a topic configuration's value in the form in which a broker describes it."""
+    """Return a topic configuration's value as a broker describes it."""
     config = TOPIC_CONFIGS[name]
     value = parse_value(name, config.type, text.strip())
     if config.check is not None:
@@ -335,7 +335,7 @@ def broker_synonyms(settings: Settings, name: str) -> list[Synonym]:
     """Return the sources of a broker configuration's value, the effective one first."""
     config, value = BROKER_CONFIGS[name], broker_value(settings, name)
     found = [Synonym(name, config.default, ConfigSource.DEFAULT)]
-    # Since eligible leader replicas (KIP-966) the minimum is a dynamic default of all brokers.
+    # Since eligible leader replicas (KIP-966), the minimum is a dynamic default for all brokers.
     dynamic = name == "min.insync.replicas"
     if dynamic or value != config.default:
         found.insert(0, Synonym(name, value, ConfigSource.STATIC_BROKER))

@@ -23,7 +23,7 @@ NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MAX_FETCH_SESSIONS: Final = 1_000
-"""Fetch sessions that a broker caches; a new one replaces the oldest."""
+"""Maximum fetch sessions in a broker's cache; a new session replaces the oldest."""
 
 TOPIC_ID_MIN_VERSION: Final = 13
 _MAX_EPOCH: Final = 2**31 - 1
@@ -76,7 +76,7 @@ class FetchSession:
 
     @property
     def incremental(self) -> bool:
-        """True if responses contain changed partitions only; the first response contains all."""
+        """True if responses contain only changed partitions; the first response contains all."""
         return self.id != NO_SESSION_ID and self.epoch > INITIAL_EPOCH
 
     def update(self, request: FetchRequest) -> None:
@@ -93,7 +93,7 @@ class FetchSession:
     def should_send(self, entry: CachedPartition, response: PartitionData) -> bool:
         """Return True if a partition's response must be sent.
 
-        A partition that returned records moves to the end, so that all partitions get their share.
+        A partition that returned records moves to the end, so that no partition starves.
         """
         changed = entry.update_response_state(response)
         if response.records:

@@ -1,7 +1,7 @@
 """The log of one partition: appends, leader epochs, retention, reads. Pure.
 
-`start_offset` is the log start offset, `end_offset` the log end offset, which is the high watermark
-too (see partition.py), and `last_stable_offset` the first offset of the oldest ongoing transaction.
+`start_offset` is the log start offset, `end_offset` the log end offset and also the high watermark
+(see partition.py), `last_stable_offset` the first offset of the oldest ongoing transaction.
 """
 
 from __future__ import annotations
@@ -205,10 +205,10 @@ class PartitionLog:
         return self.start_offset
 
     def delete_old_segments(self, now: int) -> bool:
-        """Delete segments beyond the retention time or size; return True if there were any.
+        """Delete segments beyond the retention time or size; return True if any were deleted.
 
-        An append that begins a segment applies the retention size too, which bounds the log
-        between calls of this method.
+        An append that begins a segment also applies the retention size, which bounds the log
+        between calls.
         """
         min_timestamp = now - self.retention_ms if self.retention_ms >= 0 else -1
         return self._apply_retention(min_timestamp)
@@ -287,7 +287,7 @@ class PartitionLog:
     def fetch_offset_by_timestamp(
         self, timestamp: int, *, committed: bool = False
     ) -> OffsetAndTimestamp | None:
-        """Return the first record with this timestamp or a later one; None without one."""
+        """Return the first record with this or a later timestamp, or None."""
         upper = self.max_readable_offset(committed=committed)
         for stored in self._segments.batches_since(timestamp):
             if stored.base_offset >= upper:
@@ -299,7 +299,7 @@ class PartitionLog:
         return None
 
     def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
-        """Return the first record with the highest timestamp (KIP-734); None without records."""
+        """Return the first record with the highest timestamp, or None without records (KIP-734)."""
         stored = self._segments.batch_with_max_timestamp()
         if stored is None:
             return None
@@ -311,7 +311,7 @@ class PartitionLog:
         raw = self._segments.raw(stored)
         try:
             records = BatchView(BatchHeader.unpack(raw), raw, None, None).records()
-        except CorruptRecordError:  # appends do not validate all records
+        except CorruptRecordError:  # appends do not validate every record
             return OffsetAndTimestamp(
                 stored.base_offset, stored.max_timestamp, self.epoch_for_offset(stored.base_offset)
             )

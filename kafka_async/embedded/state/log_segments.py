@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MIN_SEGMENT_ALLOCATION_BYTES: Final = 1 << 14
 MAX_SEGMENT_BYTES: Final = 1 << 22
-"""Segments double in size up to this number of bytes; a larger batch gets a segment for itself.
+"""Segments double in size up to this number of bytes; a larger batch gets a separate segment.
 
 Retention deletes whole segments. They are smaller than Kafka's, so that `retention.bytes` alone
 bounds the memory.
@@ -30,7 +30,7 @@ _EPOCH_AT: Final = 12
 
 
 class StoredBatch(NamedTuple):
-    """Locates a batch. `address` counts all bytes before it in the log, deleted ones included."""
+    """Locates a batch. `address` counts all bytes before it in the log, including deleted ones."""
 
     base_offset: int
     last_offset: int
@@ -178,13 +178,13 @@ class LogSegments:
         return self._batches[bisect_left(self._max_timestamps, timestamp) :]
 
     def batch_with_max_timestamp(self) -> StoredBatch | None:
-        """Return the first batch with the highest timestamp; None without batches."""
+        """Return the first batch with the highest timestamp, or None."""
         if not self._batches:
             return None
         return self._batches[bisect_left(self._max_timestamps, self._max_timestamps[-1])]
 
     def first_retained_offset(self, retention_bytes: int, min_timestamp: int) -> int | None:
-        """Return the first offset that retention keeps; None if it deletes nothing.
+        """Return the first offset that retention keeps, or None if it deletes no segment.
 
         The oldest segment is deleted while the others have at least `retention_bytes` (-1: no
         limit) and at least one full segment, or while all its timestamps are below
@@ -218,7 +218,7 @@ class LogSegments:
         for index, batch in enumerate(self._batches if count else ()):
             highest = max(highest, batch.max_timestamp)
             if self._max_timestamps[index] == highest:
-                break  # the maxima from here on do not depend on deleted batches
+                break  # the remaining maxima do not depend on deleted batches
             self._max_timestamps[index] = highest
 
 

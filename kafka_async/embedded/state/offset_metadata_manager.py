@@ -36,8 +36,8 @@ class OffsetMetadataManager:
     def partition_for(self, group_id: str) -> TopicPartition:
         """Return the partition of the offsets topic for a group.
 
-        DescribeTransactions returns it, so it is computed as in Kafka, from the hash code of Java's
-        String.
+        DescribeTransactions returns the partition, so it is computed as in Kafka, from the hash
+        code of Java's String.
         """
         digest = 0
         for unit in memoryview(group_id.encode("utf-16-le")).cast("H"):
@@ -83,7 +83,7 @@ class OffsetMetadataManager:
         )
 
     def delete(self, group_id: str, tp: TopicPartition) -> None:
-        """Delete a partition's offset, pending or committed."""
+        """Delete a partition's pending and committed offset."""
         self._committed.get(group_id, {}).pop(tp, None)
         for groups in self._pending_transactional.values():
             groups.get(group_id, {}).pop(tp, None)
@@ -95,7 +95,7 @@ class OffsetMetadataManager:
             groups.pop(group_id, None)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete the offsets of a topic in all groups, pending or committed."""
+        """Delete the pending and committed offsets of a topic in all groups."""
         pending = self._pending_transactional.values()
         for groups in (self._committed, *pending):
             for offsets in groups.values():

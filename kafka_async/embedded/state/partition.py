@@ -1,9 +1,9 @@
 """A topic and its partitions: leader, leader epoch, replicas, in-sync replicas and log.
 
-Replication is modelled: all replicas share one log, and an alive replica is in sync, so the high
+Replication is a model: all replicas share one log, and every alive replica is in sync, so the high
 watermark is the log end offset. Leaders, leader epochs, the ISR, and acks=all with too few replicas
-behave as in Kafka. Logs are never truncated, and the preferred replica does not become the leader
-again when its broker returns.
+behave as in Kafka. Logs are never truncated, and a preferred replica does not become leader again
+when its broker returns.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Partition:
 
 @dataclass(slots=True)
 class Topic:
-    """Holds a topic's id, its partitions, and the configurations that differ from the defaults."""
+    """Holds a topic's id, its partitions, and its configurations that differ from the defaults."""
 
     name: str
     id: UUID

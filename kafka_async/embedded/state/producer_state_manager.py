@@ -1,8 +1,8 @@
 """Producer state of a partition: sequences, epochs, ongoing and aborted transactions. Pure.
 
 As on a broker (KIP-98, KIP-360), a batch is new, a duplicate of one of the last five, or refused.
-`check_batch_sequence` changes no state except that it removes the batch's producer if that has
-expired; `update` and `end_transaction` are called after a batch or a marker was written.
+`check_batch_sequence` only removes the batch's producer if it has expired; `update` and
+`end_transaction` are called after a batch or a marker was written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafka_async.records.batch import BatchHeader
 
 NUM_BATCHES_TO_RETAIN: Final = 5
-"""Batches per producer that are checked for duplicates: as many as may be in flight."""
+"""Batches per producer that are checked for duplicates: the maximum in flight."""
 
 SEQUENCE_MODULUS: Final = 2**31
 """Sequence numbers wrap from 2^31 - 1 to 0."""
@@ -63,7 +63,7 @@ class ProducerStateEntry:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record in this epoch; -1 without one."""
+        """The sequence of the last record in this epoch, or -1."""
         return self.batches[-1].last_sequence if self.batches else -1
 
 
@@ -87,18 +87,18 @@ class ProducerStateManager:
         return self._producers
 
     def current_txn_start_offset(self, producer_id: int) -> int | None:
-        """Return the first offset of a producer's ongoing transaction; None without one."""
+        """Return the first offset of a producer's ongoing transaction, or None."""
         return self._ongoing_txns.get(producer_id)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the oldest ongoing transaction; None without one."""
+        """The first offset of the oldest ongoing transaction, or None."""
         return next(iter(self._ongoing_txns.values()), None)
 
     def check_batch_sequence(
         self, header: BatchHeader, now: int, *, requires_zero_sequence: bool = False
     ) -> BatchMetadata | None:
-        """Return the earlier batch that a batch duplicates; None if the batch is new.
+        """Return the earlier batch that a batch duplicates, or None for a new batch.
 
         With `requires_zero_sequence` a producer without state must begin with sequence 0.
         """

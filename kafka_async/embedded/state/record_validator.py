@@ -77,7 +77,7 @@ class RecordValidator(NamedTuple):
         return BatchRejection(ErrorCode.INVALID_RECORD, text, errors)
 
     def _may_have_invalid_timestamp(self, batch: BatchView, now: int) -> bool:
-        """Return True if a timestamp may be out of range, without reading the records."""
+        """Return True if a timestamp may be out of range, from the batch header alone."""
         if not self.checks_timestamps:
             return False
         earliest, latest = now - self.before_max_ms, now + self.after_max_ms

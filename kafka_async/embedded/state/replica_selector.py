@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 def preferred_read_replica(
     brokers: Brokers, partition: Partition, rack: str, fetch_offset: int
 ) -> int | None:
-    """Return an in-sync follower in the consumer's rack; None to fetch from the leader.
+    """Return an in-sync follower in the consumer's rack, or None to fetch from the leader.
 
-    It decides as Kafka's RackAwareReplicaSelector: the leader serves consumers in its rack, and
-    those without a replica in theirs. All replicas share one log, so they all have an offset or
-    none has it, and of several replicas in the rack the one with the highest id is selected.
+    As in Kafka's RackAwareReplicaSelector, the leader serves consumers in its rack and consumers
+    without a replica in theirs. All replicas share one log, so either all or none have an offset;
+    of several replicas in the rack, the highest id is selected.
     """
     log = partition.log
     if not rack or brokers[partition.leader].rack == rack:

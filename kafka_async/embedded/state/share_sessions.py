@@ -1,4 +1,4 @@
-"""Share sessions of a broker, one for each member of a share group that fetches (KIP-932). Pure."""
+"""Share sessions of a broker, one per fetching member of a share group (KIP-932). Pure."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def next_epoch(epoch: int) -> int:
 class ShareSession:
     """Holds the partitions that a member fetches, in the order in which they are read.
 
-    `partitions` map to True if the next response must contain them though nothing has changed.
-    `connection` is the member's.
+    `partitions` map to True if the next response must contain them even without a change.
+    `connection` is the member's connection.
     """
 
     key: SessionKey
@@ -45,7 +45,7 @@ class ShareSession:
 
     @property
     def incremental(self) -> bool:
-        """True if responses contain changed partitions only; the first response contains all."""
+        """True if responses contain only changed partitions; the first response contains all."""
         return self.epoch > next_epoch(INITIAL_EPOCH)
 
     def update(
@@ -60,7 +60,7 @@ class ShareSession:
     def should_send(self, partition: TopicIdPartition, *, has_records: bool, failed: bool) -> bool:
         """Return True if a partition's response must be sent.
 
-        A partition that returned records moves to the end, so that all partitions get their turn.
+        A partition that returned records moves to the end, so that no partition starves.
         """
         if not self.incremental or partition not in self.partitions:
             return True
@@ -97,7 +97,7 @@ class ShareSessionCache:
     ) -> ShareSession:
         """Return the session of a ShareFetch request, with the request's changes applied.
 
-        `partitions` are those to fetch and those to forget. The last request of a session has
+        `partitions` are the partitions to fetch and to forget. The last request of a session has
         `FINAL_EPOCH`.
         """
         if epoch == FINAL_EPOCH:
@@ -131,7 +131,7 @@ class ShareSessionCache:
         return self._sessions.pop(key, None)
 
     def remove_connection(self, connection: object) -> tuple[str | None, ShareSession | None]:
-        """Remove the session of a closed connection; return the group, and the session if any."""
+        """Remove a closed connection's session; return its group and the session, if any."""
         key = self._keys_by_connection.pop(id(connection), None)
         if key is None:
             return None, None

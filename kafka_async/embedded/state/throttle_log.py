@@ -1,9 +1,8 @@
 """Throttle windows that the cluster has opened, and the requests that arrived within them. Pure.
 
-A client that follows KIP-219 sends nothing on a throttled connection until the window ends, and
-does not evade the window through another connection. The log has two kinds of violations: a request
-that arrives on the connection of the window; and one of the same API, from the same client id, on
-another connection to the same broker.
+A client that follows KIP-219 sends no request on a throttled connection until the window ends, and
+does not evade the window through another connection. A violation is a request on the window's
+connection, or a request of the same API and client id on another connection to the same broker.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 CLOCK_RESOLUTION: Final = 1e-6
-"""Seconds by which sums of times may differ; a throttle time is at least a millisecond."""
+"""Tolerance for sums of times, in seconds; a throttle time is at least a millisecond."""
 
 
 class Throttle(NamedTuple):
@@ -54,7 +53,7 @@ class ThrottleLog:
         self._open.append(throttle)
 
     def is_open(self, now: float) -> bool:
-        """Return whether any window has not ended, so that requests have to be recorded."""
+        """Return whether a window is open, so that requests must be recorded."""
         if self._open:
             self._open = [each for each in self._open if each.end > now]
         return bool(self._open)
@@ -64,7 +63,7 @@ class ThrottleLog:
     ) -> None:
         """Record a request if it arrives within a window that covers it.
 
-        A request that arrives at the start of a window was sent before its response.
+        A request that arrives at the start of a window was sent before the throttled response.
         """
         for throttle in self._open:
             if throttle.broker != broker:
@@ -79,8 +78,8 @@ class ThrottleLog:
         """Return the requests that arrived within windows.
 
         Args:
-            grace: Seconds from the start of a window within which requests may arrive that were on
-                their way when the response left; and seconds by which clocks may differ at its end.
+            grace: Seconds at the start of a window for requests sent before the response arrived,
+                and at its end for differences of clocks.
         """
         return [
             each

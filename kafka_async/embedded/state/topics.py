@@ -48,12 +48,12 @@ INTERNAL_TOPICS: Final[dict[str, dict[str, str]]] = {
 }
 """Configurations of the coordinators' topics.
 
-The topics stay empty: the coordinators' state is in memory.
+These topics stay empty: the coordinators' state is in memory.
 """
 
 
 def validate_topic_name(name: str) -> None:
-    """Raise InvalidTopicError unless a topic name is valid."""
+    """Raise InvalidTopicError for an invalid topic name."""
     if not TOPIC_NAME_PATTERN.fullmatch(name) or name in {".", ".."}:
         raise InvalidTopicError(
             f"{name!r} is not a topic name: 1 to 249 letters, digits, '.', '_', '-', "
@@ -67,7 +67,7 @@ def is_internal(name: str) -> bool:
 
 
 class TopicTable:
-    """Holds the topics by name and by id; `on_delete` gets each deleted topic."""
+    """Holds the topics by name and id; `on_delete` is called with each deleted topic."""
 
     def __init__(
         self, settings: Settings, brokers: Brokers, on_delete: Callable[[Topic], None]
@@ -84,22 +84,22 @@ class TopicTable:
         return iter(tuple(self._by_name.values()))
 
     def get(self, name: str) -> Topic | None:
-        """Return the topic of a name."""
+        """Return a topic by name, or None."""
         return self._by_name.get(name)
 
     def by_id(self, topic_id: UUID) -> Topic | None:
-        """Return the topic of an id."""
+        """Return a topic by id, or None."""
         return self._by_id.get(topic_id)
 
     def partition(self, tp: TopicPartition) -> Partition | None:
-        """Return a partition; None if it does not exist."""
+        """Return a partition, or None."""
         topic = self._by_name.get(tp.topic)
         if topic is None or not 0 <= tp.partition < len(topic.partitions):
             return None
         return topic.partitions[tp.partition]
 
     def resolve_name(self, name: str, topic_id: UUID, *, by_id: bool) -> str:
-        """Return the name of a topic that a request has by name or by id (KIP-516)."""
+        """Return the name of a topic that a request contains by name or id (KIP-516)."""
         if not by_id:
             return name
         topic = self._by_id.get(topic_id)
@@ -112,7 +112,7 @@ class TopicTable:
     ) -> Partition:
         """Return a partition that has a replica on a broker.
 
-        `leader_epoch` is the client's; with -1 it is not compared (KIP-320).
+        `leader_epoch` is the client's; -1 skips the comparison (KIP-320).
         """
         partition = self.partition(tp)
         if partition is None:

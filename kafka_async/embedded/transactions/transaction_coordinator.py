@@ -1,7 +1,7 @@
 """The transaction coordinator: transactional ids, their timeouts, transaction markers.
 
-Its state belongs to the cluster, as if it were on disk; `Brokers.coordinator_for` selects the
-broker that coordinates a transactional id.
+The state belongs to the cluster, as if on disk; `Brokers.coordinator_for` selects the broker that
+coordinates a transactional id.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class TransactionCoordinator:
         self._bumps_epoch = settings.transaction_version >= 2
         self._marker_delay = settings.transaction_marker_delay_ms / 1000
         self._load_time = settings.coordinator_load_time_ms / 1000
+        # By transactional id: its metadata, the broker that coordinated it last, the time at which
+        # that broker has loaded it, and the timer of its transaction.
         self._transactions: dict[str, TransactionMetadata] = {}
         self._coordinators: dict[str, int | None] = {}
         self._loaded_at: dict[str, float] = {}
@@ -81,7 +83,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE
 
     def on_brokers_changed(self) -> None:
-        """Load the ids whose coordinator has changed; write markers that had no leader."""
+        """Load the ids of changed coordinators, and write markers that waited for a leader."""
         ready = self._scheduler.now() + self._load_time
         for transactional_id, metadata in self._transactions.items():
             broker_id = self._brokers.coordinator_for(transactional_id)
@@ -92,7 +94,7 @@ class TransactionCoordinator:
                 self._write_markers(metadata)
 
     def close(self) -> None:
-        """Drop the timers, which the cluster cancels."""
+        """Drop the timers; the cluster cancels them."""
         self._timers.clear()
 
     def next_producer_id(self) -> int:
@@ -253,7 +255,7 @@ class TransactionCoordinator:
     # -- markers ----------------------------------------------------------------------------------
 
     def _abort_and_fence(self, metadata: TransactionMetadata) -> None:
-        """Abort a transaction that has timed out, or whose producer was replaced."""
+        """Abort a transaction after its time-out, or after a newer producer took over."""
         code = metadata.fence(
             self._scheduler.now_ms(), self.next_producer_id, bumps_epoch=self._bumps_epoch
         )
@@ -267,7 +269,7 @@ class TransactionCoordinator:
         self._scheduler.call_later(self._marker_delay, self._write_markers, metadata)
 
     def _write_markers(self, metadata: TransactionMetadata) -> None:
-        """Write the markers; those of partitions without a leader are written later."""
+        """Write the markers; partitions without a leader get them later."""
         if metadata.state not in _PREPARED:
             return
         committed = metadata.state is TransactionState.PREPARE_COMMIT

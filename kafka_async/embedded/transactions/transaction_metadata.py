@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 MAX_PRODUCER_EPOCH: Final = 0x7FFF - 1
-"""The highest epoch of a producer; one more is reserved to fence it."""
+"""The highest epoch of a producer; the next one is reserved for fencing."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -44,13 +44,15 @@ class TransactionMetadata:
         self.partitions: set[TopicPartition] = set()
         self.start_time_ms = -1
         self.last_update_ms = 0
+        # The last epoch and the previous id recognize a retry after a lost response (KIP-360). The
+        # next id is set while the markers are written, if the epochs of the current id are used up.
         self._last_producer_epoch = NO_EPOCH
         self._prev_producer_id = NO_PRODUCER_ID
         self._next_producer_id = NO_PRODUCER_ID
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
-        """The producer id and epoch that the producer must use."""
+        """The current producer id and epoch."""
         if self._next_producer_id != NO_PRODUCER_ID:
             return ProducerIdAndEpoch(self._next_producer_id, 0)
         return ProducerIdAndEpoch(self.producer_id, self.epoch)
@@ -67,8 +69,8 @@ class TransactionMetadata:
         """Handle InitProducerId: bump the epoch; `producer` is for the response.
 
         `expected` is the producer's previous id and epoch (KIP-360); it is fenced if another
-        producer has taken over. An ongoing transaction changes the state to PrepareEpochFence, and
-        the caller must call `fence`.
+        producer has taken over. With an ongoing transaction, the state becomes PrepareEpochFence,
+        and the caller must call `fence`.
         """
         if expected is not None and not self._is_expected_producer(expected):
             return ErrorCode.PRODUCER_FENCED
@@ -122,8 +124,8 @@ class TransactionMetadata:
     ) -> ErrorCode:
         """Handle EndTxn; `bumps_epoch` is True with transactions v2.
 
-        `producer` is the one in the request; the attribute `producer` is for the response. NONE is
-        returned for a retry too: `state` shows if markers must be written.
+        The argument `producer` is from the request; the attribute `producer` is for the response. A
+        retry returns NONE too: `state` shows if markers must be written.
         """
         is_retry = bumps_epoch and self._is_end_txn_retry(producer)
         if producer.producer_id != self.producer_id and not is_retry:
@@ -174,7 +176,7 @@ class TransactionMetadata:
     def _is_expected_producer(self, expected: ProducerIdAndEpoch) -> bool:
         """Return False if `expected` is another producer.
 
-        It may have the previous producer id if it missed the response with the new one.
+        It may have the previous producer id if the response with the new one was lost.
         """
         rotated = (
             expected.producer_id == self._prev_producer_id and expected.epoch >= MAX_PRODUCER_EPOCH
@@ -186,7 +188,8 @@ class TransactionMetadata:
     ) -> ErrorCode:
         current = expected is None or self.epoch in (NO_EPOCH, expected.epoch)
         if not current:
-            # A retry if the response was lost; else another producer has bumped the epoch.
+            # The same producer retries after a lost response; otherwise another producer has bumped
+            # the epoch.
             response_lost = expected is not None and expected.epoch == self._last_producer_epoch
             return ErrorCode.NONE if response_lost else ErrorCode.PRODUCER_FENCED
         last_epoch = NO_EPOCH if expected is None else self.epoch
@@ -202,7 +205,7 @@ class TransactionMetadata:
         self.epoch, self._next_producer_id = 0, NO_PRODUCER_ID
 
     def _is_end_txn_retry(self, producer: ProducerIdAndEpoch) -> bool:
-        """Return True if EndTxn has the epoch that an earlier EndTxn has bumped already."""
+        """Return True if an earlier EndTxn with this epoch has already bumped it."""
         if producer.producer_id == self.producer_id:
             return self.epoch == producer.epoch + 1
         return producer == (self._prev_producer_id, MAX_PRODUCER_EPOCH) and self.epoch == 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TransactionState(enum.Enum):
-    """Enumerates the states of a transactional id; the value is the name in responses."""
+    """States of a transactional id, with their names in responses."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -31,7 +31,7 @@ class TransactionState(enum.Enum):
 
 
 class TransactionEvent(enum.Enum):
-    """Enumerates events of a transactional id; producer id and epoch are already validated."""
+    """Events of a transactional id, after validation of producer id and epoch."""
 
     INIT = "InitProducerId"
     ADD = "partitions or a group's offsets are added"
@@ -62,7 +62,7 @@ TABLE: Final[Mapping[TransactionEvent, Mapping[TransactionState, TransactionStat
         **_CONCURRENT,
         **_DEAD,
         **dict.fromkeys(_COMPLETED, _S.EMPTY),
-        # The transaction is aborted first, while the new producer retries.
+        # Abort the transaction first; the new producer retries.
         _S.ONGOING: _S.PREPARE_EPOCH_FENCE,
     },
     TransactionEvent.ADD: {
@@ -108,7 +108,7 @@ TABLE: Final[Mapping[TransactionEvent, Mapping[TransactionState, TransactionStat
         _S.COMPLETE_COMMIT: ErrorCode.INVALID_TXN_STATE,
         _S.COMPLETE_ABORT: ErrorCode.NONE,
     },
-    # The epoch is bumped and the transaction aborted.
+    # Bump the epoch and abort the transaction.
     TransactionEvent.FENCE: {
         **_INVALID,
         **dict.fromkeys((_S.ONGOING, _S.PREPARE_EPOCH_FENCE), _S.PREPARE_ABORT),
@@ -120,7 +120,7 @@ TABLE: Final[Mapping[TransactionEvent, Mapping[TransactionState, TransactionStat
     },
     TransactionEvent.EXPIRE: {**_INVALID, **dict.fromkeys(_COMPLETED, _S.DEAD)},
 }
-"""The next state, or the error code of the response; NONE if it is already done."""
+"""The next state, or the error code of the response; NONE if the event has already been handled."""
 
 
 def transition_for(

@@ -1,7 +1,7 @@
 """The active driver of an orchestrator: accepts control messages, runs jobs, writes the ledger.
 
-It exists from the time at which the consumer group assigns the control topic to this process until
-that assignment ends, or another driver fences its producer. See `ledger` for the protocol.
+It exists from the time when the consumer group assigns the control topic to this process until the
+assignment ends or another driver fences its producer. See `ledger` for the protocol.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafka_async.spark")
 
 TICK: Final = 0.2
-"""Seconds between looks of a trigger at its topic."""
+"""Seconds between a trigger's checks of its topic."""
 PARTITIONS_INTERVAL: Final = 30.0
-"""Seconds between looks of a trigger at its topic's partitions."""
+"""Seconds between a trigger's checks of its topic's partitions."""
 MAX_VALUE_BYTES: Final = 1 << 16
 """Maximum size of a function's result as JSON; a larger one is not stored."""
 SPARK_TAG_PREFIX: Final = "kafka_async-"
@@ -86,17 +86,17 @@ SPARK_TAG_PREFIX: Final = "kafka_async-"
 
 @dataclass(frozen=True, slots=True)
 class DriverSettings:
-    """Holds what does not change between activations.
+    """Settings that stay the same between activations.
 
     Attributes:
         name: The orchestrator's name.
-        driver_id: Identifies this process's orchestrator in the ledger and in events.
-        servers: Bootstrap servers, for the options of Spark's reads.
-        spark: The Spark session; None if the jobs do not use Spark.
+        driver_id: Id of this process's orchestrator in the ledger and in events.
+        servers: Bootstrap servers for Spark's reads.
+        spark: The Spark session; None for jobs without Spark.
         control: The control topic's partition.
         ledger_topic: The ledger's topic.
         dead_letter_topic: The topic of dead letters.
-        retry: Limits of the reactions to errors.
+        retry: Limits for retries and dead letters.
         jobs: The registered functions by name.
         triggers: The triggers.
     """
@@ -114,11 +114,11 @@ class DriverSettings:
 
     @property
     def transactional_id(self) -> str:
-        """Transactional id, whose producer epoch fences former drivers."""
+        """Transactional id; its producer epoch fences former drivers."""
         return f"orchestrator-{self.name}"
 
     def group_of(self, scope: str) -> str | None:
-        """Return the group to which a scope's offsets are committed; None for a backfill."""
+        """Return the group that a scope's offsets are committed to; None for a backfill."""
         return f"{self.name}-{scope}" if scope in self.jobs else None
 
 
@@ -129,15 +129,15 @@ class _StopReason(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class _Execution:
-    """A job that runs or waits for its turn.
+    """A running or waiting job.
 
     Attributes:
         record: The job.
         function: Its function.
-        variables: Context variables of the caller, which its thread gets.
+        variables: Context variables of the caller, for the job's thread.
         task: The task that runs it.
-        stop_reason: The reason for cancelling the task; None while it is not cancelled.
-        ended: True once the ledger has the job's last state.
+        stop_reason: The reason for cancelling the task; None before a cancellation.
+        ended: True once the ledger has the job's final state.
     """
 
     record: JobRecord
@@ -148,12 +148,12 @@ class _Execution:
     ended: bool = False
 
     def cancel(self, reason: _StopReason) -> None:
-        """Cancel the task, unless its result is in the ledger."""
+        """Cancel the task unless its result is in the ledger."""
         if self.task is None or self.task.done():
             return
         if self.stop_reason is not _StopReason.DRIVER_STOPPED:
             self.stop_reason = reason
-        # A task that is cancelled before its first step would not write its last state.
+        # A task cancelled before its first step would never write its final state.
         asyncio.get_running_loop().call_soon(self.task.cancel)
 
 
@@ -190,10 +190,12 @@ class ActiveDriver:
         )
         self._writer: LedgerWriter | None = None
         self._state = LedgerState()
+        # Running and waiting jobs, and the tasks of the ledger writer and the triggers.
         self._executions: set[_Execution] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._known_topics: set[str] = set()
         self._resumed = asyncio.Event()
+        # `_owned` ends with the assignment, possibly before a failure is known.
         self._failure: BaseException | None = None
         self._owned = True
 
@@ -203,7 +205,7 @@ class ActiveDriver:
         """Fence the former driver, read the ledger, and continue its jobs.
 
         Raises:
-            DriverFencedError: Another driver has become active meanwhile.
+            DriverFencedError: Another driver has become active.
         """
         await self._producer.start()
         self._state = await read_ledger(self._client, self._settings.ledger_topic)
@@ -233,10 +235,10 @@ class ActiveDriver:
             self._spawn(self._serve(trigger), f"trigger of {trigger.job}")
 
     async def stop(self, reason: KafkaError) -> None:
-        """Interrupt all jobs and wait for their threads, up to 5 s; their ledger is unchanged.
+        """Interrupt all jobs and wait up to 5 s for their threads; leave the ledger unchanged.
 
         Args:
-            reason: The error for callers that wait for a job.
+            reason: The error to raise to callers that wait for a job.
         """
         self._owned = False
         if self._failure is None:
@@ -247,6 +249,8 @@ class ActiveDriver:
             execution.cancel(_StopReason.DRIVER_STOPPED)
         for task in self._tasks:
             task.cancel()
+        # The order matters: no change is accepted any more, then jobs end without a final state in
+        # the ledger, so that the next driver continues them, and the producer closes last.
         waiting = [*(e.task for e in self._executions if e.task is not None), *self._tasks]
         if waiting:
             await asyncio.wait(waiting)
@@ -256,7 +260,7 @@ class ActiveDriver:
             logger.info("records of a fenced transaction were not delivered: %s", error)
 
     def lose_ownership(self) -> None:
-        """Stop writing: the group has taken the control topic from this driver."""
+        """Stop writing: the group has revoked the control topic from this driver."""
         self._owned = False
         failure = DriverFencedError("the group has assigned the control topic to another driver")
         self._fail(failure)
@@ -264,13 +268,13 @@ class ActiveDriver:
             self._writer.stop(failure)
 
     def check(self) -> None:
-        """Raise the error after which this driver cannot continue, if there is one."""
+        """Raise the error that has stopped this driver, if any."""
         if self._failure is not None:
             raise self._failure
 
     def _generation(self) -> GroupMetadata:
         metadata = self._consumer.group_metadata()
-        # Coordinators accept offsets without a generation from any client.
+        # Refuse: coordinators accept offsets without a generation from any client.
         if not self._owned or metadata.generation_id < 0:
             raise DriverFencedError("this driver is no longer a member of its group")
         return metadata
@@ -286,7 +290,7 @@ class ActiveDriver:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """Stop the jobs: their results could not be committed."""
+        """Stop the jobs: their results can no longer be committed."""
         if self._failure is None:
             self._failure = error
         for execution in list(self._executions):
@@ -299,11 +303,11 @@ class ActiveDriver:
         return self._writer.submit(change)
 
     async def _commit(self, change: LedgerChange) -> None:
-        """Commit a change; a cancelled caller waits up to 5 s for the outcome first."""
+        """Commit a change; a cancelled caller first waits up to 5 s for the outcome."""
         await _outcome(self._submit(change))
 
     async def _existing(self, output: Sequence[ProducerRecord]) -> None:
-        """Raise if a topic of output events does not exist: waiting for it would delay all jobs."""
+        """Raise if an output topic does not exist: waiting for it would delay all jobs."""
         new = {record.topic for record in output} - self._known_topics
         missing = await self._lookup.missing_topics(sorted(new))
         if missing:
@@ -348,6 +352,7 @@ class ActiveDriver:
                 continue
             if isinstance(message, RunMessage):
                 known = self._state.jobs.get(message.record.job_id)
+                # A repeated message starts no second job; its reply reports the first one's state.
                 if known is None and message.record.job_id not in new:
                     new[message.record.job_id] = message.record
                 replies.append(
@@ -371,8 +376,8 @@ class ActiveDriver:
             control_offset=records[-1].offset + 1,
             output=await self._replies(*replies),
         )
-        # The jobs start while the transaction is in progress. If it is not committed, the next
-        # driver reads the messages again; the jobs' own transactions come after this one.
+        # Start the jobs while the transaction is in progress: their own transactions come after it.
+        # If it is not committed, the next driver reads the messages again.
         accepting = asyncio.create_task(self._commit_with_replies(change))
         if paused is not None:
             (self._resumed.clear if paused else self._resumed.set)()
@@ -386,7 +391,7 @@ class ActiveDriver:
         accepting.result()
 
     async def _commit_with_replies(self, change: LedgerChange) -> None:
-        """Commit a change; without its replies if these cannot be written."""
+        """Commit a change, without its replies if they cannot be written."""
         try:
             await self._commit(change)
         except ApplicationRecoverableError:
@@ -421,7 +426,7 @@ class ActiveDriver:
 
         Raises:
             JobFailedError: The job has failed; the cause is its function's error.
-            JobCancelledError: The job was cancelled by its tag.
+            JobCancelledError: The job was cancelled by tag.
             JobTimeoutError: The job has not ended within its timeout.
             DriverFencedError: Another driver has become active, or this one was stopped.
         """
@@ -451,11 +456,11 @@ class ActiveDriver:
         return tuple(e.record.job_id for e in matching if e.stop_reason is _StopReason.CANCELLED)
 
     def processed(self, scope: str, ranges: Ranges) -> list[Ranges]:
-        """Return the parts of ranges that a scope has not processed."""
+        """Return the parts of ranges that are not processed in a scope."""
         return self._state.remaining(scope, ranges)
 
     def succeeded(self, record: JobRecord) -> bool:
-        """Return whether the ledger has the job's success."""
+        """Return whether the job has succeeded according to the ledger."""
         known = self._state.jobs.get(record.job_id)
         return known is not None and known.state is JobState.SUCCEEDED
 
@@ -478,7 +483,7 @@ class ActiveDriver:
         return execution
 
     async def _execute(self, execution: _Execution) -> JobResult:
-        """Run a job to its last state in the ledger."""
+        """Run a job until its final state is in the ledger."""
         record = execution.record
         job = _Job(execution, self)
         limit = asyncio.timeout(record.timeout)
@@ -560,12 +565,12 @@ class ActiveDriver:
                 backoff.reset()
 
     async def _set_starts(self, trigger: Trigger, partitions: Sequence[TopicPartition]) -> None:
-        """Store the first offsets of partitions that the trigger sees for the first time."""
+        """Store the first offsets of partitions that are new to the trigger."""
         new = [tp for tp in partitions if self._state.position(trigger.job, tp) is None]
         if not new:
             return
         bounds = await self._lookup.bounds(new)
-        # A partition that was added to the topic is read from its first offset.
+        # A partition added to the topic later is read from its first offset.
         latest = trigger.starting == "latest" and len(new) == len(partitions)
         starts = {tp: bounds[tp][latest] for tp in new}
         await self._commit(LedgerChange(scope=trigger.job, starts=starts))
@@ -578,7 +583,7 @@ class ActiveDriver:
         return self._settings
 
     async def call(self, execution: _Execution, ranges: Ranges, attempt: int) -> _Call:
-        """Call the job's function for ranges, once the driver is not paused and a slot is free."""
+        """Call the job's function for ranges once the driver is not paused and a slot is free."""
         record, settings = execution.record, self._settings
         context = JobContext(
             spark=settings.spark,
@@ -614,7 +619,7 @@ class ActiveDriver:
         output: tuple[ProducerRecord, ...],
         ended: JobRecord | None,
     ) -> None:
-        """Commit a part of a job; `ended` is the job's last state if nothing remains."""
+        """Commit a part of a job; `ended` is the job's final state if no part remains."""
         replies = () if ended is None else await self._replies(job_reply(ended))
         change = LedgerChange(
             jobs=() if ended is None else (ended,),
@@ -633,7 +638,7 @@ class ActiveDriver:
         """Return the dead letter of the only record of a part.
 
         Raises:
-            JobFailedError: There is no record at the offset, so a record is not the cause.
+            JobFailedError: The offset has no record, so the error has another cause.
         """
         (place,) = part
         partition = TopicPartition(place.topic, place.partition)
@@ -659,7 +664,7 @@ class ActiveDriver:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """Holds the result of a call: the function's value and the events it emitted."""
+    """Result of a call: the function's value and the emitted events."""
 
     value: object
     output: tuple[ProducerRecord, ...]
@@ -677,7 +682,7 @@ class _Job:
         self._failed: list[tuple[Ranges, BaseException]] = []
 
     async def run(self) -> JobResult:
-        """Process all parts, then the records that failed; return the result."""
+        """Process all parts, then the failed records; return the result."""
         record, driver = self._record, self._driver
         if not record.ranges:
             await self._process((), [])
@@ -694,7 +699,7 @@ class _Job:
         return self.result()
 
     def result(self) -> JobResult:
-        """Return the result so far."""
+        """Return the result of the processed parts."""
         return JobResult(
             job_id=self._record.job_id,
             values=tuple(self._values),
@@ -709,6 +714,10 @@ class _Job:
         while True:
             attempts += 1
             self._attempts += 1
+            # A part ends in one of five ways: committed, processed by another job (the caller looks
+            # for the rest), failed with its job, split into halves that become pending, or set
+            # aside as a dead letter. Only a retry repeats the loop. A fencing error ends the whole
+            # driver.
             driver.publish("job_started", record, attempt=attempts, offsets=size_of(part))
             try:
                 call = await driver.call(self._execution, part, attempts)
@@ -747,12 +756,13 @@ class _Job:
             return
 
     async def _finish(self) -> None:
-        """Commit the last state, with the dead letters of the records that failed."""
+        """Commit the final state, with the dead letters of the failed records."""
         if not self._failed and self._driver.succeeded(self._record):
-            return  # another call with the same ranges has processed them meanwhile
+            return  # another call has processed the same ranges
         letters: list[ProducerRecord] = []
         processed: list[Ranges] = []
         for part, error in self._failed:
+            # Read all failed records first: if one is missing, the job fails without a dead letter.
             letters.append(await self._driver.dead_letter(self._record, part, error))
             processed.append(part)
         if not letters:
@@ -760,7 +770,7 @@ class _Job:
         for at, (part, letter) in enumerate(zip(processed, letters, strict=True)):
             try:
                 await self._commit(part, (letter,), last=at == len(letters) - 1)
-            except RangeAlreadyProcessedError:  # by another job, in which the record did not fail
+            except RangeAlreadyProcessedError:  # by another job, in which it did not fail
                 if at == len(letters) - 1:
                     await self._commit((), (), last=True)
 
@@ -802,9 +812,9 @@ def job_record(
     pool: str | None,
     timeout: float | None,
 ) -> JobRecord:
-    """Return the record of a job that no control message has requested.
+    """Return the record of a job without a control message.
 
-    Its id is made from the job's name and the ranges; without ranges it is new.
+    Its id is derived from the job's name and the ranges; without ranges it is random.
     """
     if ranges:
         text = json.dumps([job, ranges_to_json(ranges)])
@@ -821,12 +831,12 @@ def _matches(record: JobRecord, tag: str) -> bool:
 
 
 def _tag(job_id: str) -> str:
-    """Return an id as part of a Spark tag, which must not contain commas."""
+    """Return an id without commas, which a Spark tag must not contain."""
     return job_id.replace(",", "_")
 
 
 def _stored(value: object) -> object:
-    """Return a value that fits into the ledger, or None."""
+    """Return the value if it fits into the ledger, else None."""
     try:
         return value if len(json.dumps(value)) <= MAX_VALUE_BYTES else None
     except (TypeError, ValueError):
@@ -845,7 +855,7 @@ def _not_registered(job: str, _: JobContext) -> object:
 
 
 async def _outcome(committed: asyncio.Future[None]) -> None:
-    """Wait for a change; a cancelled caller waits up to 5 s for its outcome before it ends."""
+    """Wait for a change; a cancelled caller waits up to 5 s for the outcome before it ends."""
     try:
         await asyncio.shield(committed)
     except asyncio.CancelledError:
@@ -861,7 +871,7 @@ async def _settled(future: asyncio.Future[None]) -> None:
 
 
 def _log_unexpected(task: asyncio.Task[JobResult]) -> None:
-    """Log the end of a job without a caller, unless the ledger has its state."""
+    """Log the error of a job without a caller, unless the ledger has its final state."""
     if task.cancelled():
         return
     error = task.exception()

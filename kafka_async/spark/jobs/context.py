@@ -20,15 +20,15 @@ JobFunction: TypeAlias = "Callable[[JobContext], object]"
 
 
 class JobContext:
-    """Gives a job's function its session, its ranges, and the events that it emits.
+    """Provides a job's function with the session and its ranges, and collects its output events.
 
-    It is used in the job's thread.
+    Used in the job's thread.
 
     Attributes:
         spark: The Spark session of the orchestrator.
         job: The job's name.
-        job_id: The job's id; the same in every attempt, so that other effects can be idempotent.
-        ranges: The offset ranges of this call: all of the job's, or a part of them.
+        job_id: The job's id; the same in every attempt, so that side effects can be idempotent.
+        ranges: The offset ranges of this call: the whole job or a part of it.
         params: Parameters of the control message.
         attempt: Number of this attempt, from 1.
     """
@@ -66,9 +66,9 @@ class JobContext:
         return ending_offsets(self.ranges)
 
     def read_options(self) -> dict[str, str]:
-        """Return the options of a read of exactly the ranges, for either Kafka connector.
+        """Return the options to read exactly the ranges, for either Kafka connector.
 
-        Add options of security; these are bootstrap servers, isolation level and offsets.
+        They set bootstrap servers, isolation level and offsets; add security options.
 
         Raises:
             InvalidConfigurationError: The job has no ranges.
@@ -93,7 +93,7 @@ class JobContext:
         partition: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Add an output event, which is written in the transaction that ends this call.
+        """Add an output event to the transaction that ends this call.
 
         Events of a call that raises or is cancelled are discarded.
 
@@ -101,8 +101,8 @@ class JobContext:
             topic: Name of an existing topic.
             value: The value; None is a tombstone in a compacted topic.
             key: The key.
-            partition: The partition; None: the partitioner chooses it.
-            headers: Pairs of a name and a value.
+            partition: The partition; None lets the partitioner choose.
+            headers: (name, value) pairs.
 
         Raises:
             IllegalStateError: The call has ended.
@@ -116,7 +116,7 @@ class JobContext:
         self._stop.set()
 
     def close(self) -> tuple[ProducerRecord, ...]:
-        """Refuse further events and return those emitted."""
+        """Refuse further events and return the emitted ones."""
         self._closed = True
         return tuple(self._output)
 
@@ -127,10 +127,10 @@ class JobResult:
 
     Attributes:
         job_id: The job's id.
-        values: What the function returned, one value per part that this call has run. Empty if all
-            ranges had been processed before.
-        attempts: Calls of the function, repeated and failed ones included.
-        dead_letters: Number of records that were written to the dead-letter topic.
+        values: Return values of the function, one per part. Empty if all ranges had been processed
+            before.
+        attempts: Calls of the function, including repeated and failed ones.
+        dead_letters: Number of records written to the dead-letter topic.
     """
 
     job_id: str
@@ -140,10 +140,10 @@ class JobResult:
 
     @property
     def value(self) -> object:
-        """The function's result; None unless it ran exactly once successfully."""
+        """The function's result; None unless exactly one call succeeded."""
         return self.values[0] if len(self.values) == 1 else None
 
     @property
     def skipped(self) -> bool:
-        """True if the function was not called, since all ranges had been processed."""
+        """True if all ranges had been processed before, so the function was not called."""
         return not self.attempts

@@ -38,7 +38,7 @@ class ControlMessageError(ValueError):
 
     Attributes:
         message_id: The message's id, if it has one.
-        reply_topic: The topic for replies, if the message names one.
+        reply_topic: The topic for replies, if the message has one.
     """
 
     def __init__(self, problem: str, message_id: str = "", reply_topic: str | None = None) -> None:
@@ -49,7 +49,7 @@ class ControlMessageError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RunMessage:
-    """Requests a job; `record` is what the ledger will store."""
+    """Requests a job; `record` is its ledger record."""
 
     record: JobRecord
 
@@ -77,7 +77,7 @@ ControlMessage: TypeAlias = RunMessage | CancelMessage | PauseMessage
 
 @dataclass(slots=True)
 class _Fields:
-    """Reads the fields of a message; an error carries the id and the reply topic."""
+    """Reads a message's fields; errors include the id and the reply topic."""
 
     document: dict[str, Any]
     message_id: str = ""
@@ -104,7 +104,7 @@ def parse_message(value: bytes | None, jobs: Collection[str]) -> ControlMessage:
         jobs: Names of the registered jobs.
 
     Raises:
-        ControlMessageError: The message is not valid; the text names the field.
+        ControlMessageError: The message is not valid; the text includes the field.
     """
     try:
         document = json.loads(value or b"")
@@ -175,11 +175,11 @@ def _job_record(fields: _Fields, kind: str, jobs: Collection[str]) -> JobRecord:
 def reply(
     topic: str | None, message_id: str, status: str, **details: object
 ) -> ProducerRecord | None:
-    """Return the reply to a message, or None if no reply topic was given.
+    """Return the reply to a message, or None without a reply topic.
 
     Args:
         topic: The topic for replies.
-        message_id: Id of the message, which is the reply's key too.
+        message_id: Id of the message, and the reply's key.
         status: "accepted", "rejected", "done", or the state of an ended job.
         **details: Further fields.
     """
@@ -190,7 +190,7 @@ def reply(
 
 
 def job_reply(record: JobRecord) -> ProducerRecord | None:
-    """Return the reply that reports the state of a job."""
+    """Return the reply that reports a job's state, or None without a reply topic."""
     details: dict[str, object] = {"job": record.job}
     if record.state is JobState.SUCCEEDED:
         details |= {"value": record.value, "dead_letters": record.dead_letters}

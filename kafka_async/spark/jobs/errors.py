@@ -1,7 +1,7 @@
 """Categories of job errors, and the reaction to each. Pure.
 
-The class of an error decides, by the names of the class and its bases: pyspark is not imported.
-The first row that applies counts; an error without a row fails the job at once.
+Errors are classified by the names of their class and its bases, so that pyspark need not be
+imported. The first matching row counts; an error without a row fails the job at once.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class DriverFencedError(ApplicationRecoverableError):
-    """Another driver is active, or this one has lost the control topic's partition."""
+    """Another driver is active, or this driver has lost the control topic's partition."""
 
 
 class JobFailedError(IllegalStateError):
-    """A job has failed; the cause is the error of its function."""
+    """A job has failed; the cause is its function's error."""
 
 
 class JobCancelledError(IllegalStateError):
@@ -35,11 +35,11 @@ class JobTimeoutError(KafkaTimeoutError):
 
 
 class JobNotStoppedError(IllegalStateError):
-    """The thread of a cancelled job has not ended; it occupies a slot until it does."""
+    """The thread of a cancelled job has not ended; it occupies a slot until then."""
 
 
 class PoisonRecordError(ValueError):
-    """Raise this in a job to say that a record of its ranges cannot be processed."""
+    """Raise this in a job if a record of its ranges cannot be processed."""
 
 
 class ErrorCategory(enum.Enum):
@@ -66,7 +66,7 @@ ERROR_TABLE: Final[tuple[tuple[frozenset[str], str, ErrorCategory], ...]] = (
         "",
         ErrorCategory.TRANSIENT,
     ),
-    # Spark: the plan is wrong, whatever the records are.
+    # Spark: the plan is wrong for any records.
     (
         frozenset(
             {
@@ -78,7 +78,7 @@ ERROR_TABLE: Final[tuple[tuple[frozenset[str], str, ErrorCategory], ...]] = (
         "",
         ErrorCategory.CONFIGURATION,
     ),
-    # Spark: machines are lost. Such errors arrive as Py4JJavaError or SparkException.
+    # Spark: lost machines, reported as Py4JJavaError or SparkException.
     *(
         (frozenset({"PySparkException", "Py4JError"}), text, ErrorCategory.TRANSIENT)
         for text in (
@@ -120,7 +120,7 @@ ERROR_TABLE: Final[tuple[tuple[frozenset[str], str, ErrorCategory], ...]] = (
 
 
 def category_of(error: BaseException) -> ErrorCategory:
-    """Return the category of an error that a job's function has raised."""
+    """Return the category of an error raised by a job's function."""
     names = {cls.__name__ for cls in type(error).__mro__}
     message = str(error)
     for classes, text, category in ERROR_TABLE:
@@ -134,14 +134,14 @@ def category_of(error: BaseException) -> ErrorCategory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Limits of the reactions to errors.
+    """Limits for retries and dead letters.
 
     Attributes:
-        max_attempts: Attempts of a part, the first included, while errors are transient.
-        initial_delay: Seconds before the second attempt; each further delay is twice as long.
+        max_attempts: Attempts of a part after transient errors, including the first.
+        initial_delay: Seconds before the second attempt; each later delay is twice as long.
         max_delay: Maximum seconds between attempts.
-        max_dead_letters: Maximum records of a job that go to the dead-letter topic; if more fail,
-            the job fails and writes none.
+        max_dead_letters: Maximum dead letters of a job; if more records fail, the job fails and
+            writes no dead letter.
     """
 
     max_attempts: int = 5
@@ -189,9 +189,9 @@ def react(
 
     Args:
         error: The error of the last attempt.
-        attempts: Attempts of this part so far.
+        attempts: Attempts of this part, including the last one.
         part: The ranges of the part; empty for a job without ranges.
-        dead_letters: Records of this job that are to be dead letters so far.
+        dead_letters: Records of this job already chosen as dead letters.
         policy: The limits.
     """
     category = category_of(error)

@@ -1,4 +1,4 @@
-"""Events of jobs and of streaming queries, for asynchronous iterators."""
+"""Job and streaming query events, for asynchronous iterators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 MAX_EVENTS: Final = 10_000
-"""Events that a stream keeps until they are read; then it drops the oldest."""
+"""Unread events that a stream keeps; beyond that it drops the oldest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class OrchestratorEvent:
             "job_bisected", "job_succeeded", "job_failed" or "job_cancelled"; "query_started",
             "query_progress", "query_idle" or "query_terminated".
         time: Seconds since the epoch.
-        details: Further fields, which JSON can represent. Those of a query event are Spark's.
+        details: Further fields, representable as JSON. A query event has Spark's fields.
     """
 
     kind: str
@@ -39,10 +39,10 @@ class OrchestratorEvent:
 
 
 class EventStream:
-    """Iterates over events from its creation on; ends when the orchestrator stops.
+    """Iterates over the events since its creation; ends when the orchestrator stops.
 
     Attributes:
-        dropped: Number of events that were dropped because they were not read in time.
+        dropped: Number of events dropped because they were not read in time.
     """
 
     def __init__(self, on_close: Callable[[EventStream], None]) -> None:
@@ -73,7 +73,7 @@ class EventStream:
         self._wakeup.set()
 
     def close(self) -> None:
-        """End the stream after the events that it holds."""
+        """End the stream after its unread events."""
         self._closed = True
         self._wakeup.set()
         self._on_close(self)
@@ -117,7 +117,7 @@ class EventBus:
 
 
 def query_listener(publish: Callable[..., None]) -> Any:
-    """Return a StreamingQueryListener that passes Spark's events to the running event loop.
+    """Return a StreamingQueryListener that forwards Spark's events to the running event loop.
 
     Args:
         publish: Called in the event loop with the kind and the details of an event.
@@ -127,11 +127,11 @@ def query_listener(publish: Callable[..., None]) -> Any:
     loop = asyncio.get_running_loop()
 
     def forward(kind: str, details: dict[str, Any]) -> None:
-        # Spark calls the listener in a thread that the query waits for, so this must not wait.
+        # Spark calls the listener in a thread that the query waits for, so do not block.
         try:
             loop.call_soon_threadsafe(lambda: publish(kind, **details))
         except RuntimeError:
-            pass  # the event loop is closed
+            pass  # the event loop was closed
 
     class Listener(StreamingQueryListener):
         """Forwards the events of all streaming queries of a session."""

@@ -4,16 +4,17 @@ Protocol
 ========
 
 The ledger is a compacted topic with one partition. Only the active driver writes to it, with a
-transactional producer whose id is "orchestrator-NAME". A driver becomes active in three steps:
+transactional producer under the id "orchestrator-NAME". A driver becomes active in three steps:
 
 1. The consumer group "orchestrator-NAME" assigns the control topic's only partition to it.
 2. It starts the producer. The new producer epoch fences the former driver, and the coordinator
    completes or aborts that driver's last transaction first.
-3. It reads the ledger to its end and commits a transaction with its own name.
+3. It reads the ledger to its end and commits a transaction with its name.
 
-Every transaction commits the position in the control topic with the driver's generation of the
-group. So a driver can write only while the group has assigned the partition to it (KIP-447) and
-while no later driver has started the producer. Either check alone fails its write.
+Every transaction commits the position in the control topic with the driver's group generation. A
+driver can therefore write only while the group has assigned the partition to it (KIP-447) and no
+later driver has started the producer. Each check alone is enough to fail the write of a former
+driver.
 
 States of a job:
 
@@ -50,14 +51,14 @@ State that a crash leaves, and the next driver's continuation:
 | after the last transaction | SUCCEEDED | nothing; a repeated message gets the same reply |
 
 A job starts while its message's transaction is in progress. Its own transactions usually come
-later; should one come first, the record ACCEPTED does not replace the job's last state.
+later; if one comes first, the ACCEPTED record does not replace the job's final state.
 
-So the function may run more than once for a range, but its output events, dead letters, offsets and
-replies are committed once. An effect elsewhere, such as a file, must be idempotent by job id.
+The function may run more than once for a range, but its output events, dead letters, offsets and
+replies are committed once. Other effects, such as writing a file, must be idempotent by job id.
 
-Processed offsets are kept as sets of intervals per scope, topic and partition. The scope is the
-job's name; each backfill has a separate scope. A transaction never marks an offset twice: if ranges
-of two running jobs of a scope overlap, the second one runs again for the rest.
+Processed offsets are stored as sets of intervals per scope, topic and partition. The scope is the
+job's name; each backfill has a separate scope. A transaction never marks an offset twice: if the
+ranges of two running jobs of a scope overlap, the second runs again for the rest.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 HISTORY: Final = 1_000
-"""Ended jobs whose records are kept; older ones are deleted by tombstones."""
+"""Number of ended jobs that the ledger keeps; older jobs are deleted by tombstones."""
 
 
 class JobState(enum.Enum):
@@ -95,7 +96,7 @@ class JobState(enum.Enum):
 
     @property
     def ended(self) -> bool:
-        """True if the job will not run again by itself."""
+        """True if no driver will run the job again."""
         return self is not JobState.ACCEPTED
 
 
@@ -108,20 +109,20 @@ class JobRecord:
     """Holds a job as the ledger stores it.
 
     Attributes:
-        job_id: Identifies the job; given by a control message, or made from scope and ranges.
+        job_id: Id of the job, from a control message or derived from scope and ranges.
         job: Name of the function.
-        scope: Name under which processed offsets are kept; the job's name except for backfills.
+        scope: Name under which processed offsets are stored; the job's name except for backfills.
         state: The state.
         number: Position in the order of acceptance.
         ranges: The offset ranges to process; empty for a job without ranges.
         params: Parameters of a control message.
-        tag: Tag by which the job can be cancelled; None: only by its id.
-        pool: Spark's scheduler pool; None: the default pool.
-        timeout: Maximum time in seconds; None: no limit.
-        reply_topic: Topic for replies; None: no replies.
-        value: The function's result, if it can be represented as JSON.
+        tag: Tag for cancelling the job; None: only the id cancels it.
+        pool: Spark's scheduler pool; None for the default pool.
+        timeout: Maximum time in seconds; None for no limit.
+        reply_topic: Topic for replies; None for no replies.
+        value: The function's result, if JSON can represent it.
         error: The error of a failed job, as "ClassName: message".
-        dead_letters: Number of records that were written to the dead-letter topic.
+        dead_letters: Number of records written to the dead-letter topic.
     """
 
     job_id: str
@@ -141,7 +142,7 @@ class JobRecord:
 
 
 class ProgressKey(NamedTuple):
-    """Names a partition in a scope."""
+    """A partition in a scope."""
 
     scope: str
     partition: TopicPartition
@@ -149,7 +150,7 @@ class ProgressKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Holds what a scope has processed of a partition.
+    """Processed offsets of a partition in a scope.
 
     Attributes:
         start: First offset that belongs to the scope.
@@ -161,22 +162,22 @@ class Progress:
 
     @property
     def position(self) -> int:
-        """First offset from `start` on that is not processed."""
+        """First unprocessed offset from `start` on."""
         return self.processed.contiguous_end(self.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerChange:
-    """Holds what one transaction must contain, together or not at all.
+    """Changes that one transaction commits atomically.
 
     Attributes:
-        jobs: New job records; numbers of 0 are assigned when the change is added to a transaction.
+        jobs: New job records; a number of 0 is replaced when the change joins a transaction.
         scope: Scope of `processed` and `starts`.
-        processed: Ranges that the change marks as processed; none may be processed already.
-        starts: First offsets of a scope that has no progress yet.
-        paused: New value of the switch that stops jobs from starting; None: unchanged.
+        processed: Ranges to mark as processed; an offset must not be marked before.
+        starts: First offsets of a scope without progress.
+        paused: Whether jobs may not start from now on; None for no change.
         driver: Name of the driver that has become active.
-        control_offset: Position in the control topic after the messages that the change handles.
+        control_offset: Position in the control topic after the handled messages.
         output: Output events, dead letters and replies.
     """
 
@@ -194,13 +195,13 @@ class LedgerChange:
 
 
 class LedgerState:
-    """Holds the ledger's content: records that were read, and transactions that were committed.
+    """Content of the ledger: the records read, plus this driver's committed transactions.
 
     Attributes:
         jobs: Jobs by id.
         progress: Progress by scope and partition.
         paused: True while no job may start.
-        driver: Name of the driver that became active last.
+        driver: Name of the last active driver.
     """
 
     def __init__(self) -> None:
@@ -210,7 +211,7 @@ class LedgerState:
         self.driver: str | None = None
 
     def load(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply a record of the ledger; DecodeError if it is not one."""
+        """Apply a record of the ledger; raise DecodeError if it is malformed."""
         try:
             kind, *names = json.loads(key or b"")
             document = None if value is None else json.loads(value)
@@ -279,7 +280,7 @@ class LedgerState:
         return remaining(ranges, self.processed(scope))
 
     def position(self, scope: str, partition: TopicPartition) -> int | None:
-        """Return the first offset that a scope has not processed; None without progress."""
+        """Return the first unprocessed offset of a scope, or None without progress."""
         progress = self.progress.get(ProgressKey(scope, partition))
         return None if progress is None else progress.position
 
@@ -288,7 +289,7 @@ class LedgerState:
 
 
 class LedgerTransaction:
-    """Collects changes for one transaction; `commit` applies them to the state afterwards.
+    """Collects changes for one transaction; `commit` then applies them to the state.
 
     Args:
         state: The state on which the changes are based.
@@ -307,10 +308,10 @@ class LedgerTransaction:
         self.control_offset: int | None = None
 
     def add(self, change: LedgerChange) -> None:
-        """Add a change; the transaction is unchanged if this raises.
+        """Add a change; if this raises, the transaction is unchanged.
 
         Raises:
-            RangeAlreadyProcessedError: The change marks an offset that is processed already.
+            RangeAlreadyProcessedError: The change marks an offset that is already processed.
         """
         progress = dict(self._updated(change))
         self._progress.update(progress)
@@ -354,7 +355,7 @@ class LedgerTransaction:
         return replace(record, number=number)
 
     def close(self, history: int = HISTORY) -> list[ProducerRecord]:
-        """Return the transaction's records: those of the ledger and the output.
+        """Return the transaction's ledger records and output.
 
         Ended jobs beyond the last `history` are deleted with this transaction.
         """
@@ -388,7 +389,7 @@ class LedgerTransaction:
         return ProducerRecord(self._topic, value, json.dumps(key).encode(), partition=0)
 
     def group_offsets(self) -> dict[str, dict[TopicPartition, int]]:
-        """Return the offsets to commit for each scope: the first one that is not processed."""
+        """Return the offsets to commit by scope: the first unprocessed offset of each partition."""
         offsets: dict[str, dict[TopicPartition, int]] = {}
         for key, progress in self._progress.items():
             offsets.setdefault(key.scope, {})[key.partition] = progress.position

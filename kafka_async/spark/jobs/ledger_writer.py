@@ -1,7 +1,7 @@
 """Reads the ledger, and writes changes to it in transactions of the active driver.
 
-Changes that arrive while a transaction is in progress share the next one. If a shared transaction
-fails, its changes are committed one by one, so that a change cannot fail another.
+Changes that arrive during a transaction share the next one. If a shared transaction fails, its
+changes are committed one by one, so that no change fails another.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ logger = logging.getLogger("kafka_async.spark")
 MAX_CHANGES: Final = 100
 """Changes per transaction."""
 RETRY_TIMEOUT: Final = 30.0
-"""Seconds for which a transaction is retried after errors that abort it."""
+"""Seconds for which an aborted transaction is retried."""
 
 
 async def read_ledger(client: Client, topic: str) -> LedgerState:
@@ -65,7 +65,7 @@ async def read_ledger(client: Client, topic: str) -> LedgerState:
 
 
 def fencing_error(error: BaseException | None) -> bool:
-    """Return whether an error or one of its causes says that a newer producer exists."""
+    """Return whether an error or one of its causes is a fencing error."""
     while error is not None:
         if isinstance(error, ProducerFencedError | InvalidProducerEpochError | DriverFencedError):
             return True
@@ -87,13 +87,13 @@ class LedgerWriter:
         state: The ledger's state, which committed changes update.
         topic: The ledger's topic.
         control: The control topic's partition.
-        control_offset: The committed position in it.
-        generation: Returns the driver's metadata of the group; raises DriverFencedError if the
-            group has not assigned the control topic's partition to the driver.
-        group_of: Returns the consumer group to which a scope's offsets are committed; None: none.
+        control_offset: The committed position in the control topic.
+        generation: Returns the driver's group metadata; raises DriverFencedError unless the group
+            has assigned the control topic's partition to the driver.
+        group_of: Returns the consumer group that a scope's offsets are committed to, or None.
 
     Attributes:
-        failure: The error after which the writer has stopped; None while it works.
+        failure: The error that has stopped the writer; None while it works.
     """
 
     def __init__(
@@ -119,14 +119,14 @@ class LedgerWriter:
         self.failure: KafkaError | None = None
 
     def submit(self, change: LedgerChange) -> asyncio.Future[None]:
-        """Append a change; the future ends when it is committed, or with its error.
+        """Append a change; the future is done once the change is committed or has failed.
 
         Errors of the future: RangeAlreadyProcessedError; DriverFencedError or another
-        ApplicationRecoverableError if the writer has stopped; the error of a transaction that
-        cannot be committed with this change.
+        ApplicationRecoverableError if the writer has stopped; the transaction's error if the change
+        cannot be committed.
         """
         committed = asyncio.get_running_loop().create_future()
-        # An error is retrieved here too, since the job that waits for it may be cancelled.
+        # Retrieve an error here too, since the waiting job may be cancelled.
         committed.add_done_callback(lambda done: done.cancelled() or done.exception())
         if self.failure is not None:
             committed.set_exception(self.failure)
@@ -173,6 +173,7 @@ class LedgerWriter:
             self._fail(changes, DriverFencedError("the driver was stopped"))
             raise
         except KafkaError as error:
+            # One of the changes may be at fault: commit each alone, so that only that one fails.
             if len(changes) == 1:
                 self._fail(changes, error)
                 return
@@ -227,7 +228,8 @@ class LedgerWriter:
                             await txn.commit()
                             break
                         except TransactionOutcomeUnknownError as error:
-                            # Only the coordinator knows: neither abort nor stop before it responds.
+                            # The outcome is unknown: wait for the coordinator's response before an
+                            # abort or a stop.
                             logger.warning(
                                 "the outcome of a ledger transaction is unknown: %s", error
                             )
@@ -235,8 +237,7 @@ class LedgerWriter:
             except ApplicationRecoverableError:
                 raise
             except KafkaError as error:
-                # An abort, such as after a rebalance of the group: the next attempt uses the new
-                # generation.
+                # Aborted, for example after a rebalance: the next attempt uses the new generation.
                 if loop.time() >= deadline or not _may_succeed_later(error):
                     raise
                 logger.info("a transaction of the job ledger was aborted: %s", error)

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from kafka_async.spark.offsets import OffsetRange
 
 SAMPLES: Final = 8
-"""Places per range at which the sizes of records are sampled."""
+"""Samples of record sizes per range."""
 SAMPLE_BYTES: Final = 1 << 16
-"""Bytes that are fetched per sample."""
+"""Bytes fetched per sample."""
 
 
 class OffsetLookup:
-    """Looks up offsets that readers of committed records can reach.
+    """Looks up offsets as seen by read_committed consumers.
 
     Args:
         client: A started client.
@@ -44,7 +44,7 @@ class OffsetLookup:
         await self._consumer.start()
 
     async def stop(self) -> None:
-        """Stop it."""
+        """Stop the consumer."""
         await self._consumer.stop()
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
@@ -52,7 +52,7 @@ class OffsetLookup:
         return [TopicPartition(topic, p) for p in await self._consumer.partitions_for(topic)]
 
     async def missing_topics(self, topics: Iterable[str]) -> list[str]:
-        """Return those of the topics that do not exist."""
+        """Return the topics that do not exist."""
         missing: list[str] = []
         for topic in topics:
             try:
@@ -76,7 +76,7 @@ class OffsetLookup:
     async def first_since(
         self, partitions: Sequence[TopicPartition], when: float
     ) -> dict[TopicPartition, int]:
-        """Return the first offset whose record is not older than `when`, in seconds.
+        """Return the first offset at or after `when`, in seconds since the epoch.
 
         It is the last stable offset if all records are older.
         """
@@ -85,7 +85,7 @@ class OffsetLookup:
         return {tp: ends[tp] if at is None else at.offset for tp, at in found.items()}
 
     async def sample_sizes(self, ranges: Ranges) -> dict[TopicPartition, list[SizeSample]]:
-        """Return the bytes per offset at evenly spaced places of each range, as stored."""
+        """Return stored bytes per offset at evenly spaced offsets of each range."""
         samples = await call_each(ranges, self._sample_range)
         return {partition_of(part): found for part, found in samples.items()}
 
@@ -135,7 +135,7 @@ class OffsetLookup:
         return SizeSample(offset, sum(len(batch.raw) for batch in batches) / offsets)
 
     async def read_record(self, partition: TopicPartition, offset: int) -> Record | None:
-        """Return the committed record at an offset; None if there is none."""
+        """Return the committed record at an offset, or None."""
         async with Consumer(
             self._client,
             partitions=[partition],

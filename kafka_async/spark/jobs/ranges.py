@@ -1,7 +1,7 @@
 """Offset ranges of jobs: their JSON, sizes, parts, and the sets of offsets already processed. Pure.
 
-A job reads ranges of several partitions, at most one of each partition. The options of a read are
-those of Spark's Kafka connector, so both connectors read the same records:
+A job reads ranges of several partitions, at most one per partition. Reads use the options of
+Spark's Kafka connector, so both connectors read the same records:
 
     rows = spark.read.format("kafka_async").options(**read_options(ranges, servers)).load()
 """
@@ -42,8 +42,8 @@ def check_ranges(ranges: Iterable[OffsetRange]) -> Ranges:
 
     Raises:
         TypeError: An element is not an OffsetRange.
-        ValueError: A range ends before its start, begins before offset 0, or there are two ranges
-            of one partition.
+        ValueError: A range ends before its start or begins before offset 0, or a partition has two
+            ranges.
     """
     found: dict[TopicPartition, OffsetRange] = {}
     for part in ranges:
@@ -71,7 +71,7 @@ def ranges_to_json(ranges: Iterable[OffsetRange]) -> dict[str, dict[str, list[in
 
 
 def ranges_from_json(document: object) -> Ranges:
-    """Parse the result of `ranges_to_json`; ValueError names the problem."""
+    """Parse the result of `ranges_to_json`; raise ValueError if it is malformed."""
     try:
         topics = cast("dict[str, dict[str, list[Any]]]", document)
         ranges = [
@@ -108,10 +108,11 @@ def _offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]
 
 
 def read_options(ranges: Sequence[OffsetRange], servers: str) -> dict[str, str]:
-    """Return the options with which both Kafka connectors read exactly the committed records.
+    """Return the options with which either Kafka connector reads exactly the committed records.
 
     Raises:
-        InvalidConfigurationError: There are no ranges: a read without bounds would read a topic.
+        InvalidConfigurationError: There are no ranges; an unbounded read would read the whole
+            topic.
     """
     if not ranges:
         raise InvalidConfigurationError("the job has no ranges to read: start it with ranges=")
@@ -135,7 +136,7 @@ class OffsetSet:
     """An immutable set of offsets of one partition, as ordered intervals that do not touch.
 
     Attributes:
-        intervals: Pairs of a start and an exclusive end.
+        intervals: (start, exclusive end) pairs.
     """
 
     intervals: tuple[tuple[int, int], ...] = ()
@@ -181,7 +182,7 @@ class OffsetSet:
 def remaining(
     ranges: Iterable[OffsetRange], processed: Mapping[TopicPartition, OffsetSet]
 ) -> list[Ranges]:
-    """Return what is not processed yet, as parts with at most one range per partition.
+    """Return the unprocessed ranges, as parts with at most one range per partition.
 
     Usually there is one part. A partition with several gaps contributes one gap to each part.
     """
@@ -217,7 +218,7 @@ def bisect_ranges(ranges: Sequence[OffsetRange]) -> tuple[Ranges, Ranges] | None
 
 
 def split_by_rows(ranges: Sequence[OffsetRange], size: int) -> list[Ranges]:
-    """Return consecutive parts of `size` offsets each; the last one may have fewer.
+    """Return consecutive parts of `size` offsets each; the last may have fewer.
 
     Each part takes from every partition in proportion to its size, so that its tasks run in
     parallel.
@@ -240,7 +241,7 @@ def split_by_rows(ranges: Sequence[OffsetRange], size: int) -> list[Ranges]:
 
 
 def _share(count: int, available: Sequence[int]) -> list[int]:
-    """Divide a count in proportion to what is available; the sum is exactly `count`."""
+    """Divide a count in proportion to `available`; the sum is exactly `count`."""
     total = sum(available)
     shares = [count * one // total for one in available]
     by_remainder = sorted(
@@ -253,7 +254,7 @@ def _share(count: int, available: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class SizeSample:
-    """A measurement of the record bytes per offset, from some offset on."""
+    """Measured record bytes per offset, from an offset on."""
 
     offset: int
     bytes_per_offset: float
@@ -266,8 +267,8 @@ def split_by_bytes(
 ) -> list[Ranges]:
     """Return parts of about `size` bytes, estimated from samples.
 
-    A sample applies from its offset to the next sample's. A part takes from the partitions one
-    after the other, and has at least one offset.
+    A sample applies up to the next sample's offset. A part takes from one partition after the
+    other, and has at least one offset.
     """
     parts: list[Ranges] = []
     current: list[OffsetRange] = []
@@ -301,7 +302,7 @@ def _rate_at(samples: Sequence[SizeSample], offset: int, end: int) -> tuple[floa
 
 
 def _joined(ranges: Iterable[OffsetRange]) -> Ranges:
-    """Return ranges in which adjacent ones of a partition are one."""
+    """Return the ranges with adjacent ranges of a partition merged."""
     joined: list[OffsetRange] = []
     for part in ranges:
         if joined and partition_of(joined[-1]) == partition_of(part):

@@ -2,7 +2,7 @@
 
 Spark's actions block, and tags and pools belong to a thread, so every call gets a new thread. The
 thread's connection to Spark's JVM is closed with the thread. Cancelling a call interrupts its tag
-again and again, since the function may start another action after the one that was interrupted.
+repeatedly, since the function may start another action after an interrupted one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POOL_PROPERTY: Final = "spark.scheduler.pool"
 def in_thread(function: Callable[[], object], name: str) -> asyncio.Future[Any]:
     """Call a function in a new daemon thread; the future has its result.
 
-    A daemon thread does not delay the end of the process.
+    A daemon thread does not delay the exit of the process.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
@@ -46,7 +46,7 @@ def in_thread(function: Callable[[], object], name: str) -> asyncio.Future[Any]:
             future.set_result(result)
         else:
             future.set_exception(error)
-            future.exception()  # marks it as retrieved: the caller may be gone
+            future.exception()  # mark the exception as retrieved: the caller may be gone
 
     def run() -> None:
         result: object = None
@@ -63,7 +63,7 @@ def in_thread(function: Callable[[], object], name: str) -> asyncio.Future[Any]:
         try:
             loop.call_soon_threadsafe(finish, result, failure)
         except RuntimeError:
-            pass  # the event loop is closed
+            pass  # the event loop was closed
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return future
@@ -96,17 +96,17 @@ class JobThreads:
     ) -> object:
         """Call `function(context)` in a thread and return its result.
 
-        If the caller is cancelled, the tag is interrupted and the thread is waited for up to 5 s.
+        If the caller is cancelled, interrupt the tag and wait up to 5 s for the thread.
 
         Args:
             function: The function.
             context: Its argument.
-            tags: Tags of the Spark jobs that it starts; the first belongs to this call alone.
-            pool: Spark's scheduler pool for them; None: the default pool.
-            resumed: Set while calls may start.
+            tags: Tags for the function's Spark jobs; the first is unique to this call.
+            pool: Spark's scheduler pool for these jobs; None for the default pool.
+            resumed: Event that is set while calls may start.
 
         Raises:
-            Exception: What the function raised.
+            Exception: The function's exception.
         """
         await self._acquire(resumed)
         variables = contextvars.copy_context()
@@ -133,6 +133,7 @@ class JobThreads:
     async def _acquire(self, resumed: asyncio.Event) -> None:
         while True:
             await resumed.wait()
+            # The driver may be paused while a call waits for a slot.
             await self._slots.acquire()
             if resumed.is_set():
                 return
@@ -150,12 +151,12 @@ class JobThreads:
             return function(context)
         spark_context = _context_of(spark)
         for tag in tags:
-            # Tags of a classic session can be interrupted by the thread that added them only, those
-            # of its context by every thread.
+            # A classic session's tags can be interrupted only by the thread that added them, its
+            # context's tags by any thread.
             spark.addTag(tag) if spark_context is None else spark_context.addJobTag(tag)
         if pool is not None:
             _set_pool(spark_context, pool)
-        if context.stop_requested:  # an interruption before the first tag had no effect
+        if context.stop_requested:  # an interruption before the tag was added had no effect
             raise InterruptedError("the job was cancelled before it started")
         return function(context)
 
@@ -181,7 +182,7 @@ class JobThreads:
 
 
 def _context_of(spark: Any) -> Any:
-    """Return the SparkContext of a session; None for Spark Connect, which has none."""
+    """Return the SparkContext of a session, or None with Spark Connect."""
     try:
         return spark.sparkContext
     except Exception:  # noqa: BLE001  # pyspark's class of the error depends on its version

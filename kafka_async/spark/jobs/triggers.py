@@ -22,11 +22,11 @@ class Trigger:
     Attributes:
         job: Name of the job, which is also the scope of its processed offsets.
         topic: The topic.
-        rows: Start once there are at least this many new offsets; None: not a condition.
-        lag: Start once a new record is older than this, in seconds; None: not a condition.
-        interval: Start this long after the previous start if there is any new offset, in seconds;
-            None: not a condition.
-        max_rows: Maximum offsets per job; None: all new ones.
+        rows: Start at this number of new offsets; None for no such condition.
+        lag: Start once a new record is older than this, in seconds; None for no such condition.
+        interval: Start this many seconds after the previous start if there is a new offset; None
+            for no such condition.
+        max_rows: Maximum offsets per job; None for all new offsets.
         starting: The first offset of a trigger that has never run: "earliest" or "latest".
         pool: Spark's scheduler pool of its jobs.
         tag: Tag of its jobs.
@@ -63,7 +63,7 @@ class Trigger:
 def new_ranges(
     positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> Ranges:
-    """Return the ranges from positions to ends; partitions without new offsets are left out."""
+    """Return the ranges from positions to ends, without empty ones."""
     return tuple(
         OffsetRange(tp.topic, tp.partition, positions[tp], ends[tp])
         for tp in sorted(positions)
@@ -84,9 +84,9 @@ def is_due(
     Args:
         trigger: The trigger.
         available: The ranges of new offsets.
-        now: The time in seconds, of any clock.
-        started_at: Time of the previous start; None: there was none.
-        late: For each partition, the first offset whose record is younger than `trigger.lag`.
+        now: Seconds of a monotonic clock.
+        started_at: Time of the previous start, or None.
+        late: By partition, the first offset whose record is younger than `trigger.lag`.
     """
     if not available:
         return False

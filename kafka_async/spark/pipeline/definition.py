@@ -1,7 +1,7 @@
 """Definition of a pipeline: its sources, steps and sinks, as tables of a TOML file. Pure.
 
-Each source and step gives a view, which later steps and the sinks refer to by name. A definition
-is checked as a whole when it is made; `InvalidConfigurationError` names the table and the key.
+Each source and step defines a view, which later steps and sinks refer to by name. A definition is
+checked as a whole when it is made; an `InvalidConfigurationError` includes the table and the key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Function = Callable[[Mapping[str, "DataFrame"]], "DataFrame"]
-"""Function of a step: it gets the views before it by name, and returns a new one."""
+"""Function of a step: it gets the earlier views by name, and returns a new one."""
 Options = Mapping[str, str]
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ _FUNCTION: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class Watermark:
-    """Limits how late rows may be, and with it the state of an aggregation.
+    """Limits the delay of rows, and thereby the state of an aggregation.
 
     Attributes:
         column: A column of type timestamp.
@@ -52,13 +52,12 @@ class Source:
     """Describes the topics that a pipeline reads as one view.
 
     Attributes:
-        topics: Names of topics; empty if an option `subscribePattern` or `assign` says what to
-            read.
-        name: Name of the view. Default: the only topic, with `_` for other characters.
+        topics: Names of topics; empty with the option `subscribePattern` or `assign`.
+        name: Name of the view. Default: the only topic, with `_` in place of special characters.
         options: Options of `format("kafka_async")`, such as `startingOffsets`.
-        watermark: Maximum delay of its rows. Default: none.
-        json: Columns of JSON values in place of the column value, as in `CREATE TABLE`, by Spark's
-            `from_json`. Default: none.
+        watermark: Maximum delay of the rows. Default: none.
+        json: Columns, as in `CREATE TABLE`, that Spark's `from_json` reads from the column value
+            and that replace it. Default: none.
     """
 
     topics: Sequence[str] = ()
@@ -70,13 +69,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Step:
-    """Computes a view from the views before it; exactly one of `sql` and `python` is given.
+    """Computes a view from the earlier views; exactly one of `sql` and `python` is given.
 
     Attributes:
         sql: A query on the views.
-        python: A function of the views by name, or its place, as "module:function".
-        name: Name of the view. Default: `step_1` and so on.
-        watermark: Maximum delay of its rows. Default: none.
+        python: A function of the views by name, or its location as "module:function".
+        name: Name of the view. Default: `step_1`, `step_2`, ...
+        watermark: Maximum delay of the rows. Default: none.
     """
 
     sql: str | None = None
@@ -87,17 +86,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Sink:
-    """Describes the place that a view is written to, by one streaming query.
+    """Writes a view with one streaming query.
 
     Attributes:
         kind: "topic", "parquet" or "console".
         topic: Name of the topic. The rows have the columns `value` and, if any, `key`, `partition`
-            and `headers`. Each row is written exactly once, unless the options have
-            `exactlyOnce = "false"`.
+            and `headers`. Each row is written exactly once, unless the options contain `exactlyOnce
+            = "false"`.
         path: Directory of the Parquet files.
-        view: Name of the view, `from` in a file. Default: the last one.
-        name: Name of the query, of which the checkpoint has a directory. Default: `kind`, with a
-            number if there are several.
+        view: Name of the view, `from` in a file. Default: the last view.
+        name: Name of the query, and of its checkpoint directory. Default: `kind`, with a number if
+            several sinks have this kind.
         mode: Spark's output mode: "append" (default), "update" or "complete".
         options: Options of the format.
     """
@@ -126,7 +125,7 @@ class Definition:
     spark: Options = field(default_factory=dict[str, str])
 
     def on_cluster(self, servers: str, checkpoint: str) -> Definition:
-        """Return this pipeline on another cluster, which needs no credentials, from the start."""
+        """Return this pipeline from its start on another cluster, without credentials."""
         return replace(
             self,
             checkpoint=checkpoint,
@@ -138,12 +137,12 @@ class Definition:
         )
 
     def source_options(self, source: Source) -> dict[str, str]:
-        """Return all options with which a source is read."""
+        """Return all options for reading a source."""
         topics = {"subscribe": ",".join(source.topics)} if source.topics else {}
         return {**self.kafka, **topics, **source.options}
 
     def sink_options(self, sink: Sink) -> dict[str, str]:
-        """Return all options with which a sink is written."""
+        """Return all options for writing a sink."""
         if sink.kind == "parquet":
             return {"path": cast("str", sink.path), **sink.options}
         if sink.kind == "console":
@@ -158,7 +157,7 @@ class Definition:
 
 
 def define(definition: Definition) -> Definition:
-    """Return a definition with all names filled in.
+    """Return a definition with all default names filled in.
 
     Raises:
         InvalidConfigurationError: A value is missing, wrong or contradicts another.
@@ -182,7 +181,7 @@ def define(definition: Definition) -> Definition:
 
 
 def parse(document: Mapping[str, Any]) -> Definition:
-    """Return the definition in a TOML document, whose names `define` fills in.
+    """Return the definition in a TOML document; `define` fills in its default names.
 
     Raises:
         InvalidConfigurationError: A table or key is unknown, missing or has a wrong value.
@@ -203,7 +202,7 @@ def parse(document: Mapping[str, Any]) -> Definition:
 
 
 def _without_connection(options: Options) -> dict[str, str]:
-    """Return the options that do not say which cluster to connect to, and how."""
+    """Return the options without those for the connection to a cluster."""
     return {
         key: value
         for key, value in options.items()
@@ -301,7 +300,7 @@ def _rows(document: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str,
 
 
 def _record(kind: type[T], row: Mapping[str, Any], place: str) -> T:
-    """Return a Source, Step or Sink with the values of one table."""
+    """Return a Source, Step or Sink from one table."""
     keys = ["from" if each.name == "view" else each.name for each in fields(cast("Any", kind))]
     _check_keys(row, place, keys)
     values: dict[str, Any] = {}
@@ -325,7 +324,7 @@ def _record(kind: type[T], row: Mapping[str, Any], place: str) -> T:
 
 
 def _options(value: object, place: str) -> dict[str, str]:
-    """Return options as Spark takes them, as text; TOML has numbers and booleans too."""
+    """Return options as text, as Spark expects; TOML also has numbers and booleans."""
     options: dict[str, str] = {}
     for key, each in _flat(_table(value, place)):
         if isinstance(each, bool):
@@ -338,7 +337,7 @@ def _options(value: object, place: str) -> dict[str, str]:
 
 
 def _flat(table: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
-    """Return the keys of nested tables joined: TOML reads `kafka.acks = 1` as a table `kafka`."""
+    """Return joined keys of nested tables: TOML reads `kafka.acks = 1` as a table `kafka`."""
     rows: list[tuple[str, object]] = []
     for key, value in table.items():
         if isinstance(value, dict):
@@ -364,7 +363,7 @@ def _check_keys(table: Mapping[str, Any], place: str, known: Sequence[str]) -> N
 
 
 def _check_choice(value: str, known: Sequence[str], place: str, *, shown: bool = True) -> None:
-    """Check that a value is known; the error suggests one that is like it."""
+    """Check that a value is known; the error suggests a similar one."""
     if value in known:
         return
     near = difflib.get_close_matches(value, known, 1)

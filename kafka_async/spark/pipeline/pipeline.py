@@ -45,28 +45,27 @@ if TYPE_CHECKING:
 FORMATS: Final = {"topic": "kafka_async", "parquet": "parquet", "console": "console"}
 """Spark's formats by kind of sink."""
 REPORT_INTERVAL: Final = 0.5
-"""Seconds between two looks at the progress of the queries."""
+"""Seconds between two checks of the queries' progress."""
 
 
 class Pipeline:
     """Reads topics, transforms their rows in Spark, and writes them to sinks, each exactly once.
 
     Args:
-        name: Name of the pipeline, which is part of its sinks' ids: a pipeline that is renamed
-            is a new one.
+        name: Name of the pipeline, and part of its sinks' ids: after a rename it is a new pipeline.
         sources: Topics, each a view.
-        sinks: Places that views are written to, each by one streaming query.
-        steps: Queries and functions, each a view of the views before it.
-        master: Spark's master, such as "local[2]" or "spark://host:7077". Default: Spark's own
-            configuration, as of spark-submit.
-        checkpoint: Directory of Spark's progress, which the driver and the executors can write.
-        trigger: Interval between batches, such as "5 seconds", or "available-now" to process what
-            there is and end. Default: batches as soon as there are records.
-        kafka: Options of all sources and sinks of kind "topic", such as
+        sinks: Destinations of views, each written by one streaming query.
+        steps: Queries and functions, each a view computed from earlier views.
+        master: Spark's master, such as "local[2]" or "spark://host:7077". Default: Spark's
+            configuration, for example from spark-submit.
+        checkpoint: Directory for Spark's progress, writable by driver and executors.
+        trigger: Interval between batches, such as "5 seconds", or "available-now" to process the
+            available records and end. Default: a batch as soon as there are records.
+        kafka: Options for all sources and all sinks of kind "topic", such as
             `kafka.bootstrap.servers`.
         spark: Further configuration of the Spark session.
-        directory: Directory from which the modules of steps are imported, before the places that
-            Python knows. Default: only the latter.
+        directory: Directory searched for the steps' modules before `sys.path`. Default: only
+            `sys.path`.
 
     Raises:
         InvalidConfigurationError: A value is missing, wrong or contradicts another.
@@ -106,8 +105,7 @@ class Pipeline:
     def from_toml(cls, path: str | os.PathLike[str]) -> Pipeline:
         """Return the pipeline of a TOML file.
 
-        A function of a step is imported from the file's directory, and otherwise from the places
-        that Python knows.
+        Functions of steps are imported from the file's directory, and otherwise from `sys.path`.
 
         Raises:
             InvalidConfigurationError: The file cannot be read, or a table or key is unknown,
@@ -134,11 +132,11 @@ class Pipeline:
         return self._of(replace(self.definition, trigger=trigger))
 
     def with_spark(self, options: Mapping[str, str]) -> Pipeline:
-        """Return this pipeline with a configuration of Spark for options that it does not set."""
+        """Return this pipeline with additional Spark options; its own have precedence."""
         return self._of(replace(self.definition, spark={**options, **self.definition.spark}))
 
     def on_cluster(self, servers: str, checkpoint: str) -> Pipeline:
-        """Return this pipeline on another cluster, which needs no credentials, from the start."""
+        """Return this pipeline from its start on another cluster, without credentials."""
         return self._of(self.definition.on_cluster(servers, checkpoint))
 
     def _of(self, definition: Definition) -> Pipeline:
@@ -150,10 +148,11 @@ class Pipeline:
     def validate(self, spark: SparkSession | None = None) -> None:
         """Check the options, the functions and, with a Spark session, the queries and columns.
 
-        No broker is asked.
+        Does not connect to a broker.
 
         Raises:
-            InvalidConfigurationError: The message names the source, step or sink.
+            InvalidConfigurationError: A check failed; the message includes the source, step or
+                sink.
         """
         from kafka_async.spark.sink_options import sink_options
         from kafka_async.spark.source_options import source_options
@@ -173,7 +172,7 @@ class Pipeline:
             self._views(spark.newSession())
 
     def _function(self, step: Step) -> Function | None:
-        """Return the function of a step; None if it has a query."""
+        """Return the function of a step, or None for a query."""
         if not isinstance(step.python, str):
             return step.python
         module_name, _, name = step.python.partition(":")
@@ -202,7 +201,7 @@ class Pipeline:
         """Run until all queries have ended, `stop` is called or a query fails.
 
         Args:
-            spark: Session to use. Default: a new one, which is stopped at the end.
+            spark: Session to use. Default: a new session, which is stopped at the end.
             on_status: Called with the status about twice a second.
 
         Returns:
@@ -210,7 +209,7 @@ class Pipeline:
 
         Raises:
             InvalidConfigurationError: As `validate`.
-            StreamingQueryException: A query has failed (pyspark's error). The others are stopped.
+            StreamingQueryException: A query failed (pyspark's error), and the others were stopped.
         """
         self.validate()
         self._stopping.clear()
@@ -221,15 +220,12 @@ class Pipeline:
     def stop(self) -> None:
         """Make `run` end soon; may be called from any thread or a signal handler.
 
-        A batch that is interrupted is repeated when the pipeline runs again.
+        The next run repeats an interrupted batch.
         """
         self._stopping.set()
 
     def status(self) -> PipelineStatus | None:
-        """Return the last report of the process that runs the pipeline, on this machine.
-
-        None if it was never run here.
-        """
+        """Return the last status report of the pipeline on this machine, or None."""
         return read_status(self.definition.name)
 
     def _run(
@@ -261,6 +257,8 @@ class Pipeline:
             while True:
                 statuses[:] = map(_status, statuses, queries)
                 report()
+                # The loop ends if a query has failed, `stop` was called, or all queries have ended
+                # by themselves.
                 failed = any(status.state == "failed" for status in statuses)
                 if failed or self._stopping.is_set() or not any(q.isActive for q in queries):
                     break
@@ -284,10 +282,10 @@ class Pipeline:
 
     @staticmethod
     def _register(spark: SparkSession) -> None:
-        """Register the data source, if executors get this package with `spark.submit.pyFiles`.
+        """Register the data source if executors get this package by `spark.submit.pyFiles`.
 
-        Spark finds it without registration, but then the workers that read and write do not import
-        from these files. Spark 4.0 refuses to register a data source that it has found.
+        Without registration Spark finds the data source too, but its reading and writing workers do
+        not import from these files. Spark 4.0 refuses to register a data source that it has found.
         """
         registers = not spark.version.startswith("4.0.")
         if registers and spark.sparkContext.getConf().get("spark.submit.pyFiles"):
@@ -296,7 +294,7 @@ class Pipeline:
             spark.dataSource.register(KafkaDataSource)
 
     def _send_modules(self, spark: SparkSession) -> None:
-        """Send the modules beside the pipeline's file to the workers, which run their functions."""
+        """Send the modules in the pipeline's directory to the workers, which run the functions."""
         for step in self.definition.steps:
             if isinstance(step.python, str) and self._directory is not None:
                 self._function(step)
@@ -305,7 +303,7 @@ class Pipeline:
                     spark.sparkContext.addPyFile(file)
 
     def _views(self, spark: SparkSession) -> dict[str, DataFrame]:
-        """Create the views, which Spark analyses."""
+        """Create the views; Spark analyses them."""
         views: dict[str, DataFrame] = {}
         for source in self.definition.sources:
             with _at(f"[[source]] {source.name}"):
@@ -358,7 +356,7 @@ class Pipeline:
         writer = rows.writeStream.queryName(f"{definition.name}.{sink.name}")
         writer = writer.outputMode(sink.mode)
         if sink.kind == "topic" and sink.mode == "update":
-            # Spark supports the mode "update" of sources in Python for batches only.
+            # Python data sources support the mode "update" only for batches.
             writer = writer.foreachBatch(partial(_write_batch, options))
         else:
             writer = writer.format(FORMATS[sink.kind]).options(**options)
@@ -373,7 +371,7 @@ class Pipeline:
 
 
 def _write_batch(options: Mapping[str, str], rows: DataFrame, batch_id: int) -> None:
-    """Write the rows of one batch; a batch that Spark repeats is written once."""
+    """Write the rows of one batch; a repeated batch is written once."""
     write_id = {}
     if options.get("exactlyOnce", "").lower() == "true":
         query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -395,7 +393,7 @@ def _status(before: QueryStatus, query: StreamingQuery) -> QueryStatus:
 
 
 def _with_columns_of_json(rows: DataFrame, schema: str) -> DataFrame:
-    """Return the rows with the fields of their JSON values in place of the column value."""
+    """Replace the column value with the fields of its JSON."""
     from pyspark.sql.functions import col, from_json
 
     fields = from_json(col("value").cast("string"), schema).alias("value")
@@ -404,7 +402,7 @@ def _with_columns_of_json(rows: DataFrame, schema: str) -> DataFrame:
 
 
 def _place(step: Step) -> str:
-    """Return the table of a step and its key; a function's errors name the key themselves."""
+    """Return a step's table, and its key unless the function's errors include it."""
     return f"[[step]] {step.name}" if step.sql is None else f"[[step]] {step.name} sql"
 
 
@@ -414,7 +412,7 @@ def _ignore(status: PipelineStatus) -> None:
 
 @contextmanager
 def _at(place: str) -> Generator[None]:
-    """Name the source, step or sink in an error of its options, its query or its columns."""
+    """Prefix errors of the block with the source, step or sink."""
     try:
         yield
     except InvalidConfigurationError as error:
@@ -425,7 +423,7 @@ def _at(place: str) -> Generator[None]:
 
 @contextmanager
 def _on_path(directory: Path | None) -> Generator[None]:
-    """Let modules be imported from a directory."""
+    """Import modules from a directory within the block."""
     if directory is None:
         yield
         return

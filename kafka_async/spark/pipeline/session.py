@@ -1,4 +1,4 @@
-"""Creates the Spark session of a pipeline, and reads the errors of Spark."""
+"""Creates a pipeline's Spark session, and extracts causes from Spark's errors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def create_session(definition: Definition, *, master: str | None = None) -> Generator[SparkSession]:
-    """Yield a session with the pipeline's configuration, which is stopped at the end.
+    """Yield a session with the pipeline's configuration; stop it at the end.
 
-    Spark logs errors only, since the pipeline reports its progress. The workers run the Python of
-    this process, unless PYSPARK_PYTHON is set.
+    Spark only logs errors, since the pipeline reports its progress. Workers use this process's
+    Python unless PYSPARK_PYTHON is set.
 
     Args:
         definition: The pipeline.
@@ -48,7 +48,7 @@ def create_session(definition: Definition, *, master: str | None = None) -> Gene
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """Return the class of all errors of Spark; none without pyspark."""
+    """Return the base class of Spark's errors, or an empty tuple without pyspark."""
     try:
         from pyspark.errors import PySparkException
     except ImportError:
@@ -57,10 +57,10 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the line of an error of Spark that names its cause.
+    """Return the line with the cause in a Spark error.
 
-    The message of an exception of Spark contains those of Python's workers, as tracebacks whose
-    last lines begin with the names of classes.
+    The message of a Spark exception contains the tracebacks of Python workers; the last line of
+    each begins with a class name.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if "Error: " in line and not line.startswith("at ")]

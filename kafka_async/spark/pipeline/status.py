@@ -1,4 +1,4 @@
-"""Status of a pipeline, from the progress that Spark reports for each query. Pure."""
+"""Status of a pipeline, from the progress reports of its queries. Pure."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, cast
 
 State = Literal["starting", "running", "stopped", "failed", "ended"]
-"""State of a query or pipeline; "ended" is that of a process that ended without a report."""
+"""State of a query or pipeline; "ended" if the process ended without a report."""
 ACTIVE: Final = ("starting", "running")
 
 
 @dataclass(frozen=True)
 class QueryStatus:
-    """Holds the figures of one sink's query, as of its last batch.
+    """Holds the figures of a sink's query after its last batch.
 
     Attributes:
         name: Name of the sink.
         state: State of the query.
         batch: Number of the last batch; None before the first one.
-        rows: Rows read since the pipeline was started.
-        rows_per_second: Rows read per second of the last batch's processing.
+        rows: Rows read since the start of the pipeline.
+        rows_per_second: Rows read per second in the last batch.
         batch_seconds: Duration of the last batch.
-        lag: Records that have not been read, of all sources that report their latest offsets.
+        lag: Unread records of all sources that report their latest offsets.
         state_rows: Rows in the state of aggregations and joins.
-        state_bytes: Memory of that state.
+        state_bytes: Memory used by that state.
         error: Error that ended the query.
         reported: Time of Spark's last report, in ISO 8601.
     """
@@ -50,7 +50,7 @@ class PipelineStatus:
     Attributes:
         name: Name of the pipeline.
         state: "failed" if a query has failed.
-        process_id: Process that runs the pipeline, or ran it.
+        process_id: Process that runs, or ran, the pipeline.
         started: Time of the start, in seconds since the epoch.
         updated: Time of the last report.
         queries: The queries, in the order of the sinks.
@@ -65,7 +65,7 @@ class PipelineStatus:
 
     @property
     def error(self) -> str | None:
-        """Error of the first query that failed."""
+        """Error of the first failed query."""
         return next((query.error for query in self.queries if query.error), None)
 
     def to_json(self) -> str:
@@ -74,7 +74,7 @@ class PipelineStatus:
 
     @classmethod
     def from_json(cls, text: str) -> PipelineStatus:
-        """Return the status in JSON; raise ValueError for other text."""
+        """Parse a status from JSON; raise ValueError for other text."""
         try:
             row = json.loads(text)
             queries = tuple(QueryStatus(**query) for query in row.pop("queries"))
@@ -84,7 +84,7 @@ class PipelineStatus:
 
 
 def after_report(before: QueryStatus, progress: Mapping[str, Any]) -> QueryStatus:
-    """Return the status after one of Spark's reports, in the form of `StreamingQueryProgress`.
+    """Return the status after a report of Spark, a `StreamingQueryProgress` as JSON.
 
     A report that is not newer than the last one changes nothing.
     """

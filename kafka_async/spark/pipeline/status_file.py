@@ -1,4 +1,4 @@
-"""File in which the process that runs a pipeline reports its status to other processes."""
+"""File that reports a pipeline's status from the process that runs it to other processes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kafka_async.spark.pipeline.status import ACTIVE, PipelineStatus
 
 
 def status_path(name: str) -> Path:
-    """Return the file of a pipeline, below XDG_STATE_HOME, by default `~/.local/state`."""
+    """Return a pipeline's status file, below XDG_STATE_HOME (default: `~/.local/state`)."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(home, "kafka-async", "pipelines", f"{name}.json")
 
 
 def write_status(status: PipelineStatus) -> None:
-    """Replace the file of a pipeline at once, so that readers never see half of it."""
+    """Replace a pipeline's status file atomically, so that readers never see a partial file."""
     path = status_path(status.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(f".{os.getpid()}.new")
@@ -25,10 +25,10 @@ def write_status(status: PipelineStatus) -> None:
 
 
 def read_status(name: str) -> PipelineStatus | None:
-    """Return the last report of a pipeline on this machine; None if there is none.
+    """Return the last status report of a pipeline on this machine, or None.
 
-    The state is "ended" if the process ended without reporting its end. Raises ValueError if the
-    file has other content.
+    The state is "ended" if the process ended without a report. Raises ValueError if the file is
+    malformed.
     """
     try:
         status = PipelineStatus.from_json(status_path(name).read_text("utf-8"))
@@ -44,6 +44,6 @@ def _alive(process_id: int) -> bool:
         os.kill(process_id, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # a process of another user
+    except PermissionError:  # the process of another user
         return True
     return True

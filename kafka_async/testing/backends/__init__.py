@@ -45,7 +45,7 @@ __all__ = [
 def create_backend(name: str, options: ClusterOptions | None = None) -> Backend:
     """Create a backend: embedded, apache, apache-VERSION, docker or external.
 
-    Raises ValueError if there is no backend of that name.
+    Raises ValueError for an unknown name.
     """
     options = options or {}
     kind, _, version = name.strip().partition("-")

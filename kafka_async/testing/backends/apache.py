@@ -1,8 +1,8 @@
 """Apache Kafka from its jars: combined KRaft nodes as processes on this machine.
 
-Maven downloads the jars once. Three nodes start within some seconds: their JVMs use the fast
-compiler only, and load classes from an archive that the first run of a version has written.
-Sessions, rebalances and time-outs are as short as Kafka allows, since tests wait for them.
+Maven downloads the jars once. Three nodes start within a few seconds: their JVMs only use the fast
+compiler, and load classes from an archive that the first run of a version has written. Sessions,
+rebalances and time-outs are as short as Kafka allows, since tests wait for them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NodeExitedError(RuntimeError):
 
 
 class ApacheBackend(Backend):
-    """Runs a version of Apache Kafka; needs Java 17, and Maven the first time."""
+    """Runs a version of Apache Kafka; requires Java 17, and Maven the first time."""
 
     def __init__(
         self, version: str = LATEST, *, heap: str = HEAP, **options: Unpack[ClusterOptions]
@@ -93,7 +93,7 @@ class ApacheBackend(Backend):
                 run.close()
 
     def stop_broker(self, broker_id: int) -> None:
-        """Shut a broker down in order, with its leaderships moved first."""
+        """Shut a broker down orderly: its leaderships move first."""
         self._nodes[broker_id].stop()
 
     def kill_broker(self, broker_id: int) -> None:
@@ -108,7 +108,7 @@ class ApacheBackend(Backend):
         self._wait_until_ready([node], alive)
 
     def start_at_new_ports(self) -> None:
-        """Start all brokers, which were stopped, at other ports for clients, with their data."""
+        """Start all stopped brokers at other client ports, with their data."""
         nodes = list(self._nodes.values())
         former = [node.port for node in nodes]
         for attempts_left in reversed(range(MAX_START_ATTEMPTS)):
@@ -188,8 +188,8 @@ class ApacheBackend(Backend):
         wait_until_ready(servers, brokers=alive, timeout=START_TIMEOUT, check=check)
 
     def _stop_nodes(self) -> None:
-        # Nodes are killed, since their data is removed anyway. Only the node that writes the class
-        # archive has to end in order, and first, since its shutdown needs the other nodes.
+        # Kill the nodes, since their data is removed anyway. Only the node that writes the class
+        # archive must end orderly, and first, since its shutdown needs the other nodes.
         nodes = list(self._nodes.values())
         if nodes and self._archive is not None and self._archive.missing:
             nodes[0].stop(timeout=10)
@@ -200,7 +200,7 @@ class ApacheBackend(Backend):
 
 
 def format_storage(nodes: Sequence[Node], options: Sequence[str] = ()) -> None:
-    """Format the storage of all nodes of a new cluster in parallel, with options of the tool."""
+    """Format the storage of all nodes of a new cluster in parallel, with options for the tool."""
     cluster_id = random_cluster_id()
     processes = [(node, node.format(cluster_id, options)) for node in nodes]
     for node, process in processes:

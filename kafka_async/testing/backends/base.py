@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class ClusterOptions(TypedDict, total=False):
-    """Names the options of a cluster; a backend ignores those that it does not support."""
+    """Options of a cluster; a backend ignores unsupported ones."""
 
     brokers: int
     """Number of brokers; default 1."""
     auto_create_topics: bool
     """Create a topic when a client first uses it; default True."""
     default_partitions: int
-    """Number of partitions of a topic that is created without one; default 1."""
+    """Number of partitions of a topic created without a number; default 1."""
     racks: Sequence[str]
     """Rack of each broker, in the order of ids; default: none. Consumers with a `client_rack` then
     fetch from the closest replica (KIP-392)."""
@@ -32,7 +32,7 @@ class ClusterOptions(TypedDict, total=False):
 
 
 class BackendUnavailableError(RuntimeError):
-    """This machine cannot run the backend; the message says what to install."""
+    """This machine cannot run the backend; the message includes what to install."""
 
 
 class Backend(ABC):
@@ -40,7 +40,7 @@ class Backend(ABC):
 
     def __init__(self, name: str, options: ClusterOptions) -> None:
         self.name = name
-        """The kind of the cluster with its version, such as "apache 4.4.0"."""
+        """The kind and version of the cluster, such as "apache 4.4.0"."""
         self.brokers = options.get("brokers", 1)
         self.auto_create_topics = options.get("auto_create_topics", True)
         self.default_partitions = options.get("default_partitions", 1)
@@ -55,11 +55,11 @@ class Backend(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start the cluster and wait for all its brokers, or raise BackendUnavailableError."""
+        """Start the cluster and wait for all brokers, or raise BackendUnavailableError."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop the cluster and remove its files; a second call does nothing."""
+        """Stop the cluster and remove its files; may be called again."""
 
     def failures(self) -> list[str]:
         """Return the internal errors of the cluster since the last call."""
@@ -86,7 +86,7 @@ class BrokerControl(Protocol):
     """
 
     def stop_broker(self, broker_id: int) -> None:
-        """Shut a broker down in order, with its leaderships moved first."""
+        """Shut a broker down orderly: its leaderships move first."""
 
     def kill_broker(self, broker_id: int) -> None:
         """Stop a broker as in a crash."""

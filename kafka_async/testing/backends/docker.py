@@ -21,7 +21,7 @@ CONTROLLER = "127.0.0.1:9093"
 
 
 class DockerBackend(Backend):
-    """Runs one broker of Apache Kafka in a container; needs a Docker engine on this machine.
+    """Runs one broker of Apache Kafka in a container; requires a Docker engine on this machine.
 
     The options `brokers` and `racks` are ignored.
     """

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from kafka_async.testing.backends.security import ClusterSecurity, SecureListener
 
 MAX_PORT_ATTEMPTS: Final = 10
-"""Ports that are tried for a broker: another process may take one before the broker does."""
+"""Ports to try for a broker: another process may take one before the broker does."""
 
 
 class EmbeddedBackend(Backend):
-    """Runs the embedded cluster, which needs no other program.
+    """Runs the embedded cluster, without any other program.
 
     `cluster` offers faults and the control of brokers, and may be used from any thread.
     """
@@ -75,7 +75,7 @@ class EmbeddedBackend(Backend):
             group_share_min_session_timeout_ms=500,
             group_share_min_heartbeat_interval_ms=100,
             group_share_min_record_lock_duration_ms=1_000,
-            log_retention_check_interval_ms=86_400_000,  # Tests write records of any age.
+            log_retention_check_interval_ms=86_400_000,  # Tests write records with any timestamp.
             listeners=None if security is None else _listeners(security),
             users=None if security is None else security.users,
             authorizer=None if security is None else _authorizer(security),
@@ -89,7 +89,7 @@ class EmbeddedBackend(Backend):
         self.cluster.stop_broker(broker_id)
 
     def kill_broker(self, broker_id: int) -> None:
-        """Stop a broker: an embedded broker always stops as in a crash."""
+        """Stop a broker: embedded brokers always stop as in a crash."""
         self.cluster.stop_broker(broker_id)
 
     def start_broker(self, broker_id: int) -> None:
@@ -97,7 +97,7 @@ class EmbeddedBackend(Backend):
         self.cluster.start_broker(broker_id)
 
     def start_at_new_ports(self) -> None:
-        """Start all brokers, which were stopped, at other ports, with their data."""
+        """Start all stopped brokers at other ports, with their data."""
         former = [int(address.rpartition(":")[2]) for address in self.bootstrap_servers.split(",")]
         for broker_id in range(1, self.brokers + 1):
             self._start_at_new_port(broker_id, former)

@@ -1,4 +1,4 @@
-"""A running cluster, whose address is in the environment."""
+"""A running cluster, with its address in the environment."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ class ExternalBackend(Backend):
             raise BackendUnavailableError(f"{VARIABLE}={servers}: {error}") from error
 
     def stop(self) -> None:
-        """Do nothing."""
+        """Do nothing: the cluster keeps running."""

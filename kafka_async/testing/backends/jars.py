@@ -23,7 +23,7 @@ class Artifact:
         group: Id of the group.
         name: Id of the artifact.
         version: Its version.
-        exclusions: Dependencies as "group:artifact", or artifacts of org.apache.kafka; "*:*" are
+        exclusions: Dependencies as "group:artifact", or artifacts of org.apache.kafka; "*:*" for
             all.
     """
 
@@ -35,7 +35,7 @@ class Artifact:
 
 LOGGER = Artifact("org.slf4j", "slf4j-nop", "1.7.36")
 
-# kafka-tools-api 4.4.0, a dependency of 4.4.0, is not in every mirror; 4.3.1 works in its place.
+# kafka-tools-api 4.4.0, a dependency of 4.4.0, is not in every mirror; 4.3.1 works too.
 ARTIFACTS_BY_VERSION = {
     "4.4.0": (
         Artifact("org.apache.kafka", "kafka_2.13", "4.4.0", exclusions=("kafka-tools-api",)),
@@ -46,19 +46,19 @@ ARTIFACTS_BY_VERSION = {
 
 
 def artifacts(version: str) -> tuple[Artifact, ...]:
-    """Return the artifacts that a broker of a version needs."""
+    """Return the artifacts for a broker of a version."""
     default = (Artifact("org.apache.kafka", "kafka_2.13", version), LOGGER)
     return ARTIFACTS_BY_VERSION.get(version, default)
 
 
 def cache_directory() -> Path:
-    """Return the directory of jars and records of runs: kafka-async in the XDG cache directory."""
+    """Return the directory for jars and run records: kafka-async in the XDG cache directory."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "kafka-async"
 
 
 def jar_directory(version: str) -> Path:
-    """Return the directory of the jars that a version's broker needs; see `resolve`."""
+    """Return the directory of the jars for a version's broker; see `resolve`."""
     return resolve(version, artifacts(version))
 
 
@@ -80,7 +80,7 @@ def resolve(name: str, wanted: tuple[Artifact, ...]) -> Path:
         try:
             jars.rename(target)
         except OSError:
-            if not target.is_dir():  # Otherwise another run has downloaded the same jars.
+            if not target.is_dir():  # If it exists, another run has downloaded the same jars.
                 raise
     return target
 

@@ -1,7 +1,7 @@
 """The Java runtime of brokers, and the archive from which JVMs load Kafka's classes.
 
 With the archive (class data sharing) a broker starts in half the time and half the CPU time. A JVM
-writes the archive when it ends in order: the first node of a version's first cluster does.
+writes the archive at an orderly exit, which the first node of a version's first cluster makes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def find_java() -> Java:
     """Return the Java of JAVA_HOME or the PATH.
 
     Raises:
-        BackendUnavailableError: There is none of version 17 or newer.
+        BackendUnavailableError: No Java 17 or newer was found.
     """
     home = os.environ.get("JAVA_HOME")
     command = os.path.join(home, "bin", "java") if home else shutil.which("java")
@@ -55,7 +55,7 @@ class ClassArchive:
         self._path = directory / f"{version}-{java_id}.jsa"
         self._written = directory / f"{self._path.name}.{uuid.uuid4().hex}"
         self.missing = not self._path.exists()
-        """True if the archive does not exist and this cluster has to write it."""
+        """True if the archive does not exist, so that this cluster must write it."""
 
     def options(self, *, writer: bool) -> list[str]:
         """Return the JVM options that load the archive or, for the writer, create it."""

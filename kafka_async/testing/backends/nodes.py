@@ -21,7 +21,7 @@ STORAGE_TIMEOUT = 60
 def free_ports(count: int, *, exclude: Collection[int] = ()) -> list[int]:
     """Return unused ports of 127.0.0.1, outside the range of outgoing connections.
 
-    Another process may bind a port before the broker does; the caller then requests new ones.
+    Another process may bind a port before the broker does; the caller then retries with new ports.
     """
     with ExitStack() as sockets:
         ports: list[int] = []
@@ -72,7 +72,7 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """True while the process exists, also while it is paused."""
+        """True while the process exists, even if paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -81,13 +81,13 @@ class Node:
         return self._output.read_text(errors="replace") if self._output.exists() else ""
 
     def format(self, cluster_id: str, options: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-        """Start formatting the storage and return the process, for which the caller waits."""
-        # An id may begin with "-", which would look like an option.
+        """Start formatting the storage; return the process for the caller to wait for."""
+        # With "=": an id may begin with "-" and look like an option.
         tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"]
         return self._run([*tool, "-c", str(self._properties), *options])
 
     def move(self, port: int) -> None:
-        """Use another port for clients from the next start on."""
+        """Use another client port from the next start on."""
         before, after = f"127.0.0.1:{self.port}", f"127.0.0.1:{port}"
         for name in ("listeners", "advertised.listeners"):
             self._settings[name] = self._settings[name].replace(before, after)
@@ -124,7 +124,7 @@ class Node:
             self._process.send_signal(signal.SIGSTOP)
             self._paused = True
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-            # Consumes the notification, so that a later pause waits for its own.
+            # Consume the notification, so that a later pause waits for its own.
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG)
 
     def resume(self) -> None:
@@ -144,7 +144,7 @@ class Node:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C must only reach the owner, which stops in order.
+                start_new_session=True,  # Ctrl-C must reach only the owner.
             )
 
 

@@ -1,6 +1,6 @@
 """Readiness check of a cluster: a Metadata request to each of its brokers on a plain socket.
 
-It does not use this project's client, which may be the code under test.
+It does not use this project's client, since that may be the code under test.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def wait_until_ready(
 ) -> None:
     """Wait until each server responds and its metadata has at least `brokers` brokers.
 
-    `check` is called before each attempt, and raises if waiting is futile. After `timeout` seconds
-    TimeoutError has the reason.
+    `check` is called before each attempt, and raises if waiting is futile. Raises TimeoutError with
+    the last error after `timeout` seconds.
     """
     deadline = time.monotonic() + timeout
     pending = list(servers)
@@ -53,7 +53,7 @@ def wait_until_ready(
 
 
 def broker_ids(server: str, *, timeout: float) -> set[int]:
-    """Return the broker ids in a server's metadata; OSError or KafkaError if it is not ready.
+    """Return the broker ids in a server's metadata; raise OSError or KafkaError if not ready.
 
     `timeout` is the maximum time in seconds to connect, and for each read.
     """

@@ -1,10 +1,9 @@
 """Runs of external processes, which never outlive the process that started them.
 
-A run has a scratch directory, and a marker in the command line of each of its processes. One
-function ends it in each of three cases: the owner closes the run; the owner dies, and a watchdog at
-the other end of a pipe ends the run; both die, and the next run to be opened finds the record of
-the old one. A process is killed only if its command line has the marker, since its process id may
-have been reused.
+A run has a scratch directory, and a marker in the command line of each process. The same function
+ends it in three cases: the owner closes the run; the owner dies, and a watchdog at the other end of
+a pipe ends the run; both die, and the next run finds the record of the old one. A process is killed
+only if its command line contains the marker, since its process id may have been reused.
 
 The watchdog runs this file as a script, so it imports only the standard library.
 """
@@ -35,7 +34,7 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> Process | None:
-        """Return the current process with an id; None if there is none."""
+        """Return the current process with an id, or None."""
         started = _start_time(pid)
         return None if started is None else cls(pid, started)
 
@@ -57,7 +56,7 @@ class Run:
 
     @classmethod
     def open(cls, registry: Path) -> Run:
-        """Start a run with a record in `registry`, after ending the runs of dead owners."""
+        """End the runs of dead owners, then start a run with a record in `registry`."""
         registry.mkdir(parents=True, exist_ok=True)
         end_orphaned_runs(registry)
         run = cls(registry)
@@ -68,12 +67,12 @@ class Run:
         run._watchdog = subprocess.Popen(
             [sys.executable, "-I", __file__, str(run._record)],
             stdin=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C must only reach the owner, which stops in order.
+            start_new_session=True,  # Ctrl-C must reach only the owner.
         )
         return run
 
     def close(self) -> None:
-        """Kill the processes, remove directory and record; a second call does nothing."""
+        """Kill the processes, remove directory and record; may be called again."""
         end_run(self._record)
         watchdog, self._watchdog = self._watchdog, None
         if watchdog is not None:
@@ -137,7 +136,7 @@ def _command_lines() -> list[tuple[int, list[str]]]:
             try:
                 raw = Path("/proc", name, "cmdline").read_bytes()
             except OSError:
-                continue  # The process has just ended.
+                continue  # The process ended during the loop.
             command_lines.append((int(name), raw.decode(errors="replace").split("\0")))
     return command_lines
 
@@ -151,12 +150,12 @@ def _start_time(pid: int) -> str | None:
         status = Path("/proc", str(pid), "stat").read_text()
     except OSError:
         return None
-    fields = status.rpartition(")")[2].split()  # The process name may hold spaces and brackets.
+    fields = status.rpartition(")")[2].split()  # The process name may contain spaces and brackets.
     return None if fields[0] == "Z" else fields[19]
 
 
 def watch(path: Path) -> None:
-    """Wait until the owner has closed its end of the pipe, then end the run if it still exists."""
+    """Wait until the owner has closed its end of the pipe, then end the run if it exists."""
     while sys.stdin.buffer.read(4096):
         pass
     if path.exists():

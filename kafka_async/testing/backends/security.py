@@ -20,14 +20,14 @@ _VALIDATOR: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenIssuer:
-    """Describes the issuer whose signed tokens a listener accepts (KIP-768).
+    """The issuer of the signed tokens that a listener accepts (KIP-768).
 
     Attributes:
         issuer: The claim `iss` of its tokens.
         audience: The claim `aud` of its tokens.
         jwks_url: URL of its public keys (JSON Web Key Set), https or file, for Apache Kafka.
-        validate: Returns the principal's name of a token, and when it expires in seconds since the
-            epoch or None; raises if the token is not valid. For the embedded cluster.
+        validate: Returns a token's principal name and expiry time (seconds since the epoch, or
+            None); raises if the token is not valid. For the embedded cluster.
     """
 
     issuer: str
@@ -43,13 +43,13 @@ class SecureListener:
     Attributes:
         security_protocol: The protocol of its connections.
         certificate: PEM text of the broker's private key (PKCS #8) and certificate chain.
-        client_ca: PEM text of the authorities that client certificates are checked with.
+        client_ca: PEM text of the authorities for client certificates.
         client_auth: Determines if clients need a certificate (mTLS).
-        ssl_principal_mapping_rules: Rules that map the subjects of client certificates to the
-            names of principals (KIP-371); empty: the name is the subject.
+        ssl_principal_mapping_rules: Rules that map subjects of client certificates to principal
+            names (KIP-371); if empty, the name is the subject.
         sasl_mechanisms: The mechanisms that clients may use.
-        max_reauth_ms: Maximum lifetime of a session (KIP-368) in milliseconds; 0: unlimited.
-        token_issuer: The issuer of OAUTHBEARER tokens; None: unsecured tokens are accepted.
+        max_reauth_ms: Maximum session lifetime in milliseconds (KIP-368); 0 for unlimited.
+        token_issuer: The issuer of OAUTHBEARER tokens; None accepts unsecured tokens.
     """
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -70,10 +70,10 @@ class ClusterSecurity:
     User:ANONYMOUS is a super user. All other principals need ACLs.
 
     Attributes:
-        listeners: The listeners by name; a name has capitals, digits and underscores only.
+        listeners: The listeners by name; a name only has capitals, digits and underscores.
         users: Passwords by user name, for PLAIN and SCRAM.
         super_users: Principals that need no ACLs, such as "User:admin".
-        delegation_token_key: Key of the HMACs of delegation tokens (KIP-48); empty: no tokens.
+        delegation_token_key: Key for the HMACs of delegation tokens (KIP-48); empty for no tokens.
     """
 
     listeners: Mapping[str, SecureListener]
@@ -92,7 +92,7 @@ class SecureListeners(Protocol):
 
 
 def security_settings(security: ClusterSecurity) -> dict[str, str]:
-    """Return the settings of listeners and authorizer that all nodes share."""
+    """Return the settings of listeners and authorizer shared by all nodes."""
     protocols = {name: one.security_protocol for name, one in security.listeners.items()}
     settings = {
         "listener.security.protocol.map": ",".join(
@@ -116,7 +116,7 @@ def security_settings(security: ClusterSecurity) -> dict[str, str]:
 
 
 def address_settings(ports: Mapping[str, int], controller: str) -> dict[str, str]:
-    """Return the addresses of a node, by the names of its listeners for clients."""
+    """Return the address settings of a node, from its client ports by listener."""
     listeners = [f"{name}://127.0.0.1:{port}" for name, port in ports.items()]
     return {
         "listeners": ",".join((*listeners, f"CONTROLLER://{controller}")),
@@ -125,7 +125,7 @@ def address_settings(ports: Mapping[str, int], controller: str) -> dict[str, str
 
 
 def scram_arguments(users: Mapping[str, str]) -> list[str]:
-    """Return the options with which the storage is formatted, to create users for SCRAM."""
+    """Return the options for formatting the storage that create SCRAM users."""
     return [
         f"--add-scram={mechanism}=[name={name},password={password}]"
         for name, password in users.items()

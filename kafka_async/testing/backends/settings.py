@@ -1,7 +1,7 @@
 """The server.properties of test clusters.
 
-Sessions, rebalances and time-outs are as short as Kafka allows, since tests wait for them; threads
-and partitions of internal topics are few.
+Sessions, rebalances and time-outs are as short as Kafka allows, since tests wait for them. There
+are few threads and few partitions of internal topics.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ COMMON_SETTINGS = {
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",
-    # Every 5 minutes Kafka would move leaders, and with them the coordinators of groups, back to
-    # the brokers that tests have restarted: in the middle of any later test.
+    # Otherwise Kafka would move leaders, and with them group coordinators, back to restarted
+    # brokers every 5 minutes: in the middle of any later test.
     "auto.leader.rebalance.enable": "false",
     "log.cleaner.dedupe.buffer.size": "16777216",
-    # Old records stay, except at the first check, which is 30 s after a start.
+    # Keep old records, except at the first check, 30 s after a start.
     "log.retention.check.interval.ms": "86400000",
 }
 
@@ -42,8 +42,8 @@ GROUP_SETTINGS = {
 }
 SHARE_GROUP_SETTINGS = {
     "group.share.min.record.lock.duration.ms": "1000",
-    # A member gets no partitions until their state is initialized. If the broker that keeps the
-    # state changes meanwhile, the next attempt is 30 s later by default; 5 s are the minimum.
+    # A member gets no partitions until their state is initialized. If the state's broker changes
+    # during that, the next attempt is 30 s later by default; 5 s is the minimum.
     "group.share.initialize.retry.interval.ms": "5000",
 }
 
@@ -51,7 +51,7 @@ SHARE_GROUP_SETTINGS = {
 def cluster_settings(
     brokers: int, auto_create_topics: bool, default_partitions: int
 ) -> dict[str, str]:
-    """Return the settings that all nodes share, with up to three replicas, two of them in sync."""
+    """Return the settings shared by all nodes, with up to three replicas, two of them in sync."""
     replicas, in_sync = str(min(brokers, 3)), str(min(brokers, 2))
     groups = {
         f"group.{kind}.{name}": value
@@ -77,7 +77,7 @@ def cluster_settings(
 def node_settings(
     node_id: int, port: int, controller: str, voters: str, *, bind: str = "127.0.0.1"
 ) -> dict[str, str]:
-    """Return the settings of a node, whose port for clients is bound at the address `bind`."""
+    """Return the settings of a node; its client port is bound at the address `bind`."""
     return {
         "node.id": str(node_id),
         "controller.quorum.voters": voters,
@@ -87,7 +87,7 @@ def node_settings(
 
 
 def rack_settings(rack: str) -> dict[str, str]:
-    """Return the settings of a node in a rack; consumers fetch from the replica in theirs."""
+    """Return the settings of a node in a rack; consumers fetch from a replica in their rack."""
     from kafka_async.embedded.settings import RACK_AWARE_REPLICA_SELECTOR
 
     return {"broker.rack": rack, "replica.selector.class": RACK_AWARE_REPLICA_SELECTOR}
