@@ -144,7 +144,7 @@ def version_rows() -> Iterable[tuple[str, str, str]]:
                 for word in sorted(words, key=list(HANDLINGS).index)
             ]
             if start > lowest:
-                groups.insert(0, "those of earlier versions")
+                groups.insert(0, "errors of earlier versions")
             yield step, str(start) if start == end else f"{start} to {end}", "<br>".join(groups)
 
 

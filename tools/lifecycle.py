@@ -28,7 +28,7 @@ STATES: Final[Mapping[str, str]] = {
     "stopping": "`stop()` runs, and waits for no callback or handler",
     "stopped": "after `stop()`, or after a `start()` that failed",
     "failed": "a task of the client has died",
-    "elsewhere": "running, and called in another event loop, such as that of another thread",
+    "elsewhere": "running, and called in another event loop, for example in another thread",
     "thread": "running, and called in a thread without an event loop",
     "fork": "running, and called in a process forked from the client's",
 }
@@ -53,7 +53,7 @@ WORDS: Final[Mapping[str, str]] = {
     "closed": "raises `ClientClosedError`: the client is closed",
     "started before": "raises `IllegalStateError`: make a new client",
     "failure": "raises the error that ended the client",
-    "not now": "raises `IllegalStateError` or `TransactionStateError`, which says what to do",
+    "not now": "raises `IllegalStateError` or `TransactionStateError`, with the remedy",
     "other loop": "raises `IllegalStateError`: the client belongs to another event loop",
     "other process": "raises `IllegalStateError`: the client belongs to another process",
 }

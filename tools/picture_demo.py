@@ -1,4 +1,4 @@
-"""Runs the demo and draws its final screen as docs/images/demo.svg, for the README.
+"""Runs the demo and draws its final screen as docs/images/demo.svg, for the documentation.
 
     python tools/picture_demo.py [--no-spark]
 

@@ -1,4 +1,4 @@
-"""The page about groups: the tests that it names as proofs exist."""
+"""The verification page: the tests that prove the guarantees of groups exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "groups.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "verification.md").read_text(encoding="utf-8")
 
 
 @functools.cache
