@@ -31,8 +31,8 @@ PURE_PACKAGES = [
     "types.py",
     "errors.py",
     "secrets.py",
-    "jaas.py",
-    "java_security.py",
+    "config/jaas.py",
+    "config/java_security.py",
     "cluster/sasl",
 ]
 PURE_MODULES = [

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from kafka_async import errors
-from kafka_async.java_security import JKS_TO_PKCS12, PKCS12_TO_PEM, TRUSTSTORE_TO_PEM
+from kafka_async.config.java_security import JKS_TO_PKCS12, PKCS12_TO_PEM, TRUSTSTORE_TO_PEM
 from tests.docs.markdown_blocks import PAGES, ROOT
 from tests.integration.test_failure_times import CASES
 from tools.generated_page import tracked_files

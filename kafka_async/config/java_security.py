@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 
+from kafka_async.config.jaas import LoginModule, parse_jaas
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.jaas import LoginModule, parse_jaas
 from kafka_async.secrets import Secret
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
