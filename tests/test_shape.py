@@ -27,7 +27,6 @@ PURE_PACKAGES = [
     "arguments.py",
     "backoff.py",
     "callbacks.py",
-    "option_names.py",
     "types.py",
     "errors.py",
     "secrets.py",

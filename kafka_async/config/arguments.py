@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from kafka_async.config.addresses import parse_servers
 from kafka_async.config.client import ClientConfig
+from kafka_async.config.spelling import option_error
 from kafka_async.errors import InvalidConfigurationError
 
 ConfigT = TypeVar("ConfigT", bound=ClientConfig)
@@ -68,22 +69,23 @@ def _check_config(
             f"config={config!r:.100} must be a {role.__name__}: from_properties takes Java's names"
         )
     for name in options:
-        raise InvalidConfigurationError(
-            f"{name} is given besides config=: put it into the configuration, as "
-            f"dataclasses.replace(config, {name}=...)"
+        raise option_error(
+            name,
+            " is given besides config=: put it into the configuration, as "
+            f"dataclasses.replace(config, {name}=...)",
         )
     if shared is not None:
         for row in dataclasses.fields(ClientConfig):
             if getattr(config, row.name) != getattr(shared, row.name):
                 raise _belongs_to_shared_client(row.name)
     elif servers is not None and parse_servers(servers) != config.bootstrap_servers:
-        raise InvalidConfigurationError(
-            f"bootstrap_servers={servers!r:.100} contradicts config=, which has "
-            f"{','.join(config.bootstrap_servers)!r}: leave the servers out"
+        raise option_error(
+            "bootstrap_servers",
+            f" contradicts config=, which has {','.join(config.bootstrap_servers)!r}: leave the "
+            "servers out",
+            value=f"{servers!r:.100}",
         )
 
 
 def _belongs_to_shared_client(name: str) -> InvalidConfigurationError:
-    return InvalidConfigurationError(
-        f"{name} belongs to the shared Client: give it to the Client, not here"
-    )
+    return option_error(name, " belongs to the shared Client: give it to the Client, not here")

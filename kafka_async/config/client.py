@@ -39,9 +39,15 @@ from kafka_async.config.security import (
     check_ssl_context,
     check_token_provider,
 )
+from kafka_async.config.spelling import (
+    PropertyNames,
+    option_error,
+    options_written_as,
+    spell,
+    with_underscores,
+)
 from kafka_async.config.unknown import unknown_option
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.option_names import names_as_written, with_underscores
 
 if TYPE_CHECKING:
     import ssl
@@ -382,8 +388,8 @@ class ClientConfig:
                 f"dict of Kafka's own names to {name}.from_properties(properties)"
             )
         if servers != () and "bootstrap_servers" in options:
-            raise InvalidConfigurationError(
-                "bootstrap_servers is given twice, by position and by name: give it once"
+            raise option_error(
+                "bootstrap_servers", " is given twice, by position and by name: give it once"
             )
         given = {"bootstrap_servers": servers, **options}
         for name in given:
@@ -405,9 +411,10 @@ class ClientConfig:
         _at_most(self, "retry_backoff_ms", "retry_backoff_max_ms")
         _at_most(self, "reconnect_backoff_ms", "reconnect_backoff_max_ms")
         if 0 <= self.connections_max_idle_ms < 1:
-            raise InvalidConfigurationError(
-                f"connections_max_idle_ms={self.connections_max_idle_ms!r} must be at least 1, or "
-                "negative so that idle connections are never closed"
+            raise option_error(
+                "connections_max_idle_ms",
+                " must be at least 1, or negative so that idle connections are never closed",
+                value=repr(self.connections_max_idle_ms),
             )
         _check_security(self)
 
@@ -437,18 +444,21 @@ class ClientConfig:
         for key, value in properties.items():
             name = with_underscores(str(key))
             if name in given:
-                raise InvalidConfigurationError(f"{key} is given twice, under two spellings")
-            if is_reference(value):
-                refuse_reference(str(key))
+                raise InvalidConfigurationError(
+                    f"{key} is given twice, under two spellings", option=name
+                )
             given[name], written[name] = value, str(key)
-        with names_as_written(written):
+        with options_written_as(PropertyNames(written), by_default=True):
+            for name, value in given.items():
+                if is_reference(value):
+                    refuse_reference(name)
             read_security_properties(given)
             cls._read_java(given)
             rows = {row.name: row for row in dataclasses.fields(cls)}
             options: dict[str, Any] = {}
             for name, value in given.items():
                 if name not in rows:
-                    raise unknown_option(name, set(rows), java="." in written.get(name, ""))
+                    raise unknown_option(name, set(rows))
                 options[name] = value_of_text(rows[name], value)
             return cls(**options)
 
@@ -463,7 +473,7 @@ class ClientConfig:
 
 def _at_most(config: ClientConfig, name: str, limit: str) -> None:
     if getattr(config, name) > getattr(config, limit):
-        raise InvalidConfigurationError(f"{name} must not be above {limit}")
+        raise option_error(name, f" must not be above {spell(limit)}")
 
 
 def _check_security(config: ClientConfig) -> None:
@@ -480,39 +490,46 @@ def _check_security(config: ClientConfig) -> None:
         of_tls.remove("ssl_cafile")  # which is for the issuer of tokens too
     of_sasl = [name for name in given if name.startswith("sasl_")]
     if of_tls and not tls:
-        raise InvalidConfigurationError(
-            f'{of_tls[0]} is given but security_protocol is "{protocol}", which does not use TLS: '
-            f'set it to "{"SASL_SSL" if sasl or of_sasl else "SSL"}"'
+        wanted = "SASL_SSL" if sasl or of_sasl else "SSL"
+        raise option_error(
+            of_tls[0],
+            f" is given but {spell('security_protocol')} is {protocol}, which does not use TLS: "
+            f"set {spell('security_protocol', wanted)}",
         )
     if of_sasl and not sasl:
-        raise InvalidConfigurationError(
-            f'{of_sasl[0]} is given but security_protocol is "{protocol}", which does not '
-            'authenticate by SASL: set it to "SASL_SSL", or to "SASL_PLAINTEXT" for listeners '
-            "without TLS"
+        raise option_error(
+            of_sasl[0],
+            f" is given but {spell('security_protocol')} is {protocol}, which does not "
+            f"authenticate by SASL: set {spell('security_protocol', 'SASL_SSL')}, or "
+            "SASL_PLAINTEXT for listeners without TLS",
         )
     if sasl and config.sasl_mechanism is None:
         raise InvalidConfigurationError(
-            f'security_protocol="{protocol}" needs sasl_mechanism: name the one that the brokers '
-            f"offer, of {', '.join(SASL_MECHANISMS)}"
+            f"{spell('security_protocol', protocol)} needs {spell('sasl_mechanism')}: name the one "
+            f"that the brokers offer, of {', '.join(SASL_MECHANISMS)}",
+            option="sasl_mechanism",
         )
     if config.ssl_context is not None and len(of_tls) > 1:
         other = next(name for name in of_tls if name != "ssl_context")
-        raise InvalidConfigurationError(
-            f"{other} is given besides ssl_context, which takes its place: load certificates and "
-            "keys into the context, or leave ssl_context out"
+        raise option_error(
+            other,
+            f" is given besides {spell('ssl_context')}, which takes its place: load certificates "
+            f"and keys into the context, or leave {spell('ssl_context')} out",
         )
     if config.ssl_certfile is None:
         for name in ("ssl_keyfile", "ssl_password"):
             if name in of_tls:
-                raise InvalidConfigurationError(
-                    f"{name} is given without ssl_certfile: give the client's certificate too, or "
-                    f"leave {name} out"
+                raise option_error(
+                    name,
+                    f" is given without {spell('ssl_certfile')}: give the client's certificate "
+                    f"too, or leave {spell(name)} out",
                 )
     for version in config.ssl_enabled_protocols:
         if version not in TLS_VERSIONS:
-            raise InvalidConfigurationError(
-                f"ssl_enabled_protocols has {version!r:.40}: only {' and '.join(TLS_VERSIONS)} are "
-                "used, since older versions are broken"
+            raise option_error(
+                "ssl_enabled_protocols",
+                f" has {version!r:.40}: only {' and '.join(TLS_VERSIONS)} are used, since older "
+                "versions are broken",
             )
     _check_unused(config, of_sasl)
 
@@ -538,7 +555,8 @@ def _check_unused(config: ClientConfig, given: Iterable[str]) -> None:
             origin = ""
             if mechanism == "AWS_MSK_IAM":
                 origin = ", since the credentials are those of the AWS environment"
-            raise InvalidConfigurationError(
-                f'{name} is given but sasl_mechanism="{mechanism}" does not use it{origin}: leave '
-                "it out, or change sasl_mechanism"
+            raise option_error(
+                name,
+                f" is given but {spell('sasl_mechanism', mechanism)} does not use it{origin}: "
+                f"leave it out, or change {spell('sasl_mechanism')}",
             )

@@ -26,7 +26,7 @@ from kafka_async.config.options import (
     option,
     split,
 )
-from kafka_async.errors import InvalidConfigurationError
+from kafka_async.config.spelling import option_error, spell
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -43,7 +43,7 @@ _JAVA_ASSIGNORS: Final = {
 _CLASSIC_OPTIONS: Final = {
     "session_timeout_ms": "the group has it, as consumer.session.timeout.ms",
     "heartbeat_interval_ms": "the group has it, as consumer.heartbeat.interval.ms",
-    "partition_assignment_strategy": "the coordinator assigns, by group_remote_assignor",
+    "partition_assignment_strategy": "the coordinator assigns, by {}",
 }
 """Options of the classic protocol only, and what replaces each in the consumer protocol."""
 
@@ -68,9 +68,11 @@ def reset_duration(policy: str) -> float | None:
         return None
     found = _DURATION.fullmatch(policy.removeprefix(BY_DURATION))
     if found is None or found["time"] == "T" or not any(found.group(*_DURATION_UNITS)):
-        raise InvalidConfigurationError(
-            f"auto_offset_reset={policy!r:.100} has no duration of the form PnDTnHnMn.nS, as in "
-            "by_duration:PT1H or by_duration:P1DT12H"
+        raise option_error(
+            "auto_offset_reset",
+            " has no duration of the form PnDTnHnMn.nS, as in by_duration:PT1H or "
+            "by_duration:P1DT12H",
+            value=f"{policy!r:.100}",
         )
     total = sum(
         float((found[unit] or "0").replace(",", ".")) * length
@@ -79,9 +81,10 @@ def reset_duration(policy: str) -> float | None:
     if found["sign"] == "-":
         total = -total
     if total < 0:
-        raise InvalidConfigurationError(
-            f"auto_offset_reset={policy!r:.100} has a negative duration, and records of the future "
-            "cannot be read"
+        raise option_error(
+            "auto_offset_reset",
+            " has a negative duration, and records of the future cannot be read",
+            value=f"{policy!r:.100}",
         )
     return total
 
@@ -185,9 +188,9 @@ class ReaderConfig(ClientConfig):
     def _check_together(self) -> None:
         super()._check_together()
         if self.group_id == "":
-            raise InvalidConfigurationError(
-                "group_id is empty: name the group, or leave the option out for a consumer without "
-                "a group"
+            raise option_error(
+                "group_id",
+                " is empty: name the group, or leave the option out for a consumer without a group",
             )
 
 
@@ -323,16 +326,18 @@ class ConsumerConfig(ReaderConfig):
         check_heartbeat_interval(self)
         check_instance_id(self)
         if self.group_instance_id is not None and self.group_id is None:
-            raise InvalidConfigurationError("group_instance_id needs a group_id")
+            raise option_error("group_instance_id", f" needs a {spell('group_id')}")
         if self.group_protocol == "classic" and self.group_remote_assignor is not None:
-            raise InvalidConfigurationError(
-                'group_remote_assignor needs group_protocol="consumer": members of the classic '
-                "protocol assign partitions themselves, by partition_assignment_strategy"
+            raise option_error(
+                "group_remote_assignor",
+                f" needs {spell('group_protocol', 'consumer')}: members of the classic protocol "
+                f"assign partitions themselves, by {spell('partition_assignment_strategy')}",
             )
         if self.group_protocol == "classic" and self.rewind_check_interval_ms:
-            raise InvalidConfigurationError(
-                'rewind_check_interval_ms needs group_protocol="consumer" or "auto": members of '
-                "the classic protocol learn of rewinds without it"
+            raise option_error(
+                "rewind_check_interval_ms",
+                f" needs {spell('group_protocol', 'consumer', 'auto')}: members of the classic "
+                "protocol learn of rewinds without it",
             )
 
     @property
@@ -347,13 +352,16 @@ class ConsumerConfig(ReaderConfig):
             return
         name = classic_only[0]
         if self.group_protocol == "consumer":
-            raise InvalidConfigurationError(
-                f'{name} is not for group_protocol="consumer": {_CLASSIC_OPTIONS[name]}'
+            replacement = _CLASSIC_OPTIONS[name].format(spell("group_remote_assignor"))
+            raise option_error(
+                name, f" is not for {spell('group_protocol', 'consumer')}: {replacement}"
             )
         if self.group_remote_assignor is not None:
-            raise InvalidConfigurationError(
-                f"{name} and group_remote_assignor exclude each other: the first is for the "
-                'classic group protocol only, the second for group_protocol="consumer" only'
+            raise option_error(
+                name,
+                f" and {spell('group_remote_assignor')} exclude each other: the first is for the "
+                "classic group protocol only, the second for "
+                f"{spell('group_protocol', 'consumer')} only",
             )
 
 

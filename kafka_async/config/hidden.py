@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar, cast
 
 from kafka_async.config.options import OPTIONS, PRIVATE_KEY
-from kafka_async.option_names import with_underscores
+from kafka_async.config.spelling import with_underscores
 from kafka_async.secrets import Secret
 
 GivenT = TypeVar("GivenT")

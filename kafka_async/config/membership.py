@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from kafka_async.errors import InvalidConfigurationError
+from kafka_async.config.spelling import option_error, spell
 
 LOOP_WATCHDOG: Final = (
     "Log a warning with the stack of what blocks the event loop, if it has not run for half of "
@@ -34,15 +34,17 @@ class Member(Protocol):
 def check_instance_id(config: Member) -> None:
     """Raise for an empty group_instance_id."""
     if config.group_instance_id == "":
-        raise InvalidConfigurationError(
-            "group_instance_id is empty: name the static member, uniquely in its group, or leave "
-            "the option out for a dynamic member"
+        raise option_error(
+            "group_instance_id",
+            " is empty: name the static member, uniquely in its group, or leave the option out "
+            "for a dynamic member",
         )
 
 
 def check_heartbeat_interval(config: Member) -> None:
     """Raise for heartbeats that are not more frequent than the session timeout."""
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
-        raise InvalidConfigurationError(
-            "heartbeat_interval_ms must be below session_timeout_ms (a third of it is usual)"
+        raise option_error(
+            "heartbeat_interval_ms",
+            f" must be below {spell('session_timeout_ms')} (a third of it is usual)",
         )

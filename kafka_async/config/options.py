@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from typing_extensions import dataclass_transform
 
-from kafka_async.errors import InvalidConfigurationError
+from kafka_async.config.spelling import option_error, spell, spell_given
 from kafka_async.secrets import HIDDEN, Secret
 
 MAX_INT32: Final = 2**31 - 1
@@ -160,15 +160,17 @@ def _objects(row: Row, value: object) -> object:
     if isinstance(value, str):
         return _texts(row, value)
     if not isinstance(value, list | tuple):
-        raise InvalidConfigurationError(
-            f"{row.name}={value!r:.100} must be a list or a tuple: write {row.name}=[...]"
+        raise option_error(
+            row.name,
+            f" must be a list or a tuple: write {spell_given(row.name, '[...]')}",
+            value=f"{value!r:.100}",
         )
     return _not_empty(row, tuple(cast("Iterable[object]", value)))
 
 
 def _not_empty(row: Row, values: tuple[object, ...]) -> tuple[object, ...]:
     if not values and row.default != ():
-        raise InvalidConfigurationError(f"{row.name} is empty: name at least one, or leave it out")
+        raise option_error(row.name, " is empty: name at least one, or leave it out")
     return values
 
 
@@ -235,15 +237,15 @@ def checked(row: Row, value: object) -> object:
         _check_choice(row.name, value, choices)
     if not kind.accepts(value):
         shown = HIDDEN if kind.hidden or _may_be_key(row.name, value) else f"{value!r:.100}"
-        raise InvalidConfigurationError(
-            f"{row.name}={shown} must be {kind.words}, not {type(value).__name__}"
+        raise option_error(
+            row.name, f" must be {kind.words}, not {type(value).__name__}", value=shown
         )
     if check is not None:
         check(value)
     number = cast("float", value)
     if (low is not None and number < low) or (high is not None and number > high):
         bounds = f"at least {low}" if high is None else f"from {low} to {high}"
-        raise InvalidConfigurationError(f"{row.name}={value!r} must be {bounds}")
+        raise option_error(row.name, f" must be {bounds}", value=repr(value))
     return value
 
 
@@ -262,7 +264,7 @@ def value_of_text(row: Row, value: object) -> object:
     try:
         return kind.from_text(value)
     except (KeyError, ValueError):
-        raise InvalidConfigurationError(f"{row.name}={value!r:.100} must be {kind.text}") from None
+        raise option_error(row.name, f" must be {kind.text}", value=f"{value!r:.100}") from None
 
 
 def split(text: str) -> list[str]:
@@ -278,8 +280,8 @@ def entries(name: str, value: object) -> tuple[str, ...]:
         texts = tuple(cast("Iterable[object]", value))
         if all(isinstance(text, str) for text in texts):
             return cast("tuple[str, ...]", texts)
-    raise InvalidConfigurationError(
-        f"{name}={value!r:.100} must be a list of str, or one str with commas between"
+    raise option_error(
+        name, " must be a list of str, or one str with commas between", value=f"{value!r:.100}"
     )
 
 
@@ -298,8 +300,8 @@ def nearest(value: object, choices: Sequence[object]) -> str:
 def _check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     if (type(value), value) not in [(type(one), one) for one in choices]:
         allowed = ", ".join(map(repr, choices))
-        raise InvalidConfigurationError(
-            f"{name}={value!r:.100} is not one of {allowed}{nearest(value, choices)}"
+        raise option_error(
+            name, f" is not one of {allowed}{nearest(value, choices)}", value=f"{value!r:.100}"
         )
 
 
@@ -313,15 +315,16 @@ def _refuse_private_key(name: str, value: Secret) -> None:
     """Raise for a private key as an option that is not secret."""
     if PRIVATE_KEY not in value.reveal():
         return
-    advice = "leave it out, change the key if others have seen it, and give it as ssl_keyfile"
+    key = spell("ssl_keyfile")
+    advice = f"leave it out, change the key if others have seen it, and give it as {key}"
     if name in ("ssl_cafile", "ssl_certfile"):
-        advice = f"give the key's text as ssl_keyfile, and only the certificates as {name}"
+        advice = f"give the key's text as {key}, and only the certificates as {spell(name)}"
     elif name.startswith("sasl_oauthbearer_assertion_"):
         advice = (
             "it takes the path of a file, not the key's text: write the text to a file "
             "that only this user can read, and give its path"
         )
-    raise InvalidConfigurationError(f"{name} contains a private key: {advice}")
+    raise option_error(name, f" contains a private key: {advice}")
 
 
 # -- units ----------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from kafka_async.config.options import (
     is_whole,
     option,
 )
+from kafka_async.config.spelling import option_error, spell
 from kafka_async.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ _LEVELS: Final = {"gzip": (-1, 9), "lz4": (0, 17), "zstd": (-131_072, 22)}
 
 def _check_partitioner(partitioner: object) -> None:
     if is_async(partitioner):
-        raise InvalidConfigurationError(
-            f"partitioner is async, and is called without waiting: {PLAIN_FUNCTION}"
+        raise option_error(
+            "partitioner", f" is async, and is called without waiting: {PLAIN_FUNCTION}"
         )
 
 
@@ -206,9 +207,8 @@ class ProducerConfig(ClientConfig):
         level = levels.get(codec) if isinstance(codec, str) else None
         if level is not None:
             if "compression_level" in given:
-                raise InvalidConfigurationError(
-                    f"compression.{codec}.level and compression.level are the same: give one"
-                )
+                own = f"compression_{codec}_level"
+                raise option_error(own, f" and {spell('compression_level')} are the same: give one")
             given["compression_level"] = level
 
     @classmethod
@@ -222,40 +222,51 @@ class ProducerConfig(ClientConfig):
         if (acks := options.get("acks")) in (0, 1) and is_whole(acks):
             options["enable_idempotence"] = False
             logger.info(
-                "idempotence is off, since acks=%d excludes it: set enable_idempotence=False to "
-                'say so, or acks="all"',
+                "idempotence is off, since acks=%d excludes it: set %s to say so, or %s",
                 acks,
+                spell("enable_idempotence", False),
+                spell("acks", "all"),
             )
 
     def _check_together(self) -> None:
         super()._check_together()
         low, high = _LEVELS.get(self.compression_type, (-MAX_INT32, MAX_INT32))
         if self.compression_level is not None and not low <= self.compression_level <= high:
-            raise InvalidConfigurationError(
-                f"compression_level={self.compression_level!r} must be from {low} to {high} for "
-                f'compression_type="{self.compression_type}"'
+            raise option_error(
+                "compression_level",
+                f" must be from {low} to {high} for "
+                f"{spell('compression_type', self.compression_type)}",
+                value=repr(self.compression_level),
             )
         if self.transactional_id is not None and not self.enable_idempotence:
-            raise InvalidConfigurationError(
-                "transactional_id needs enable_idempotence=True: leave enable_idempotence out"
+            raise option_error(
+                "transactional_id",
+                f" needs {spell('enable_idempotence', True)}: leave {spell('enable_idempotence')} "
+                "out",
             )
         if self.transactional_id is not None and self.acks not in ("all", -1):
-            raise InvalidConfigurationError(
-                f'acks={self.acks!r} contradicts transactional_id, which needs acks="all": leave '
-                "acks out"
+            raise option_error(
+                "acks",
+                f" contradicts {spell('transactional_id')}, which needs {spell('acks', 'all')}: "
+                f"leave {spell('acks')} out",
+                value=repr(self.acks),
             )
         if self.enable_idempotence and self.acks not in ("all", -1):
-            raise InvalidConfigurationError(
-                f'acks={self.acks!r} contradicts enable_idempotence=True: take acks="all", '
-                "or enable_idempotence=False"
+            raise option_error(
+                "acks",
+                f" contradicts {spell('enable_idempotence', True)}: take {spell('acks', 'all')}, "
+                f"or {spell('enable_idempotence', False)}",
+                value=repr(self.acks),
             )
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:
+            limit = "max_in_flight_requests_per_connection"
             raise InvalidConfigurationError(
-                "enable_idempotence=True allows at most "
-                "max_in_flight_requests_per_connection=5, since brokers remember five batches: "
-                "lower it, or enable_idempotence=False"
+                f"{spell('enable_idempotence', True)} allows at most {spell(limit, 5)}, since "
+                f"brokers remember five batches: lower it, or {spell('enable_idempotence', False)}",
+                option=limit,
             )
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
-            raise InvalidConfigurationError(
-                "delivery_timeout_ms must be at least linger_ms + request_timeout_ms"
+            raise option_error(
+                "delivery_timeout_ms",
+                f" must be at least {spell('linger_ms')} + {spell('request_timeout_ms')}",
             )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafka_async.config.options import nearest
-from kafka_async.errors import InvalidConfigurationError
+from kafka_async.config.spelling import option_error
 from kafka_async.types import Token
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -28,15 +28,18 @@ def check_mechanism(value: object) -> None:
     if isinstance(value, str):
         if value in SASL_MECHANISMS:
             return
-        raise InvalidConfigurationError(
-            f"sasl_mechanism={value!r:.100} is not one of {', '.join(SASL_MECHANISMS)}"
-            f"{nearest(value, SASL_MECHANISMS)}"
+        raise option_error(
+            "sasl_mechanism",
+            f" is not one of {', '.join(SASL_MECHANISMS)}{nearest(value, SASL_MECHANISMS)}",
+            value=f"{value!r:.100}",
         )
     named = isinstance(getattr(value, "name", None), str)
     if isinstance(value, type) or not named or not callable(getattr(value, "authenticate", None)):
-        raise InvalidConfigurationError(
-            f"sasl_mechanism={value!r:.100} must be one of {', '.join(SASL_MECHANISMS)}, or an "
-            "object with the attributes of kafka_async.cluster.sasl.mechanism.SaslMechanism"
+        raise option_error(
+            "sasl_mechanism",
+            f" must be one of {', '.join(SASL_MECHANISMS)}, or an object with the attributes of "
+            "kafka_async.cluster.sasl.mechanism.SaslMechanism",
+            value=f"{value!r:.100}",
         )
 
 
@@ -55,16 +58,18 @@ def check_token_provider(provider: Callable[..., object]) -> None:
     yields = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     creates = isinstance(function, type) and not hasattr(function, "__await__")
     if yields or creates or (not is_async and returned in (Token, str, "Token", "str")):
-        raise InvalidConfigurationError(
-            "sasl_token_provider is not a coroutine function: define it with `async def`, and "
-            "return a kafka_async.Token"
+        raise option_error(
+            "sasl_token_provider",
+            " is not a coroutine function: define it with `async def`, and return a "
+            "kafka_async.Token",
         )
     try:
         inspect.signature(provider).bind()
     except TypeError:
-        raise InvalidConfigurationError(
-            "sasl_token_provider is called without arguments, and has one without a default: bind "
-            "it with functools.partial"
+        raise option_error(
+            "sasl_token_provider",
+            " is called without arguments, and has one without a default: bind it with "
+            "functools.partial",
         ) from None
     except ValueError:
         return  # A callable of C has no signature.
@@ -75,11 +80,14 @@ def check_ssl_context(value: object) -> None:
     import ssl  # Imported here since it is slow, and only an ssl_context needs it.
 
     if not isinstance(value, ssl.SSLContext):
-        raise InvalidConfigurationError(
-            f"ssl_context={value!r:.100} must be an ssl.SSLContext, as ssl.create_default_context()"
+        raise option_error(
+            "ssl_context",
+            " must be an ssl.SSLContext, as ssl.create_default_context()",
+            value=f"{value!r:.100}",
         )
     if value.protocol == ssl.PROTOCOL_TLS_SERVER:
-        raise InvalidConfigurationError(
-            "ssl_context is that of a server, which cannot connect: pass one that "
-            "ssl.create_default_context() or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) creates"
+        raise option_error(
+            "ssl_context",
+            " is that of a server, which cannot connect: pass one that "
+            "ssl.create_default_context() or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) creates",
         )

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafka_async.config.options import ROLES
+from kafka_async.config.spelling import spell, with_underscores
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.option_names import with_underscores
 
 _RENAMED: Final[Mapping[str, str]] = {
     # librdkafka and confluent-kafka
@@ -154,38 +154,31 @@ def _option_of_share_group(name: str, names: set[str]) -> str | None:
     if key is None or "share_acknowledgement_mode" not in names:
         return None
     return (
-        f"there is no option {name} of a share consumer: the group has the configuration {key}, to "
-        "be set by Admin.alter_configs with the resource ConfigResource(ResourceType.GROUP, "
-        f'group_id) and {{"{key}": ...}}'
+        f"there is no option {spell(name)} of a share consumer: the group has the configuration "
+        f"{key}, to be set by Admin.alter_configs with the resource "
+        f'ConfigResource(ResourceType.GROUP, group_id) and {{"{key}": ...}}'
     )
 
 
-def _java_name(name: str) -> str:
-    return name.replace("_", ".")
-
-
-def unknown_option(name: str, names: set[str], *, java: bool = False) -> InvalidConfigurationError:
+def unknown_option(name: str, names: set[str]) -> InvalidConfigurationError:
     """Return the error for an option that a client with the options `names` does not have."""
     if name in ("topic", "topics") and "max_poll_records" in names:
         meant = "" if name == "topics" else "did you mean topics? "
-        return InvalidConfigurationError(
-            f"there is no option {name}: {meant}The consumer takes topics=[...] as an argument"
-        )
-    return InvalidConfigurationError(
-        _option_of_share_group(name, names) or _unknown(name, names, java=java)
-    )
+        text = f"there is no option {name}: {meant}The consumer takes topics=[...] as an argument"
+    else:
+        text = _option_of_share_group(name, names) or _unknown(name, names)
+    return InvalidConfigurationError(text, option=name)
 
 
-def _unknown(name: str, names: set[str], *, java: bool = False) -> str:
-    """Return the message for an option that does not exist; `java` names options as Java does."""
+def _unknown(name: str, names: set[str]) -> str:
+    """Return the message for an option that does not exist."""
     flat = with_underscores(name)
-    spelled = _java_name if java else str
     if flat in names and flat != name:
         return (
             f"there is no keyword option {name}: write {flat}, or give a dict of Java's names to "
             "from_properties"
         )
-    text = f"there is no option {name}"
+    text = f"there is no option {spell(name)}"
     if flat in _UNNEEDED:
         return f"{text}, and no need for it: {_UNNEEDED[flat]}"
     near: list[str] = []
@@ -197,21 +190,19 @@ def _unknown(name: str, names: set[str], *, java: bool = False) -> str:
             alike = [each for each in names if each.startswith(prefix)]
             near = difflib.get_close_matches(flat, alike, 1, likeness)
         if not near and (foreign or flat in _UNSUPPORTED):
-            return f"{name} is not supported yet: leave it out"
+            return f"{spell(name)} is not supported yet: leave it out"
     if near:
-        return f"{text}: did you mean {spelled(near[0])}?"
+        return f"{text}: did you mean {spell(near[0])}?"
     if flat not in _RENAMED and flat.startswith(("ssl_", "sasl_")):
         foreign_names = [each for each in _RENAMED if each.startswith(("ssl_", "sasl_"))]
         for meant in difflib.get_close_matches(flat, foreign_names, 1, 0.9):
-            return f"{text}: did you mean {meant}? It is {_RENAMED[meant]} here"
+            return f"{text}: did you mean {spell(meant)}? It is {spell(_RENAMED[meant])} here"
     meant = _RENAMED.get(flat, "ssl_context" if flat.startswith("ssl_") else flat)
     if meant in names:
-        return f"{text}: use {meant} (see docs/configuration.md)"
+        return f"{text}: use {spell(meant)} (see docs/configuration.md)"
     for role in ("producer", "consumer", "share consumer"):
         if meant in ROLES[role]:
-            return f"{text} here: {meant} is an option of a {role}"
+            return f"{text} here: {spell(meant)} is an option of a {role}"
     near = difflib.get_close_matches(flat, names, 1)
-    hint = (
-        f": did you mean {spelled(near[0])}?" if near else "; docs/configuration.md lists them all"
-    )
+    hint = f": did you mean {spell(near[0])}?" if near else "; docs/configuration.md lists them all"
     return f"{text}{hint}"
