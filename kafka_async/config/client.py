@@ -430,8 +430,8 @@ class ClientConfig:
         Raises:
             InvalidConfigurationError: A property is unknown or not supported, has a wrong type or
                 value, or contradicts another. The message names it as it is written in
-                `properties`; one that sets another option (docs/configuration.md) may have that
-                option's name.
+                `properties`, and other options with dots. For a property that sets another option
+                (docs/configuration.md) it may have that option's name.
         """
         if not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidConfigurationError(
