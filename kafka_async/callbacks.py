@@ -64,10 +64,12 @@ def check_interceptors(interceptors: Sequence[object], base: str, methods: Seque
             if isinstance(each, type) or not callable(method):
                 raise InvalidConfigurationError(
                     f"interceptors has {each!r:.100}, which has no method {name}: pass objects of "
-                    f"classes derived from {base}"
+                    f"classes derived from {base}",
+                    option="interceptors",
                 )
             if is_async(method):
                 raise InvalidConfigurationError(
                     f"interceptors has {each!r:.100}, whose method {name} is async, and is called "
-                    f"without waiting: {PLAIN_FUNCTION}"
+                    f"without waiting: {PLAIN_FUNCTION}",
+                    option="interceptors",
                 )

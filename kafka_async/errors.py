@@ -112,6 +112,10 @@ class KafkaError(Exception):
                 error.message, topic=error.topic, partition=error.partition, offset=error.offset
             )
             converted._label = error._label  # noqa: SLF001  # private to this class
+            if isinstance(error, InvalidConfigurationError) and isinstance(
+                converted, InvalidConfigurationError
+            ):
+                converted.option = error.option
         else:
             converted = cls(str(error) or type(error).__name__)
             converted._label = ""
@@ -166,7 +170,27 @@ class ApplicationRecoverableError(KafkaError):
 
 
 class InvalidConfigurationError(KafkaError):
-    """An option, a permission or the cluster's configuration must be changed first."""
+    """An option, a permission or the cluster's configuration must be changed first.
+
+    Attributes:
+        option: Name of the option at fault, in Python's writing, such as "linger_ms", or of Spark's
+            data source, such as "sinkId"; None if the error is not about one option. If two
+            options contradict each other, it is the one to change, and the message names both.
+            The message names options as the caller writes them: "linger.ms" in properties, for
+            example. An option that does not exist has its name as it was given.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        option: str | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        super().__init__(message, topic=topic, partition=partition, offset=offset)
+        self.option = option
 
 
 class AuthorizationError(InvalidConfigurationError):

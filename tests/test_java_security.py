@@ -131,7 +131,7 @@ def test_reads_the_security_protocol_without_regard_to_case_as_java_does() -> No
             "besides",
         ),
         ({"ssl_keystore_type": "PEM", "ssl_keystore_key": KEY}, "need each other"),
-        ({"ssl_key_password": "geheim"}, "ssl_password is given without ssl_certfile"),
+        ({"ssl_key_password": "geheim"}, "ssl.password is given without ssl.certfile"),
         ({"ssl_endpoint_identification_algorithm": "LDAPS"}, "must be https, or empty"),
         ({"ssl_protocol": "TLSv1.1"}, "must be TLSv1.3 or TLSv1.2"),
         ({"ssl_protocol": "TLSv1.2", "ssl_enabled_protocols": "TLSv1.3"}, "contradicts"),
@@ -144,7 +144,7 @@ def test_reads_the_security_protocol_without_regard_to_case_as_java_does() -> No
                 "ssl_truststore_location": "/ca.pem",
                 "ssl_cafile": "/b.pem",
             },
-            "ssl.truststore and ssl.cafile are the same",
+            "ssl.truststore.location and ssl.cafile are the same",
         ),
     ],
 )
@@ -296,7 +296,7 @@ def test_reads_the_grant_and_client_credentials(name: str, grant: str) -> None:
     ],
 )
 def test_refuses_names_of_classes(properties: dict[str, Any]) -> None:
-    with pytest.raises(InvalidConfigurationError, match=r"pass (sasl_token_provider|an object)"):
+    with pytest.raises(InvalidConfigurationError, match=r"pass (sasl.token.provider|an object)"):
         read(**OIDC, sasl_oauthbearer_token_endpoint_url=URL, **properties)
 
 
@@ -380,18 +380,21 @@ CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"ssl_cafile": "a"}, 'ssl_cafile is given but .* "PLAINTEXT".*set it to "SSL"'),
+        ({"ssl_cafile": "a"}, 'ssl_cafile is given but .* PLAINTEXT.*set security_protocol="SSL"'),
         ({"ssl_check_hostname": False}, "ssl_check_hostname is given but"),
-        ({"ssl_cafile": "a", **PASSWORD}, 'set it to "SASL_SSL"'),
-        ({"security_protocol": "SASL_PLAINTEXT", "ssl_cafile": "a"}, 'set it to "SASL_SSL"'),
-        (PASSWORD, 'sasl_username is given but .* "PLAINTEXT".*set it to "SASL_SSL"'),
-        ({**TLS, "sasl_mechanism": "PLAIN"}, 'sasl_mechanism is given but .* "SSL"'),
+        ({"ssl_cafile": "a", **PASSWORD}, 'set security_protocol="SASL_SSL"'),
+        (
+            {"security_protocol": "SASL_PLAINTEXT", "ssl_cafile": "a"},
+            'set security_protocol="SASL_SSL"',
+        ),
+        (PASSWORD, 'sasl_username is given but .* PLAINTEXT.*set security_protocol="SASL_SSL"'),
+        ({**TLS, "sasl_mechanism": "PLAIN"}, "sasl_mechanism is given but .* SSL"),
         ({"security_protocol": "SASL_SSL"}, "needs sasl_mechanism"),
         ({"security_protocol": "SASL_PLAINTEXT", **PASSWORD}, "needs sasl_mechanism"),
         ({**TLS, "ssl_context": CONTEXT, "ssl_cafile": "a"}, "ssl_cafile is given besides ssl_c"),
         ({**TLS, "ssl_context": CONTEXT, "ssl_check_hostname": False}, "besides ssl_context"),
         ({**TLS, "ssl_keyfile": "a"}, "ssl_keyfile is given without ssl_certfile"),
-        ({**TLS, "ssl_password": "geheim"}, "ssl_password is given without ssl_certfile"),
+        ({**TLS, "ssl_password": "geheim"}, "ssl.password is given without ssl.certfile"),
         ({**TLS, "ssl_certfile": CA + KEY}, "ssl_certfile contains a private key"),
         ({**TLS, "ssl_password": 5, "ssl_certfile": "a"}, "must be a str, a Secret or a function"),
         ({**SASL, "sasl_mechanism": "scram_sha_256"}, "did you mean SCRAM-SHA-256?"),

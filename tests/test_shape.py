@@ -27,12 +27,11 @@ PURE_PACKAGES = [
     "arguments.py",
     "backoff.py",
     "callbacks.py",
-    "option_names.py",
     "types.py",
     "errors.py",
     "secrets.py",
-    "jaas.py",
-    "java_security.py",
+    "config/jaas.py",
+    "config/java_security.py",
     "cluster/sasl",
 ]
 PURE_MODULES = [

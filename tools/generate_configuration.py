@@ -1,4 +1,4 @@
-"""Writes the tables of docs/configuration.md from the options in kafka_async/config.py.
+"""Writes the tables of docs/configuration.md from the options in kafka_async/config.
 
     python tools/generate_configuration.py [--check]
 

@@ -72,7 +72,8 @@ class SingleWriter(Lead):
         servers, options = hide_secrets(servers), hide_secrets(options)
         if "transactional_id" in options:
             raise InvalidConfigurationError(
-                "transactional_id is made from the name of a SingleWriter: leave it out"
+                "transactional_id is made from the name of a SingleWriter: leave it out",
+                option="transactional_id",
             )
         given: dict[str, Any] = {**options}
         self._producer_options = {k: v for k, v in given.items() if k in PRODUCER_OPTIONS}

@@ -149,16 +149,20 @@ def check_consumer(consumer: Consumer[K, V]) -> None:
     """Raise InvalidConfigurationError unless the consumer's options fit transactions."""
     config = consumer.config
     if config.group_id is None:
-        raise InvalidConfigurationError("transactional() needs a consumer with a group_id")
+        raise InvalidConfigurationError(
+            "transactional() needs a consumer with a group_id", option="group_id"
+        )
     if config.enable_auto_commit:
         raise InvalidConfigurationError(
             "enable_auto_commit=True commits offsets outside of transactions: give the consumer of "
-            "transactional() enable_auto_commit=False"
+            "transactional() enable_auto_commit=False",
+            option="enable_auto_commit",
         )
     if config.isolation_level != "read_committed":
         raise InvalidConfigurationError(
             f"isolation_level={config.isolation_level!r} returns records of aborted transactions: "
-            'give the consumer of transactional() isolation_level="read_committed"'
+            'give the consumer of transactional() isolation_level="read_committed"',
+            option="isolation_level",
         )
 
 
@@ -242,7 +246,8 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
             instance_of(producer, Producer, "the result of producer_factory")
             if producer.config.transactional_id is None:
                 raise InvalidConfigurationError(
-                    "producer_factory returned a producer without a transactional_id: give it one"
+                    "producer_factory returned a producer without a transactional_id: give it one",
+                    option="transactional_id",
                 )
             self._producer = producer
             try:

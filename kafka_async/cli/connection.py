@@ -58,11 +58,13 @@ class Connection:
 
     def config(self, role: type[ConfigT], **options: object) -> ConfigT:
         """Return a configuration of these properties and of options that override them."""
-        written = {**self.written, **{name: name for name in options}}
+        from kafka_async.cli.option_names import CommandLineNames
+        from kafka_async.config.spelling import options_written_as
+
+        written = {name: key for name, key in self.written.items() if name not in options}
         given = {"bootstrap_servers": DEFAULT_BOOTSTRAP, **self.properties, **options}
-        return role.from_properties(
-            {written.get(name, name): value for name, value in given.items()}
-        )
+        with options_written_as(CommandLineNames(written)):
+            return role.from_properties(given)
 
     def limited_config(self, role: type[ConfigT], **options: object) -> ConfigT:
         """Return a configuration whose client gives up after `timeout` seconds."""

@@ -21,7 +21,7 @@ from kafka_async.cli.credentials import (
     properties_from_file,
     secrets_from_environment,
 )
-from kafka_async.option_names import with_underscores
+from kafka_async.config.spelling import with_underscores
 
 DEFAULT_TIMEOUT: Final = 15.0
 """Seconds."""

@@ -24,7 +24,6 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from kafka_async.cli.messages import in_command_terms
 from kafka_async.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -47,13 +46,16 @@ err = Console(stderr=True, highlight=False)
 
 def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a command's coroutine; an error prints one line and exits with a nonzero status."""
+    from kafka_async.cli.option_names import CommandLineNames
+    from kafka_async.config.spelling import process_writes
     from kafka_async.runner import SIGNALS
     from kafka_async.runner import run as run_loop
 
     logger, warnings = logging.getLogger("kafka_async"), _Warnings(logging.WARNING)
     logger.addHandler(warnings)
     try:
-        return run_loop(main(), signals=(*SIGNALS, signal.SIGHUP))
+        with process_writes(CommandLineNames({})):
+            return run_loop(main(), signals=(*SIGNALS, signal.SIGHUP))
     except KeyboardInterrupt:
         err.print("interrupted")
         raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -62,8 +64,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except KafkaError as error:
-        # Without the topic, whose name may equal an option's.
-        fail(str(error).replace(error.message, in_command_terms(error.message), 1))
+        fail(str(error))
     except TimeoutError as error:
         fail(str(error) or "it took too long")
     except OSError as error:
@@ -73,11 +74,11 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 class _Warnings(logging.Handler):
-    """Prints each warning of the clients in one line, with command-line names of options."""
+    """Prints each warning of the clients in one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record."""
-        line = " ".join(in_command_terms(record.getMessage()).split())
+        line = " ".join(record.getMessage().split())
         err.print(f"[bold yellow]{record.levelname.lower()}:[/] {escape(line)}", soft_wrap=True)
 
 

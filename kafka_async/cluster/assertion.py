@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from kafka_async.config.spelling import spell
 from kafka_async.errors import InvalidConfigurationError, SaslAuthenticationError
 from kafka_async.secret_files import MAX_SECRET_BYTES, read_file
 from kafka_async.secrets import Secret
@@ -69,8 +70,8 @@ def _signed(config: ClientConfig, now: float) -> Secret:
     missing = [name for name in ("iss", "aud") if not claims.get(name)]
     if missing:
         raise SaslAuthenticationError(
-            f"{_TEMPLATE} has no {' and no '.join(missing)} in its payload: add it there, or set "
-            f"sasl_oauthbearer_assertion_claim_{missing[0]}"
+            f"{spell(_TEMPLATE)} has no {' and no '.join(missing)} in its payload: add it there, "
+            f"or set {spell(f'sasl_oauthbearer_assertion_claim_{missing[0]}')}"
         )
     # RFC 7523: the subject of a client's own assertion is the client.
     claims.setdefault("sub", claims["iss"])
@@ -97,11 +98,11 @@ def _signed(config: ClientConfig, now: float) -> Secret:
     except Exception as error:  # noqa: BLE001  # its frames hold the key
         failure = type(error).__name__
     # Outside the `except`: as a context, the exception would show the key.
-    names = "" if not header else f", and {_TEMPLATE} for names in its header that JOSE lacks"
+    names = f", and {spell(_TEMPLATE)} for names in its header that JOSE lacks" if header else ""
     raise SaslAuthenticationError(
-        f"{_KEY} cannot sign an assertion with {algorithm} ({failure}). It is the path of a PEM "
-        "file with a private key for sasl_oauthbearer_assertion_algorithm; check its passphrase"
-        f"{names}"
+        f"{spell(_KEY)} cannot sign an assertion with {algorithm} ({failure}). It is the path of a "
+        "PEM file with a private key for "
+        f"{spell('sasl_oauthbearer_assertion_algorithm')}; check its passphrase{names}"
     )
 
 
@@ -128,8 +129,8 @@ def _template(path: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     unknown = template.keys() - {"header", "payload"}
     if not template or unknown or not all(isinstance(part, dict) for part in parts):
         raise SaslAuthenticationError(
-            f'{_TEMPLATE} is no template: write a JSON object with "header" or "payload" or both, '
-            "each of which is an object"
+            f'{spell(_TEMPLATE)} is no template: write a JSON object with "header" or '
+            '"payload" or both, each of which is an object'
         )
     return parts[0], parts[1]
 
@@ -138,7 +139,7 @@ def _read(option: str, path: str) -> SecretBytes:
     failure = ""
     try:
         return read_file(
-            Path(path), private=False, regular=True, max_bytes=MAX_SECRET_BYTES, name=option
+            Path(path), private=False, regular=True, max_bytes=MAX_SECRET_BYTES, name=spell(option)
         )
     except InvalidConfigurationError as error:
         failure = error.message

@@ -16,6 +16,7 @@ from kafka_async.cluster.handshake import Step
 from kafka_async.cluster.sasl import mechanism_for
 from kafka_async.cluster.sasl.mechanism import Await, Compute, SaslContext
 from kafka_async.config import MECHANISMS_WITHOUT_PASSWORD
+from kafka_async.config.spelling import spell
 from kafka_async.errors import (
     AuthenticationError,
     IllegalSaslStateError,
@@ -49,17 +50,18 @@ MAX_BROKER_TEXT: Final = 300
 _HANDSHAKE: Final = 17
 _AUTHENTICATE: Final = 36
 _HANDSHAKE_VERSION: Final = 1
+_SCRAM_ADVICE: Final = (
+    "check {sasl_username} and {sasl_password}, and that the user has credentials for "
+)
 _ADVICE: Final[Mapping[str, str]] = {
-    "PLAIN": "check sasl_username and sasl_password",
-    "SCRAM-SHA-256": "check sasl_username and sasl_password, and that the user has credentials for "
-    "SCRAM-SHA-256",
-    "SCRAM-SHA-512": "check sasl_username and sasl_password, and that the user has credentials for "
-    "SCRAM-SHA-512",
+    "PLAIN": "check {sasl_username} and {sasl_password}",
+    "SCRAM-SHA-256": f"{_SCRAM_ADVICE}SCRAM-SHA-256",
+    "SCRAM-SHA-512": f"{_SCRAM_ADVICE}SCRAM-SHA-512",
     "OAUTHBEARER": "check the token's issuer, audience, scope and expiry, and the clocks of both "
     "sides",
     "GSSAPI": "check the Kerberos ticket (klist), the service name, and the clocks of both sides",
-    "delegation token": "check the token's id (sasl_username) and HMAC (sasl_password), and that "
-    "it has not expired",
+    "delegation token": "check the token's id ({sasl_username}) and HMAC ({sasl_password}), and "
+    "that it has not expired",
     "AWS_MSK_IAM": "check that the IAM policy allows kafka-cluster:Connect, and the clock",
 }
 
@@ -190,17 +192,18 @@ class Authenticator:
         if response.error_code == UnsupportedSaslMechanismError.code:
             offered = ", ".join(response.mechanisms)[:MAX_BROKER_TEXT] or "none"
             option = self._config.sasl_mechanism
-            wanted = f'"{name}"'
+            wanted = spell("sasl_mechanism", name)
             if option == "AWS_MSK_IAM":
-                wanted = f'"{option}" ({name} to the broker)'
+                wanted = f"{spell('sasl_mechanism', option)} ({name} to the broker)"
             raise UnsupportedSaslMechanismError(
-                f"the listener does not offer sasl_mechanism={wanted}, only {offered}: set "
-                "sasl_mechanism to one of these, or use the address of another listener"
+                f"the listener does not offer {wanted}, only {offered}: set "
+                f"{spell('sasl_mechanism')} to one of these, or use the address of another listener"
             )
         if response.error_code == IllegalSaslStateError.code:
             raise IllegalSaslStateError(
                 "the broker expects no authentication here: its listener is PLAINTEXT or SSL; set "
-                "security_protocol accordingly, or use the address of a listener with SASL"
+                f"{spell('security_protocol')} accordingly, or use the address of a listener with "
+                "SASL"
             )
         if response.error_code:
             raise error_for(response.error_code)
@@ -277,9 +280,10 @@ class Authenticator:
         name = option if isinstance(option, str) else self.mechanism.name
         if code != SaslAuthenticationError.code:
             return error_for(code, reason or None)
-        advice = _ADVICE.get(name, "check the credentials")
-        if self._config.sasl_delegation_token:
-            advice = _ADVICE["delegation token"]
+        subject = "delegation token" if self._config.sasl_delegation_token else name
+        advice = _ADVICE.get(subject, "check the credentials").format(
+            sasl_username=spell("sasl_username"), sasl_password=spell("sasl_password")
+        )
         return SaslAuthenticationError(
             f"authentication by {name} failed ({reason or 'the broker names no reason'}): "
             f"{advice}{_padding(context)}"
@@ -326,9 +330,9 @@ def _padding(context: SaslContext) -> str:
     """Return a hint at spaces around the credentials, as files and variables often add."""
     username, password = context.username or "", context.password or Secret("")
     if username != username.strip():
-        return "; sasl_username begins or ends with a space or a line break"
+        return f"; {spell('sasl_username')} begins or ends with a space or a line break"
     if len(password.reveal()) != len(password.reveal().strip()):
-        return "; sasl_password begins or ends with a space or a line break"
+        return f"; {spell('sasl_password')} begins or ends with a space or a line break"
     return ""
 
 

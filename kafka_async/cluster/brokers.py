@@ -30,6 +30,7 @@ from kafka_async.cluster.connection import (
 )
 from kafka_async.cluster.handshake import BrokerVersions
 from kafka_async.config import split_server
+from kafka_async.config.spelling import spell_given
 from kafka_async.errors import (
     AuthenticationError,
     InvalidConfigurationError,
@@ -472,9 +473,11 @@ class Brokers:
         # A broker's metadata could otherwise send credentials to any host.
         allowed = self._context.config.allowed_broker_hosts
         if allowed is not None and not _matches(node.host, allowed):
+            permitted = spell_given("allowed_broker_hosts", str(list(allowed)))
             raise InvalidConfigurationError(
                 f"metadata sends this client to {node.host}:{node.port} (broker {node_id}), which "
-                f"allowed_broker_hosts={list(allowed)} does not permit: extend it if that is right"
+                f"{permitted} does not permit: extend it if that is right",
+                option="allowed_broker_hosts",
             )
         return Address(node_id, node.host, node.port)
 

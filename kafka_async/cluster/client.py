@@ -33,6 +33,7 @@ from kafka_async.config import (
     resolve_config,
     seconds,
 )
+from kafka_async.config.spelling import spell
 from kafka_async.errors import (
     ClientClosedError,
     ClusterAuthorizationError,
@@ -292,8 +293,9 @@ class Client:
         self._supervisor.check_event_loop(self._closing)
         if self._authenticator is None:
             raise InvalidConfigurationError(
-                f'security_protocol is "{self.config.security_protocol}", which does not '
-                'authenticate: make a client with security_protocol="SASL_SSL"'
+                f"{spell('security_protocol')} is {self.config.security_protocol}, which does not "
+                f"authenticate: make a client with {spell('security_protocol', 'SASL_SSL')}",
+                option="security_protocol",
             )
         # Equal credentials leave errors and backoffs as they are.
         replaced = self._authenticator.set_credentials(username, password)

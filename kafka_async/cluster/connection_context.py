@@ -14,6 +14,7 @@ from kafka_async.cluster.tls import TlsContext
 from kafka_async.cluster.token_source import token_source
 from kafka_async.cluster.transport import OpenStreams
 from kafka_async.config import seconds
+from kafka_async.config.spelling import spell
 from kafka_async.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ class ConnectionContext:
         """Read the files of certificates again; see `Client.reload_certificates`."""
         if not self.config.security_protocol.endswith("SSL"):
             raise InvalidConfigurationError(
-                f'security_protocol="{self.config.security_protocol}" uses no certificates: there '
-                "is nothing to reload"
+                f"{spell('security_protocol', self.config.security_protocol)} uses no "
+                "certificates: there is nothing to reload",
+                option="security_protocol",
             )
         return await self._tls.reload()

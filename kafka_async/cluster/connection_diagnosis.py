@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafka_async.cluster.framing import FrameSizeError
+from kafka_async.config.spelling import if_objects, spell
 from kafka_async.errors import (
     AuthenticationError,
     IllegalSaslStateError,
@@ -91,14 +92,14 @@ class ConnectionFacts(NamedTuple):
         """Return the remedy: how to use TLS, or how not to use it."""
         name = ("SASL_SSL" if tls else "SASL_PLAINTEXT") if self.sasl else "SSL"
         if not tls and not self.sasl:
-            return "leave security_protocol out"
-        other = ' or "SASL_SSL"' if tls and not self.sasl else ""
-        return f'set security_protocol="{name}"{other}'
+            return f"leave {spell('security_protocol')} out"
+        other = ("SASL_SSL",) if tls and not self.sasl else ()
+        return f"set {spell('security_protocol', name, *other)}"
 
     def with_sasl(self) -> str:
         """Return the remedy: how to authenticate by SASL."""
         name = "SASL_SSL" if self.tls else "SASL_PLAINTEXT"
-        return f'set security_protocol="{name}" and sasl_mechanism'
+        return f"set {spell('security_protocol', name)} and {spell('sasl_mechanism')}"
 
 
 MAX_HANG_UPS: Final = 3
@@ -170,15 +171,17 @@ def _certificate(error: BaseException, facts: ConnectionFacts) -> Diagnosis:
     # OpenSSL's codes, since its texts differ between versions.
     if code in _HOST_NAME_MISMATCH:
         advice = (
-            "connect by a name that the certificate has, or with ssl_check_hostname=False to any "
-            "host whose certificate the authority has issued"
+            "connect by a name that the certificate has, or with "
+            f"{spell('ssl_check_hostname', False)} to any host whose certificate the authority has "
+            "issued"
         )
     elif code == _CERTIFICATE_EXPIRED:
         advice = "the broker's certificate must be renewed"
     elif code == _CERTIFICATE_NOT_YET_VALID:
         advice = "check the clocks of this host and of the broker"
     else:
-        advice = "give ssl_cafile, or an ssl_context, that trusts its issuer"
+        context = if_objects(f", or {spell('ssl_context')},")
+        advice = f"give {spell('ssl_cafile')}{context} that trusts its issuer"
     return Diagnosis(
         f"its certificate is not accepted ({reason}): {advice}",
         permanent=True,
@@ -191,23 +194,23 @@ def _alert(error: BaseException, facts: ConnectionFacts) -> Diagnosis | None:
     reason = str(getattr(error, "reason", None) or "")
     if "ALERT" not in reason:
         return None
-    own = "the certificate of ssl_context" if facts.certificate is None else "ssl_certfile"
+    own = spell("ssl_certfile")
+    if facts.certificate is None:
+        own = f"the certificate of {spell('ssl_context')}"
+    issuer = f"check {spell('ssl_certfile')}, and the authorities that the broker trusts"
     for name, text in _ALERTS:
         if name in reason:
-            meaning = text.format(certificate=_own_certificate(facts), issuer=_ISSUER, own=own)
+            meaning = text.format(certificate=_own_certificate(facts), issuer=issuer, own=own)
             return Diagnosis(meaning, permanent=True, error=SslAuthenticationError)
     return None
 
 
-_ISSUER: Final = "check ssl_certfile, and the authorities that the broker trusts"
-
-
 def _own_certificate(facts: ConnectionFacts) -> str:
     if facts.certificate is None:
-        return "check the certificate that ssl_context has loaded"
+        return f"check the certificate that {spell('ssl_context')} has loaded"
     if facts.certificate:
-        return "check ssl_certfile: its issuer, its purpose and how long it is valid"
-    return "give ssl_certfile and ssl_keyfile"
+        return f"check {spell('ssl_certfile')}: its issuer, its purpose and how long it is valid"
+    return f"give {spell('ssl_certfile')} and {spell('ssl_keyfile')}"
 
 
 def _no_tls(error: BaseException, facts: ConnectionFacts) -> Diagnosis:
@@ -215,7 +218,7 @@ def _no_tls(error: BaseException, facts: ConnectionFacts) -> Diagnosis:
     if any(name in reason for name in _PROTOCOL_ALERTS):
         return Diagnosis(
             f"TLS failed ({reason}): the broker supports no version of TLS that this client "
-            "allows, see ssl_enabled_protocols: 1.2 and newer",
+            f"allows, see {spell('ssl_enabled_protocols')}: 1.2 and newer",
             permanent=True,
             error=SslAuthenticationError,
         )
@@ -340,7 +343,7 @@ def _hung_up_on_credentials(error: BaseException, facts: ConnectionFacts) -> Dia
         return None
     return Diagnosis(
         "it closed the connection during the authentication, without a reason: check the "
-        "credentials and sasl_mechanism, and the broker's log",
+        f"credentials and {spell('sasl_mechanism')}, and the broker's log",
         permanent=facts.certain,
         error=SaslAuthenticationError if facts.certain else None,
     )

@@ -26,6 +26,7 @@ from kafka_async.cluster.outage import OutageLog
 from kafka_async.cluster.rebootstrap import RebootstrapTrigger
 from kafka_async.cluster.token_errors import TokenEndpointUnreachableError, TokenTimeoutError
 from kafka_async.config import seconds
+from kafka_async.config.spelling import spell
 from kafka_async.errors import (
     AuthenticationError,
     BootstrapError,
@@ -557,10 +558,10 @@ class MetadataUpdater:
             raise RebootstrapRequiredError(f"cluster {cluster_id} responds, not {former}")
         logger.warning(
             "cluster %s responds, not %s: the client follows it without the producer ids, topic "
-            "ids, positions and memberships of the former one; check bootstrap_servers if that is "
-            "not intended",
+            "ids, positions and memberships of the former one; check %s if that is not intended",
             cluster_id,
             former,
+            spell("bootstrap_servers"),
         )
         # Before the listeners, which read it.
         self.snapshot = self.snapshot.rebootstrapped(keep_ids=False)

@@ -31,6 +31,7 @@ from kafka_async.backoff import Backoff
 from kafka_async.cluster.assertion import assertion_of
 from kafka_async.cluster.tls import load_authorities
 from kafka_async.cluster.token_errors import TokenEndpointUnreachableError
+from kafka_async.config.spelling import spell, spell_given
 from kafka_async.errors import (
     InvalidConfigurationError,
     KafkaConnectionError,
@@ -216,8 +217,8 @@ class TokenEndpoint:
         if untrusted is not None:
             return SaslAuthenticationError(
                 f"{self._url}: no TLS connection ({untrusted}): check that the URL and the "
-                "issuer's certificate are right, and that ssl_cafile or the system has its "
-                "certificate authority"
+                f"issuer's certificate are right, and that {spell('ssl_cafile')} or the system has "
+                "its certificate authority"
             )
         name = type(error).__name__
         if isinstance(error, httpx.TransportError):
@@ -249,8 +250,8 @@ class TokenEndpoint:
         if 300 <= status < 400:
             return SaslAuthenticationError(
                 f"{self._url} redirects (HTTP {status}), which is not followed, so that "
-                "credentials are sent to no other host: set sasl_oauthbearer_token_endpoint_url to "
-                "the new URL"
+                "credentials are sent to no other host: set "
+                f"{spell('sasl_oauthbearer_token_endpoint_url')} to the new URL"
             )
         if not response.complete:
             return SaslAuthenticationError(
@@ -320,7 +321,7 @@ def _prepare(cafile: str | None) -> ssl.SSLContext:
         try:
             load_authorities(context, cafile)
         except InvalidConfigurationError as error:
-            raise SaslAuthenticationError(error.message) from None
+            raise SaslAuthenticationError(error.message, option=error.option) from None
     return context
 
 
@@ -328,9 +329,10 @@ def _check_allowed(url: str) -> None:
     """Raise SaslAuthenticationError unless the environment allows the URL."""
     allowed = os.environ.get(ALLOWED_URLS)
     if allowed is not None and url not in [entry.strip() for entry in allowed.split(",")]:
+        given = spell_given("sasl_oauthbearer_token_endpoint_url", f"{url!r:.200}")
         raise SaslAuthenticationError(
-            f"sasl_oauthbearer_token_endpoint_url={url!r:.200} is not listed in the environment "
-            f"variable {ALLOWED_URLS}: add it there, or use a URL that is listed"
+            f"{given} is not listed in the environment variable {ALLOWED_URLS}: add it there, or "
+            "use a URL that is listed"
         )
 
 

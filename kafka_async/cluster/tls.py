@@ -18,6 +18,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast
 
+from kafka_async.config.spelling import option_error, spell, spell_given
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.secrets import Secret, SecretBytes
 
@@ -78,9 +79,11 @@ class TlsContext:
     async def reload(self) -> bool:
         """Read all files again; return False, after a warning, if they cannot be used."""
         if self._given:
-            raise InvalidConfigurationError(
-                "ssl_context is given, so that there are no files to reload: load certificates "
-                "into it, or give ssl_cafile, ssl_certfile and ssl_keyfile in its place"
+            files = f"{spell('ssl_cafile')}, {spell('ssl_certfile')} and {spell('ssl_keyfile')}"
+            raise option_error(
+                "ssl_context",
+                " is given, so that there are no files to reload: load certificates into it, or "
+                f"give {files} in its place",
             )
         async with self._lock:
             return await self._replace()
@@ -195,11 +198,12 @@ def load_authorities(context: ssl.SSLContext, authorities: str | None) -> None:
             context.load_verify_locations(cafile=authorities)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         if (problem := _text_problem(authorities)) is not None:
-            raise InvalidConfigurationError(f"ssl_cafile {problem}") from error
+            raise option_error("ssl_cafile", f" {problem}") from error
         place = "the given text" if is_pem(authorities) else repr(authorities)
-        raise InvalidConfigurationError(
-            f"ssl_cafile: no certificates can be read from {place} ({_reason(error)}): give a "
-            "file, or text, with one or more PEM certificates"
+        raise option_error(
+            "ssl_cafile",
+            f": no certificates can be read from {place} ({_reason(error)}): give a file, or "
+            "text, with one or more PEM certificates",
         ) from error
 
 
@@ -234,20 +238,20 @@ class _PasswordSource:
         """Return the password; raise ValueError without the cause, which is in `problem`."""
         self.asked = True
         if self._source is None:
-            self.problem = "the private key is encrypted: give ssl_password"
+            self.problem = f"the private key is encrypted: give {spell('ssl_password')}"
         elif isinstance(self._source, Secret):
             return self._source.reveal()
         else:
             try:
                 password = _secret_or_kind(self._source())
             except (Exception, SystemExit) as error:  # noqa: BLE001 (the application's function)
-                self.problem = (
-                    f"ssl_password: the function has raised {type(error).__name__}: check it"
-                )
+                raised = f"the function has raised {type(error).__name__}: check it"
+                self.problem = f"{spell('ssl_password')}: {raised}"
             else:
                 if isinstance(password, Secret):
                     return password.reveal()
-                self.problem = f"ssl_password: the function has returned {password}, not a str"
+                returned = f"the function has returned {password}, not a str"
+                self.problem = f"{spell('ssl_password')}: {returned}"
         raise ValueError(self.problem)
 
 
@@ -264,48 +268,56 @@ def _certificate_error(
     """Return an error with the option that is wrong."""
     reason = getattr(error, "reason", None) or ""
     if password.problem:
-        return InvalidConfigurationError(password.problem)
+        return InvalidConfigurationError(password.problem, option="ssl_password")
     if reason == "KEY_VALUES_MISMATCH":
-        text = (
-            f"ssl_keyfile{_place(config.ssl_keyfile)} is not the private key of "
-            f"ssl_certfile{_place(config.ssl_certfile)}: check both"
+        certificate = _with_place("ssl_certfile", config.ssl_certfile)
+        return InvalidConfigurationError(
+            f"{_with_place('ssl_keyfile', config.ssl_keyfile)} is not the private key of "
+            f"{certificate}: check both",
+            option="ssl_keyfile",
         )
-    elif password.asked:
-        text = (
-            "ssl_password does not decrypt the private key, or the key is damaged: check the "
-            f"password ({_reason(error)})"
+    if password.asked:
+        return option_error(
+            "ssl_password",
+            " does not decrypt the private key, or the key is damaged: check the password "
+            f"({_reason(error)})",
         )
-    else:
-        text = _malformed(config, _reason(error))
-    return InvalidConfigurationError(text)
+    return _malformed(config, _reason(error))
 
 
-def _malformed(config: ClientConfig, reason: str) -> str:
-    """Return the message for a certificate and a key that OpenSSL cannot read."""
+def _malformed(config: ClientConfig, reason: str) -> InvalidConfigurationError:
+    """Return the error for a certificate and a key that OpenSSL cannot read."""
     # From the most specific cause to the general one.
     for name in ("ssl_certfile", "ssl_keyfile"):
         problem = _text_problem(_plain(getattr(config, name) or _PEM + _END))
         if problem is not None:
-            return f"{name} {problem}"
-    certificate = f"ssl_certfile{_place(config.ssl_certfile)}"
-    key = f"ssl_keyfile{_place(config.ssl_keyfile)}"
+            return option_error(name, f" {problem}")
+    certificate = _with_place("ssl_certfile", config.ssl_certfile)
+    key = _with_place("ssl_keyfile", config.ssl_keyfile)
+    option = "ssl_certfile"
     if not _contains(config.ssl_certfile, b"CERTIFICATE-----"):
-        return (
+        text = (
             f"{certificate} has no certificate in PEM form ({reason}): give the client's "
             "certificate, and the others of its chain after it"
         )
-    if config.ssl_keyfile is None and not _contains(config.ssl_certfile, b"PRIVATE KEY-----"):
-        return (
+    elif config.ssl_keyfile is None and not _contains(config.ssl_certfile, b"PRIVATE KEY-----"):
+        text = (
             f"{certificate} has no private key in PEM form ({reason}): give a file with the "
-            "certificate and the key, or the key as ssl_keyfile"
+            f"certificate and the key, or the key as {spell('ssl_keyfile')}"
         )
-    if config.ssl_keyfile is not None and not _contains(config.ssl_keyfile, b"PRIVATE KEY-----"):
-        return f"{key} has no private key in PEM form ({reason}): give the key of ssl_certfile"
-    names = certificate if config.ssl_keyfile is None else f"{certificate} or {key}"
-    return (
-        f"{names} cannot be used ({reason}): both must be in PEM form, and the certificates in the "
-        "order of the chain, the client's first"
-    )
+    elif config.ssl_keyfile is not None and not _contains(config.ssl_keyfile, b"PRIVATE KEY-----"):
+        option = "ssl_keyfile"
+        text = (
+            f"{key} has no private key in PEM form ({reason}): give the key of "
+            f"{spell('ssl_certfile')}"
+        )
+    else:
+        names = certificate if config.ssl_keyfile is None else f"{certificate} or {key}"
+        text = (
+            f"{names} cannot be used ({reason}): both must be in PEM form, and the certificates in "
+            "the order of the chain, the client's first"
+        )
+    return InvalidConfigurationError(text, option=option)
 
 
 def _contains(value: str | Secret | None, words: bytes) -> bool:
@@ -319,12 +331,18 @@ def _contains(value: str | Secret | None, words: bytes) -> bool:
         return False
 
 
-def _place(value: str | Secret | None) -> str:
-    """Return the path of an option for a message; "" for PEM text, which may be a key."""
+def _place(value: str | Secret | None) -> str | None:
+    """Return the path of an option for a message; None for text, which may be a key."""
     if value is None or is_pem(_plain(value)):
-        return ""
+        return None
     is_path = os.path.isfile(_plain(value)) and not _DER.fullmatch(_plain(value))
-    return f"={_plain(value)!r}" if is_path else ""
+    return repr(_plain(value)) if is_path else None
+
+
+def _with_place(option: str, value: str | Secret | None) -> str:
+    """Return the name of an option, with its path."""
+    place = _place(value)
+    return spell(option) if place is None else spell_given(option, place)
 
 
 _OPENSSL: Final = re.compile(r"\[\w+(?:: \w+)?\] (.+) \(_ssl\.c:\d+\)")
@@ -356,11 +374,11 @@ def _file(value: str | Secret | None, option: str) -> Generator[str | Secret | N
         problem = _unreadable(value)
         if problem is not None:
             if (of_text := _text_problem(_plain(value))) is not None:
-                raise InvalidConfigurationError(f"{option} {of_text}")
-            place = _place(value) if isinstance(value, Secret) else f"={value!r}"
-            raise InvalidConfigurationError(
-                f"{option}{place} cannot be read ({problem}): give the path of a PEM file that "
-                "this user may read"
+                raise option_error(option, f" {of_text}")
+            raise option_error(
+                option,
+                f" cannot be read ({problem}): give the path of a PEM file that this user may read",
+                value=_place(value) if isinstance(value, Secret) else repr(value),
             )
         yield value
     else:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 from kafka_async.backoff import Backoff
 from kafka_async.cluster.token_errors import TokenTimeoutError
 from kafka_async.config import seconds
+from kafka_async.config.spelling import spell
 from kafka_async.errors import (
     ClientClosedError,
     KafkaConnectionError,
@@ -209,10 +210,10 @@ class TokenSource:
         except OSError as error:
             # A TimeoutError is an OSError: it may come from the limit above.
             if limit.expired():
+                limit_name = spell("socket_connection_setup_timeout_max_ms")
                 raise TokenTimeoutError(
-                    f"{self.purpose} did not return within {self._timeout:g} s "
-                    "(socket_connection_setup_timeout_max_ms), so there is no token: check what "
-                    "it waits for"
+                    f"{self.purpose} did not return within {self._timeout:g} s ({limit_name}), so "
+                    "there is no token: check what it waits for"
                 ) from error
             raise KafkaConnectionError(
                 f"{self.purpose} raised {type(error).__name__}, so there is no token: the next "

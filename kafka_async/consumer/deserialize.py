@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from kafka_async.config.spelling import option_error
 from kafka_async.consumer.fetch_buffer import AnyRecord
 from kafka_async.errors import InvalidConfigurationError, RecordDeserializationError
 from kafka_async.kernel import Record
@@ -85,7 +86,8 @@ def _async_deserializer(key: object, value: object) -> InvalidConfigurationError
         if isinstance(each, CoroutineType):
             cast("CoroutineType[Any, Any, Any]", each).close()  # avoids the warning: never awaited
     option = "key_deserializer" if isinstance(key, CoroutineType) else "value_deserializer"
-    return InvalidConfigurationError(
-        f"{option} returned a coroutine, and records are converted without waiting: give a "
-        "function that returns the object, and await in the handler what has to wait"
+    return option_error(
+        option,
+        " returned a coroutine, and records are converted without waiting: give a function that "
+        "returns the object, and await in the handler what has to wait",
     )

@@ -194,21 +194,26 @@ class Settings:
     def __post_init__(self) -> None:
         if self.quota_formula not in ("kafka", "seed"):
             raise InvalidConfigurationError(
-                f'quota_formula must be "kafka" or "seed", not {self.quota_formula!r}'
+                f'quota_formula must be "kafka" or "seed", not {self.quota_formula!r}',
+                option="quota_formula",
             )
         if self.replica_selector_class not in (None, RACK_AWARE_REPLICA_SELECTOR):
             raise InvalidConfigurationError(
                 f"replica_selector_class must be None or {RACK_AWARE_REPLICA_SELECTOR!r}, not "
-                f"{self.replica_selector_class!r}"
+                f"{self.replica_selector_class!r}",
+                option="replica_selector_class",
             )
         for name, low in _MINIMUMS.items():
             value = getattr(self, name)
             if value is not None and value < low:
-                raise InvalidConfigurationError(f"{name} must be at least {low}, not {value}")
+                raise InvalidConfigurationError(
+                    f"{name} must be at least {low}, not {value}", option=name
+                )
         if self.group_consumer_migration_policy not in _MIGRATION_POLICIES:
             raise InvalidConfigurationError(
                 f"group_consumer_migration_policy must be one of {_MIGRATION_POLICIES}, not "
-                f"{self.group_consumer_migration_policy!r}"
+                f"{self.group_consumer_migration_policy!r}",
+                option="group_consumer_migration_policy",
             )
 
     def version_limits(self) -> dict[int, tuple[int, int]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
 from kafka_async.callbacks import is_async
-from kafka_async.errors import InvalidConfigurationError
+from kafka_async.config.spelling import option_error
 from kafka_async.types import Headers
 
 Serialize = Callable[[str, Headers, Any], "bytes | None"]
@@ -86,20 +86,21 @@ def _function(option: str, given: object, role: str, argument: str) -> AnyFuncti
     found = getattr(given, role, given)
     wanted = f"a function ({argument}) or (topic, headers, {argument}), or an object of serde"
     if isinstance(given, type) and found is not given:
-        raise InvalidConfigurationError(f"{option}: {given.__name__} is a class: make an object")
+        raise option_error(option, f": {given.__name__} is a class: make an object")
     if not callable(found):
-        raise InvalidConfigurationError(f"{option} must be {wanted}, not {found!r:.60}")
+        raise option_error(option, f" must be {wanted}, not {found!r:.60}")
     if is_async(found):
-        raise InvalidConfigurationError(
-            f"{option} is async, and records are converted without waiting: give {wanted}; await "
-            "what it needs beforehand"
+        raise option_error(
+            option,
+            f" is async, and records are converted without waiting: give {wanted}; await what it "
+            "needs beforehand",
         )
     signature = _signature(found)
     if signature is not None and len(_required(signature)) != 3:
         try:
             signature.bind(None)
         except TypeError:
-            raise InvalidConfigurationError(f"{option} takes {signature}: give {wanted}") from None
+            raise option_error(option, f" takes {signature}: give {wanted}") from None
     return found
 
 

@@ -11,9 +11,9 @@ import difflib
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig, hide_secret
+from kafka_async.config.spelling import PropertyNames, options_written_as, with_dots
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.option_names import names_as_written
-from kafka_async.spark.properties import option_name
+from kafka_async.spark.properties import PREFIX, option_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,7 +58,7 @@ SPARK_OPTIONS: Final = ("path", "queryName")
 _CLIENT_OPTIONS: Final = {
     name: f"kafka.{name}"
     for role in (ClientConfig, ConsumerConfig, ProducerConfig)
-    for name in (row.name.replace("_", ".") for row in dataclasses.fields(role))
+    for name in (with_dots(row.name) for row in dataclasses.fields(role))
 }
 """Options of the Kafka client by Java's names, to suggest for a name without the prefix."""
 
@@ -86,13 +86,16 @@ def own_options(options: Mapping[str, Any]) -> dict[str, str]:
             names = spelling | _CLIENT_OPTIONS
             near = difflib.get_close_matches(key.lower().replace("_", "."), names, 1)
             hint = f"did you mean {names[near[0]]}?" if near else "docs/spark.md lists them"
-            raise InvalidConfigurationError(f"format kafka_async has no option {key}: {hint}")
+            raise InvalidConfigurationError(
+                f"format kafka_async has no option {key}: {hint}", option=key
+            )
     return own
 
 
 def names_as_given(options: Iterable[str]) -> AbstractContextManager[None]:
     """Spell client options in errors of the block as the options of the data source."""
-    return names_as_written({name: key for key in options if (name := option_name(key))})
+    written = {name: key for key in options if (name := option_name(key))}
+    return options_written_as(PropertyNames(written, prefix=PREFIX, takes_objects=False))
 
 
 def client_options(options: Mapping[str, Any], refused: Mapping[str, str]) -> dict[str, object]:
@@ -109,15 +112,20 @@ def client_options(options: Mapping[str, Any], refused: Mapping[str, str]) -> di
     for key, value in options.items():
         java = key.lower().replace("_", ".").replace("-", ".")
         if java in refused:
-            raise InvalidConfigurationError(f"option {key} is not allowed: {refused[java]}")
+            raise InvalidConfigurationError(
+                f"option {key} is not allowed: {refused[java]}", option=option_name(key) or key
+            )
         name = option_name(key)
         if name in properties:
-            raise InvalidConfigurationError(f"option {key} is given twice, under two names")
+            raise InvalidConfigurationError(
+                f"option {key} is given twice, under two names", option=name
+            )
         if name is not None:
             properties[name] = value
     if "bootstrap_servers" not in properties:
         raise InvalidConfigurationError(
-            'option kafka.bootstrap.servers is missing: name a broker, as "localhost:9092"'
+            'option kafka.bootstrap.servers is missing: name a broker, as "localhost:9092"',
+            option="bootstrap_servers",
         )
     return properties
 
@@ -126,7 +134,9 @@ def flag(own: Mapping[str, str], option: str, *, default: bool) -> bool:
     """Return an option that is true or false."""
     text = own.get(option, str(default)).strip().lower()
     if text not in ("true", "false"):
-        raise InvalidConfigurationError(f"{option}={text!r} is neither true nor false")
+        raise InvalidConfigurationError(
+            f"{option}={text!r} is neither true nor false", option=option
+        )
     return text == "true"
 
 
@@ -137,5 +147,7 @@ def count(own: Mapping[str, str], option: str, *, low: int = 1) -> int | None:
         return None
     text = text.strip()
     if not (text.isascii() and text.isdecimal()) or int(text) < low:
-        raise InvalidConfigurationError(f"{option}={text!r} is not a number of at least {low}")
+        raise InvalidConfigurationError(
+            f"{option}={text!r} is not a number of at least {low}", option=option
+        )
     return int(text)

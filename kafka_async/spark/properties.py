@@ -15,8 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafka_async.config import ClientConfig, hide_secret, hide_secrets
+from kafka_async.config.spelling import (
+    PropertyNames,
+    option_error,
+    options_written_as,
+    spell,
+    spell_given,
+    with_underscores,
+)
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.option_names import with_underscores
 from kafka_async.secret_files import read_secret
 from kafka_async.secrets import Secret
 
@@ -25,6 +32,8 @@ if TYPE_CHECKING:
 
 ConfigT = TypeVar("ConfigT", bound="ConsumerConfig | ProducerConfig")
 
+PREFIX: Final = "kafka."
+"""Prefix of the names of client options."""
 VARIABLE_PREFIX: Final = "KAFKA_"
 """Prefix of environment variables that options may refer to: others must not reach brokers."""
 JAAS: Final = "sasl_jaas_config"
@@ -47,8 +56,8 @@ def option_name(key: str) -> str | None:
     Connection options need no prefix "kafka."; letter case does not count.
     """
     low = key.lower()
-    name = with_underscores(low.removeprefix("kafka."))
-    return name if low.startswith("kafka.") or _CONNECTION.fullmatch(name) else None
+    name = with_underscores(low.removeprefix(PREFIX))
+    return name if low.startswith(PREFIX) or _CONNECTION.fullmatch(name) else None
 
 
 class Properties(Generic[ConfigT]):
@@ -91,7 +100,9 @@ class Properties(Generic[ConfigT]):
             InvalidConfigurationError: An environment variable or a file contains no secret.
         """
         secrets = {_secret_of(name): _read(name, place) for name, place in self._references.items()}
-        return self._role.from_properties({**self._options, **secrets, **options})
+        writing = PropertyNames({}, prefix=PREFIX, takes_objects=False)
+        with options_written_as(writing, by_default=True):
+            return self._role.from_properties({**self._options, **secrets, **options})
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(sorted({**self._options, **self._references}))})"
@@ -124,11 +135,12 @@ def _check_reference(
     others = {*references, *options} - {name}
     given = [each for each in (secret, f"{secret}_env", f"{secret}_file") if each in others]
     if given:
-        raise InvalidConfigurationError(f"{name} and {given[0]} are the same: give one")
+        raise option_error(name, f" and {spell(given[0])} are the same: give one")
     if name.endswith("_env") and not references[name].startswith(VARIABLE_PREFIX):
-        raise InvalidConfigurationError(
-            f"{name} must name an environment variable that begins with {VARIABLE_PREFIX}, so that "
-            "options cannot send any other variable to a broker"
+        raise option_error(
+            name,
+            f" must name an environment variable that begins with {VARIABLE_PREFIX}, so that "
+            "options cannot send any other variable to a broker",
         )
 
 
@@ -140,8 +152,10 @@ def _check_hidden_by_spark(name: str, options: Mapping[str, object]) -> None:
     if name == "ssl_keyfile" and "-----BEGIN" not in value.reveal():
         return  # A file's path.
     raise InvalidConfigurationError(
-        f"Spark shows the option {name} in query plans and its event log: give {name}_env, the "
-        f"name of an environment variable of the workers, or {name}_file"
+        f"Spark shows the option {spell(name)} in query plans and its event log: give "
+        f"{spell(f'{name}_env')}, the name of an environment variable of the workers, or "
+        f"{spell(f'{name}_file')}",
+        option=name,
     )
 
 
@@ -152,7 +166,8 @@ def _read(name: str, place: str) -> Secret:
     secret = Secret(os.environ.get(place, ""))
     if not secret:
         raise InvalidConfigurationError(
-            f"{name}={place}: there is no such environment variable in this process: set it for "
-            f"the driver and the workers, as with spark.executorEnv.{place}"
+            f"{spell_given(name, place)}: there is no such environment variable in this process: "
+            f"set it for the driver and the workers, as with spark.executorEnv.{place}",
+            option=name,
         )
     return secret

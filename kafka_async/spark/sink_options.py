@@ -70,7 +70,8 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         for option in EXACTLY_ONCE:
             if option in own:
                 raise InvalidConfigurationError(
-                    f'{option} is an option of exactly-once writes: set exactlyOnce to "true" too'
+                    f'{option} is an option of exactly-once writes: set exactlyOnce to "true" too',
+                    option=option,
                 )
     with names_as_given(options):
         producer = Properties(ProducerConfig, properties)
@@ -90,16 +91,22 @@ def _check_exactly_once(own: Mapping[str, str], properties: Mapping[str, object]
     if sink_id is None:
         raise InvalidConfigurationError(
             "exactlyOnce needs the option sinkId: a name that this sink keeps over restarts, and "
-            "that no other query uses at the same time"
+            "that no other query uses at the same time",
+            option="sinkId",
         )
     if not _SINK_ID.fullmatch(sink_id):
         raise InvalidConfigurationError(
             f"sinkId={sink_id!r} must consist of 1 to 100 letters, digits, dots, underscores and "
-            "hyphens"
+            "hyphens",
+            option="sinkId",
         )
     if "transaction_timeout_ms" in properties:
         raise InvalidConfigurationError(
-            "kafka.transaction.timeout.ms is not allowed with exactlyOnce: use transactionTimeoutMs"
+            "kafka.transaction.timeout.ms is not allowed with exactlyOnce: use "
+            "transactionTimeoutMs",
+            option="transaction_timeout_ms",
         )
     if own.get("writeId") == "":
-        raise InvalidConfigurationError("writeId is empty: leave it out, or name the write")
+        raise InvalidConfigurationError(
+            "writeId is empty: leave it out, or name the write", option="writeId"
+        )

@@ -142,7 +142,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool = False) -> So
     _check_use(own, streaming=streaming)
     topics = tuple(t.strip() for t in own.get("subscribe", "").split(",") if t.strip())
     if "subscribe" in own and not topics:
-        raise InvalidConfigurationError("subscribe names no topic")
+        raise InvalidConfigurationError("subscribe names no topic", option="subscribe")
     properties = {
         "fetch_max_wait_ms": FETCH_MAX_WAIT_MS,
         "max_partition_fetch_bytes": MAX_PARTITION_FETCH_BYTES,
@@ -155,7 +155,8 @@ def source_options(options: Mapping[str, str], *, streaming: bool = False) -> So
     least, most = count(own, "minOffsetsPerTrigger"), count(own, "maxOffsetsPerTrigger")
     if least is not None and most is not None and least > most:
         raise InvalidConfigurationError(
-            f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}"
+            f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}",
+            option="minOffsetsPerTrigger",
         )
     attempts, interval = count(own, "fetchOffset.numRetries"), count(own, _INTERVAL, low=0)
     timeout = count(own, "kafkaConsumer.pollTimeoutMs")

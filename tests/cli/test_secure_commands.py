@@ -99,7 +99,7 @@ def test_error_of_a_wrong_password_says_what_to_check(
         (ALICE, f"SCRAM-SHA-256 needs the password ({SASL_PASSWORD}, --sasl-password-file or --s"),
         (ALICE[:-2], "SCRAM-SHA-256 needs --sasl-username: it is missing or empty"),
         (SASL, "needs --sasl-mechanism: name the one that the brokers offer"),
-        (ALICE[3:], "set it to SASL_SSL, or to SASL_PLAINTEXT"),
+        (ALICE[3:], "set --security-protocol SASL_SSL, or SASL_PLAINTEXT"),
         ((*SASL[:2], *ALICE[3:]), "set --security-protocol SASL_SSL, or --sasl-allow-plaintext to"),
         ((*SASL, "--sasl-mechanism", "OAUTHBEARER"), "give sasl.oauthbearer.token.endpoint.url in"),
     ],

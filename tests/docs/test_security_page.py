@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from kafka_async import errors
-from kafka_async.java_security import JKS_TO_PKCS12, PKCS12_TO_PEM, TRUSTSTORE_TO_PEM
+from kafka_async.config.java_security import JKS_TO_PKCS12, PKCS12_TO_PEM, TRUSTSTORE_TO_PEM
 from tests.docs.markdown_blocks import PAGES, ROOT
 from tests.integration.test_failure_times import CASES
 from tools.generated_page import tracked_files
@@ -115,8 +115,9 @@ def test_errors_of_the_table_exist(row: list[str]) -> None:
 
 
 def test_messages_of_the_table_are_those_of_the_code() -> None:
+    joins = re.compile(r'["\']\s+f?["\']|[{}]')  # and the braces of names that are filled in
     code = [
-        re.sub(r'["\']\s+f?["\']', "", (ROOT / name).read_text("utf-8"))
+        joins.sub("", (ROOT / name).read_text("utf-8"))
         for name in tracked_files("kafka_async")
         if name.endswith(".py")
     ]

@@ -245,7 +245,7 @@ FAULTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "if this is a plaintext port": ("PLAINTEXT", ENCRYPTED),
     "it answers in TLS, or: or a TLS port": ("ENCRYPTED", {}),
     "this listener requires SASL": ("SASL", ENCRYPTED),
-    "the listener does not offer sasl_mechanism": ("ONLY_PLAIN", {**SASL, **SCRAM}),
+    "the listener does not offer": ("ONLY_PLAIN", {**SASL, **SCRAM}),
     "check sasl_username and sasl_password": (
         "SASL",
         {**SASL, **SCRAM, "sasl_password": "wrong"},

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_async.java_security import JKS_TO_PKCS12, PKCS12_TO_PEM, TRUSTSTORE_TO_PEM
+from kafka_async.config.java_security import JKS_TO_PKCS12, PKCS12_TO_PEM, TRUSTSTORE_TO_PEM
 from kafka_async.testing.backends.jvm import find_java
 
 PASSWORD = "geheim"

@@ -93,8 +93,11 @@ def test_option_names_are_case_insensitive() -> None:
         ({"subscribe": "a", "endingOffsets": "earliest"}, "cannot be the earliest"),
         ({"subscribe": "a", "fetchOffset.numRetries": "0"}, "fetchOffset.numRetries='0'"),
         ({"subscribe": "a", "kafka.nonsense": "1"}, "there is no option kafka.nonsense"),
-        ({"subscribe": "a", "ssl_ca_file": "f"}, "did you mean ssl_cafile?"),
-        ({"subscribe": "a", "kafka.ssl.check.hostnam": "f"}, "did you mean ssl_check_hostname?"),
+        ({"subscribe": "a", "ssl_ca_file": "f"}, "did you mean kafka.ssl.cafile?"),
+        (
+            {"subscribe": "a", "kafka.ssl.check.hostnam": "f"},
+            "did you mean kafka.ssl.check.hostname?",
+        ),
         ({"subscribe": "a", "bootstrap_server": "b"}, "did you mean kafka.bootstrap.servers?"),
         ({"subscribe": "a", "wildly.different": "b"}, "wildly.different: docs/spark.md lists them"),
         ({"subscribe": "a", "kafka.isolation.level": "chaos"}, "kafka.isolation.level='chaos'"),

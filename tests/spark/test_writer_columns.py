@@ -114,7 +114,7 @@ def test_a_batch_overwrites_no_topic_and_the_mode_complete_appends() -> None:
         ("exactlyonc", "no option exactlyonc: did you mean exactlyOnce?"),
         ("ledger_topic", "no option ledger_topic: did you mean ledgerTopic?"),
         ("linger.ms", "no option linger.ms: did you mean kafka.linger.ms?"),
-        ("kafka.linger", "did you mean linger_ms?"),
+        ("kafka.linger", "did you mean kafka.linger.ms?"),
         ("kafka.key.serializer", "option kafka.key.serializer is not allowed"),
         ("kafka.interceptor.classes", "interceptor"),
     ],

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kafka_async.cluster.sasl.mechanism import SaslMechanism
+from kafka_async.config.spelling import option_error, spell
 from kafka_async.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def mechanism_for(config: ClientConfig) -> SaslMechanism | None:
     ):
         raise InvalidConfigurationError(
             f"{mechanism.name} over SASL_PLAINTEXT shows the credentials to readers of the "
-            'network: set security_protocol="SASL_SSL", or sasl_allow_plaintext=True to accept it'
+            f"network: set {spell('security_protocol', 'SASL_SSL')}, or "
+            f"{spell('sasl_allow_plaintext', True)} to accept it",
+            option="security_protocol",
         )
     mechanism.check(config)
     return mechanism
@@ -59,21 +62,25 @@ def _mechanism(config: ClientConfig) -> SaslMechanism:
     named = config.sasl_mechanism
     if named is None:
         raise InvalidConfigurationError(
-            f'security_protocol="{config.security_protocol}" needs sasl_mechanism: name the one '
-            'that the brokers ask for, as "SCRAM-SHA-256"'
+            f"{spell('security_protocol', config.security_protocol)} needs "
+            f"{spell('sasl_mechanism')}: name the one that the brokers ask for, as "
+            '"SCRAM-SHA-256"',
+            option="sasl_mechanism",
         )
     if isinstance(named, str):
         factory = _FACTORIES.get(named)
         if factory is None:
-            raise InvalidConfigurationError(
-                f"sasl_mechanism={named!r:.60} is not one of {', '.join(_FACTORIES)}"
+            raise option_error(
+                "sasl_mechanism",
+                f" is not one of {', '.join(_FACTORIES)}",
+                value=f"{named!r:.60}",
             )
         module: Any = import_module(f"{__name__}.{factory.module}")
         return cast("SaslMechanism", getattr(module, factory.type_name)(*factory.arguments))
     if isinstance(named, type) or not isinstance(named, SaslMechanism):
-        raise InvalidConfigurationError(
-            f"sasl_mechanism must be one of {', '.join(_FACTORIES)}, or an object with the "
-            "attributes of kafka_async.cluster.sasl.mechanism.SaslMechanism, not "
-            f"{type(named).__name__}"
+        raise option_error(
+            "sasl_mechanism",
+            f" must be one of {', '.join(_FACTORIES)}, or an object with the attributes of "
+            f"kafka_async.cluster.sasl.mechanism.SaslMechanism, not {type(named).__name__}",
         )
     return named

@@ -26,8 +26,8 @@ from urllib.parse import quote
 
 from kafka_async.cluster.sasl.oauthbearer import OAuthBearer
 from kafka_async.config import split_server
+from kafka_async.config.spelling import option_error, spell
 from kafka_async.errors import (
-    InvalidConfigurationError,
     KafkaConnectionError,
     KafkaError,
     SaslAuthenticationError,
@@ -67,9 +67,11 @@ class AwsMskIam(OAuthBearer):
         """Raise InvalidConfigurationError for another origin of tokens."""
         for name in ("sasl_token_provider", "sasl_oauthbearer_token_endpoint_url"):
             if getattr(config, name) is not None:
-                raise InvalidConfigurationError(
-                    f'{name} is given, but tokens of sasl_mechanism="AWS_MSK_IAM" come from the '
-                    'AWS credentials: leave it out, or set sasl_mechanism="OAUTHBEARER"'
+                raise option_error(
+                    name,
+                    f" is given, but tokens of {spell('sasl_mechanism', 'AWS_MSK_IAM')} come from "
+                    "the AWS credentials: leave it out, or set "
+                    f"{spell('sasl_mechanism', 'OAUTHBEARER')}",
                 )
 
 
@@ -129,7 +131,9 @@ class MskIamTokens:
                 frozen = None if self._chain is None else self._chain.get_frozen_credentials()
                 region = self._region or _environment_region(session)
         except ImportError:
-            return SaslAuthenticationError(missing_extra('sasl_mechanism="AWS_MSK_IAM"', "msk"))
+            return SaslAuthenticationError(
+                missing_extra(spell("sasl_mechanism", "AWS_MSK_IAM"), "msk")
+            )
         except Exception as error:  # noqa: BLE001  # nothing of botocore may be shown, see above
             return _failure(error)
         if frozen is None or not frozen.access_key or not frozen.secret_key:

@@ -17,8 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafka_async.cluster.sasl.mechanism import Compute
+from kafka_async.config.spelling import option_error, spell
 from kafka_async.errors import (
-    InvalidConfigurationError,
     KafkaConnectionError,
     KafkaError,
     SaslAuthenticationError,
@@ -47,13 +47,8 @@ _RETRIABLE: Final = {
 }
 """Kerberos errors that may pass, as in Java's client; the last one is the library's."""
 _PURPOSE: Final = "Kerberos (is its key distribution center reachable?)"
-_INSTALL: Final = (
-    missing_extra('sasl_mechanism="GSSAPI"', "gssapi")
-    + "; it also needs the Kerberos library (Debian: apt-get install libkrb5-dev gcc python3-dev)"
-)
-_ADVICE: Final = (
-    "check the ticket (klist) or the keytab, sasl_kerberos_service_name, that the broker's host "
-    "name is the one in its principal, the clocks, and krb5.conf"
+_LIBRARY: Final = (
+    "; it also needs the Kerberos library (Debian: apt-get install libkrb5-dev gcc python3-dev)"
 )
 
 
@@ -72,9 +67,11 @@ class Gssapi:
         """Raise InvalidConfigurationError for an invalid service name."""
         service = config.sasl_kerberos_service_name
         if not service or not service.isprintable() or set(service) & set("@/ "):
-            raise InvalidConfigurationError(
-                f"sasl_kerberos_service_name={service!r:.60} must be the first part of the "
-                'brokers\' principals, as "kafka" of kafka/broker1.example.com@EXAMPLE.COM'
+            raise option_error(
+                "sasl_kerberos_service_name",
+                ' must be the first part of the brokers\' principals, as "kafka" of '
+                "kafka/broker1.example.com@EXAMPLE.COM",
+                value=f"{service!r:.60}",
             )
 
     def authenticate(self, context: SaslContext) -> Exchange:
@@ -111,12 +108,17 @@ class _Session:
         try:
             self._gssapi: Any = import_module("gssapi")
         except (ImportError, OSError) as error:
-            raise SaslAuthenticationError(_INSTALL) from error
+            install = missing_extra(spell("sasl_mechanism", "GSSAPI"), "gssapi")
+            raise SaslAuthenticationError(install + _LIBRARY) from error
         self._context: Any = self._call(lambda: self._create(context, cache))
 
     def failure(self, problem: str) -> SaslAuthenticationError:
         """Return the error for a problem that no retry solves."""
-        return SaslAuthenticationError(f"{self._place}: {problem}: {_ADVICE}")
+        return SaslAuthenticationError(
+            f"{self._place}: {problem}: check the ticket (klist) or the keytab, "
+            f"{spell('sasl_kerberos_service_name')}, that the broker's host name is the one in its "
+            "principal, the clocks, and krb5.conf"
+        )
 
     def step(self, received: bytes | None) -> SecretBytes:
         """Return the next message for the broker; `received` is its last message, None at first."""

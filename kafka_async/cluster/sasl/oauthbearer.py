@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from kafka_async.cluster.sasl.mechanism import Await
+from kafka_async.config.spelling import if_objects, option_error, spell
 from kafka_async.errors import InvalidConfigurationError, KafkaError, SaslAuthenticationError
 from kafka_async.secrets import HIDDEN, SecretBytes
 
@@ -46,13 +47,18 @@ class OAuthBearer:
         if config.sasl_oauthbearer_token_endpoint_url is not None:
             _check_endpoint(config, config.sasl_oauthbearer_token_endpoint_url)
         elif config.sasl_token_provider is None:
+            provider = spell("sasl_token_provider")
+            provider = if_objects(
+                f"pass {provider}, a coroutine function that returns a Token, or "
+            )
             raise InvalidConfigurationError(
-                'sasl_mechanism="OAUTHBEARER" needs a token: pass sasl_token_provider, a coroutine '
-                "function that returns a Token, or sasl_oauthbearer_token_endpoint_url"
+                f"{spell('sasl_mechanism', 'OAUTHBEARER')} needs a token: {provider}give "
+                f"{spell(_ENDPOINT)}",
+                option=_ENDPOINT,
             )
         problem = extensions_problem(config.sasl_oauthbearer_extensions or {})
         if problem is not None:
-            raise InvalidConfigurationError(f"sasl_oauthbearer_extensions: {problem}")
+            raise option_error("sasl_oauthbearer_extensions", f": {problem}")
 
     def authenticate(self, context: SaslContext) -> Exchange:
         """Send the current token; report the broker's reason if it rejects the token."""
@@ -77,6 +83,7 @@ class OAuthBearer:
         raise error
 
 
+_ENDPOINT: Final = "sasl_oauthbearer_token_endpoint_url"
 _CLIENT_CREDENTIALS: Final = (
     "sasl_oauthbearer_client_credentials_client_id",
     "sasl_oauthbearer_client_credentials_client_secret",
@@ -107,9 +114,9 @@ def _needed(config: ClientConfig) -> tuple[str, ...]:
 def _check_endpoint(config: ClientConfig, url: str) -> None:
     """Raise InvalidConfigurationError for options with which no token can be requested."""
     if config.sasl_token_provider is not None:
-        raise InvalidConfigurationError(
-            "sasl_token_provider and sasl_oauthbearer_token_endpoint_url are both given, but "
-            "tokens have one origin: leave one out"
+        raise option_error(
+            "sasl_token_provider",
+            f" and {spell(_ENDPOINT)} are both given, but tokens have one origin: leave one out",
         )
     try:
         parts = urlsplit(url)
@@ -118,26 +125,30 @@ def _check_endpoint(config: ClientConfig, url: str) -> None:
         parts, valid = urlsplit(""), False
     # The URL itself is not shown, because it may have a user name and a password.
     if not valid or not url.isprintable() or " " in url:
-        raise InvalidConfigurationError(
-            "sasl_oauthbearer_token_endpoint_url must be an https URL, as "
-            "https://issuer.example/oauth2/token: credentials are sent over TLS only"
+        raise option_error(
+            _ENDPOINT,
+            " must be an https URL, as https://issuer.example/oauth2/token: credentials are sent "
+            "over TLS only",
         )
     if "@" in parts.netloc or parts.fragment:
-        raise InvalidConfigurationError(
-            "sasl_oauthbearer_token_endpoint_url must not have a user name, a password or a "
-            "fragment (#): use sasl_oauthbearer_client_credentials_client_id and _client_secret"
+        raise option_error(
+            _ENDPOINT,
+            " must not have a user name, a password or a fragment (#): use "
+            f"{' and '.join(map(spell, _CLIENT_CREDENTIALS))}",
         )
     unused = [name for name in _OF_SIGNING if getattr(config, name) is not None]
     if config.sasl_oauthbearer_assertion_file is not None and unused:
-        raise InvalidConfigurationError(
-            f"{unused[0]} is given besides sasl_oauthbearer_assertion_file, whose assertion is "
-            "signed already: leave one out"
+        raise option_error(
+            unused[0],
+            f" is given besides {spell('sasl_oauthbearer_assertion_file')}, whose assertion is "
+            "signed already: leave one out",
         )
     missing = [name for name in _needed(config) if not getattr(config, name)]
     if missing:
         raise InvalidConfigurationError(
-            f"sasl_oauthbearer_token_endpoint_url needs {' and '.join(missing)} for the grant "
-            f"{config.sasl_oauthbearer_jwt_retriever}"
+            f"{spell(_ENDPOINT)} needs {' and '.join(map(spell, missing))} for the grant "
+            f"{config.sasl_oauthbearer_jwt_retriever}",
+            option=missing[0],
         )
 
 

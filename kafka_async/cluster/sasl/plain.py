@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_async.cluster.sasl.credentials import check_username_and_password
+from kafka_async.config.spelling import spell
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.secrets import SecretBytes
 
@@ -23,8 +24,9 @@ class Plain:
         """Raise InvalidConfigurationError if the user name or the password is missing."""
         if config.sasl_delegation_token:
             raise InvalidConfigurationError(
-                "sasl_delegation_token=True needs SCRAM: brokers do not take delegation tokens by "
-                'PLAIN; set sasl_mechanism="SCRAM-SHA-256"'
+                f"{spell('sasl_delegation_token', True)} needs SCRAM: brokers do not take "
+                f"delegation tokens by PLAIN; set {spell('sasl_mechanism', 'SCRAM-SHA-256')}",
+                option="sasl_mechanism",
             )
         check_username_and_password(self.name, config.sasl_username, config.sasl_password)
 

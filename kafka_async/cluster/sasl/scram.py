@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_async.cluster.sasl.credentials import check_username_and_password
 from kafka_async.cluster.sasl.mechanism import Compute
+from kafka_async.config.spelling import spell
 from kafka_async.errors import SaslAuthenticationError
 from kafka_async.secrets import Secret, SecretBytes
 
@@ -42,7 +43,7 @@ _ATTRIBUTE: Final = re.compile(r"([A-Za-z])=([^\0,]*)")
 _NONCE: Final = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
 _ITERATIONS: Final = re.compile(r"[1-9][0-9]{0,9}")
 _CREDENTIALS_WRONG: Final = (
-    "check sasl_username and sasl_password, and that the user has credentials for {}"
+    "check {sasl_username} and {sasl_password}, and that the user has credentials for {mechanism}"
 )
 _ERRORS: Final[Mapping[str, str]] = {
     "invalid-encoding": "the broker cannot read a message of the exchange",
@@ -50,7 +51,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     "Kafka 1.1",
     "invalid-proof": _CREDENTIALS_WRONG,
     "unknown-user": _CREDENTIALS_WRONG,
-    "invalid-username-encoding": "the broker cannot read sasl_username: check it",
+    "invalid-username-encoding": "the broker cannot read {sasl_username}: check it",
     "no-resources": "the broker has no resources for the exchange: try again later",
 }
 """Advice by error of RFC 5802."""
@@ -157,7 +158,7 @@ class Scram:
         if not compare_digest(self._signature(salted, signed), signature):
             raise SaslAuthenticationError(
                 f"{self.name}: the broker's signature is wrong: it does not know the password, so "
-                "it is not genuine; check bootstrap_servers and the network"
+                f"it is not genuine; check {spell('bootstrap_servers')} and the network"
             )
 
     def _attributes(self, text: str) -> list[tuple[str, str]]:
@@ -170,7 +171,7 @@ class Scram:
             if found[1] == "m":
                 raise SaslAuthenticationError(
                     f"{self.name}: the broker requires an extension that this client does not "
-                    "support: use another sasl_mechanism"
+                    f"support: use another {spell('sasl_mechanism')}"
                 )
             attributes.append((found[1], found[2]))
         return attributes
@@ -178,7 +179,11 @@ class Scram:
     def _check_error(self, attributes: list[tuple[str, str]]) -> None:
         name, value = attributes[0]
         if name == "e":
-            advice = _ERRORS.get(value, "see the broker's log").format(self.name)
+            advice = _ERRORS.get(value, "see the broker's log").format(
+                sasl_username=spell("sasl_username"),
+                sasl_password=spell("sasl_password"),
+                mechanism=self.name,
+            )
             raise SaslAuthenticationError(
                 f"{self.name}: the broker rejects the authentication ({value[:60]!r}): {advice}"
             )
@@ -195,7 +200,7 @@ class Scram:
     def _malformed(self, problem: str) -> SaslAuthenticationError:
         return SaslAuthenticationError(
             f"{self.name}: the broker does not keep to RFC 5802: {problem}; check that "
-            f"bootstrap_servers names Kafka brokers with {self.name}"
+            f"{spell('bootstrap_servers')} names Kafka brokers with {self.name}"
         )
 
     # -- keys -------------------------------------------------------------------------------------

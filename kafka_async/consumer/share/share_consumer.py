@@ -140,7 +140,9 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             servers, ShareConsumerConfig, config, options, hooks=hooks, clock=clock, dialer=dialer
         )
         if not self.config.group_id:
-            raise InvalidConfigurationError("a ShareConsumer needs group_id, the share group")
+            raise InvalidConfigurationError(
+                "a ShareConsumer needs group_id, the share group", option="group_id"
+            )
         super().__init__(
             f"ShareConsumer {self.config.group_id}", client, self.config, owns=owns_client
         )

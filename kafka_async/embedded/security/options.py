@@ -43,11 +43,13 @@ class SecurityOptions(NamedTuple):
         name = self.security_protocol
         if name.startswith("SASL") and self.users_file is None:
             raise InvalidConfigurationError(
-                f"{name} needs --users-file FILE with a line name:password for each user"
+                f"{name} needs --users-file FILE with a line name:password for each user",
+                option="users_file",
             )
         if name.endswith("SSL") and self.ssl_certfile is None:
             raise InvalidConfigurationError(
-                f"{name} needs --ssl-certfile FILE with the broker's certificate and key as PEM"
+                f"{name} needs --ssl-certfile FILE with the broker's certificate and key as PEM",
+                option="ssl_certfile",
             )
         self._check_use("SASL_", ("users_file",))
         self._check_use("SSL", ("ssl_certfile", "ssl_keyfile", "ssl_cafile"))
@@ -76,7 +78,8 @@ class SecurityOptions(NamedTuple):
                 fitting = [each for each in ("SSL", "SASL_PLAINTEXT", "SASL_SSL") if part in each]
                 raise InvalidConfigurationError(
                     f"--{option.replace('_', '-')} is given but --security-protocol is {name}, "
-                    f"which does not use it: set it to {' or '.join(fitting)}"
+                    f"which does not use it: set it to {' or '.join(fitting)}",
+                    option=option,
                 )
 
     def _context(self, certfile: Path) -> ssl.SSLContext:

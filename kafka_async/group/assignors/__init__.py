@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kafka_async.config.spelling import option_error
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.group.assignors.abc import (
     Assignor,
@@ -54,6 +55,7 @@ _BUILT_IN: Final[dict[str, type[Assignor]]] = {
     CooperativeStickyAssignor.name: CooperativeStickyAssignor,
 }
 
+_OPTION: Final = "partition_assignment_strategy"
 MAX_VERSION: Final = 32_767
 """Highest version of an assignor's user data."""
 
@@ -68,10 +70,11 @@ def create_assignors(strategy: Sequence[Any]) -> tuple[Assignor, ...]:
     names = [assignor.name for assignor in chosen]
     for assignor, name in zip(chosen, names, strict=True):
         if names.count(name) > 1:
-            raise InvalidConfigurationError(f"partition_assignment_strategy has {name!r} twice")
+            raise option_error(_OPTION, f" has {name!r} twice")
         if not 0 <= assignor.version <= MAX_VERSION:
             raise InvalidConfigurationError(
-                f"the assignor {name} has version {assignor.version}, not 0 to {MAX_VERSION}"
+                f"the assignor {name} has version {assignor.version}, not 0 to {MAX_VERSION}",
+                option=_OPTION,
             )
     # Raises if they have no protocol in common.
     rebalance_protocol(chosen)
@@ -88,9 +91,7 @@ def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
     )
     if not common:
         names = ", ".join(assignor.name for assignor in assignors)
-        raise InvalidConfigurationError(
-            f"partition_assignment_strategy: {names} share no rebalance protocol"
-        )
+        raise option_error(_OPTION, f": {names} share no rebalance protocol")
     return max(common)
 
 
@@ -103,7 +104,5 @@ def _assignor(entry: Any) -> Assignor:
     )
     if not isinstance(made, Assignor):
         names = ", ".join(map(repr, _BUILT_IN))
-        raise InvalidConfigurationError(
-            f"partition_assignment_strategy: {entry!r} is neither an Assignor nor one of {names}"
-        )
+        raise option_error(_OPTION, f": {entry!r} is neither an Assignor nor one of {names}")
     return made

@@ -121,7 +121,9 @@ class Pipeline:
             arguments: dict[str, Any] = vars(parse(document))
             return cls(**arguments, directory=Path(path).parent)
         except InvalidConfigurationError as error:
-            raise InvalidConfigurationError(f"{os.fspath(path)}: {error.message}") from error
+            raise InvalidConfigurationError(
+                f"{os.fspath(path)}: {error.message}", option=error.option
+            ) from error
 
     def with_master(self, master: str) -> Pipeline:
         """Return this pipeline with another master."""
@@ -416,7 +418,7 @@ def _at(place: str) -> Generator[None]:
     try:
         yield
     except InvalidConfigurationError as error:
-        raise InvalidConfigurationError(f"{place}: {error.message}") from error
+        raise InvalidConfigurationError(f"{place}: {error.message}", option=error.option) from error
     except spark_errors() as error:
         raise InvalidConfigurationError(f"{place}: {cause_of(error)}") from error
 

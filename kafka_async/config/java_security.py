@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
-from kafka_async.errors import InvalidConfigurationError
-from kafka_async.jaas import LoginModule, parse_jaas
+from kafka_async.config.jaas import LoginModule, parse_jaas
+from kafka_async.config.spelling import if_objects, option_error, spell
 from kafka_async.secrets import Secret
+
+if TYPE_CHECKING:
+    from kafka_async.errors import InvalidConfigurationError
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _REFERENCE: Final = re.compile(r"\$\{[^{}]*:[^{}]*\}|^\s*\$\{[^{}]*\}\s*$")
@@ -34,9 +37,10 @@ def is_reference(value: object) -> bool:
 
 def refuse_reference(name: str) -> NoReturn:
     """Raise for a value that looks like a reference to a config provider."""
-    raise InvalidConfigurationError(
-        f"{name} looks like a reference to a variable or a config provider, ${{...}}, and nothing "
-        "is expanded: fill in the value before, or read it in the application and pass it"
+    raise option_error(
+        name,
+        " looks like a reference to a variable or a config provider, ${...}, and nothing is "
+        "expanded: fill in the value before, or read it in the application and pass it",
     )
 
 
@@ -48,7 +52,7 @@ def read_security_properties(given: dict[str, object]) -> None:
     """
     for name, reason in _REFUSED.items():
         if name in given:
-            raise InvalidConfigurationError(f"{_dotted(name)} is not supported: {reason}")
+            raise option_error(name, f" is not supported: {_reason(reason)}")
     protocol = given.get("security_protocol")
     if isinstance(protocol, str):
         given["security_protocol"] = protocol.upper()  # In Java, case does not count.
@@ -60,23 +64,29 @@ def read_security_properties(given: dict[str, object]) -> None:
     jaas = given.pop("sasl_jaas_config", None)
     if jaas is not None:
         if not isinstance(jaas, str | Secret):
-            raise InvalidConfigurationError("sasl.jaas.config must be a str")
+            raise option_error("sasl_jaas_config", " must be a str")
         _read_login_module(given, parse_jaas(jaas if isinstance(jaas, Secret) else Secret(jaas)))
 
 
-def _dotted(name: str) -> str:
-    return name.replace("_", ".")
+def _reason(of: Callable[[], str]) -> str:
+    """Return what to do in place of a class; it is refused without that if no object can be."""
+    return if_objects(of()) or "leave it out"
 
 
-_OWN_OBJECT: Final = "it names a class of Java's; give an ssl_context for TLS of another kind"
-_REFUSED: Final[Mapping[str, str]] = {
-    "sasl_login_class": "classes of Java are not loaded; pass an object as sasl_mechanism",
-    "ssl_cipher_suites": "give an ssl_context with set_ciphers",
-    "ssl_engine_factory_class": _OWN_OBJECT,
-    "ssl_keymanager_algorithm": _OWN_OBJECT,
-    "ssl_provider": _OWN_OBJECT,
-    "ssl_secure_random_implementation": _OWN_OBJECT,
-    "ssl_trustmanager_algorithm": _OWN_OBJECT,
+def _own_context() -> str:
+    return f"it names a class of Java's; give {spell('ssl_context')} for TLS of another kind"
+
+
+_REFUSED: Final[Mapping[str, Callable[[], str]]] = {
+    "sasl_login_class": lambda: (
+        f"classes of Java are not loaded; pass an object as {spell('sasl_mechanism')}"
+    ),
+    "ssl_cipher_suites": lambda: f"give {spell('ssl_context')} with set_ciphers",
+    "ssl_engine_factory_class": _own_context,
+    "ssl_keymanager_algorithm": _own_context,
+    "ssl_provider": _own_context,
+    "ssl_secure_random_implementation": _own_context,
+    "ssl_trustmanager_algorithm": _own_context,
 }
 
 
@@ -90,16 +100,22 @@ def _read_truststore(given: dict[str, object]) -> None:
     password = given.pop("ssl_truststore_password", None)
     if location is None and certificates is None:
         if password is not None:
-            raise InvalidConfigurationError(
-                "ssl.truststore.password is given without ssl.truststore.location: leave it out"
-            )
+            raise _without("ssl_truststore_password", "ssl_truststore_location")
         return
     _check_pem("truststore", kind, location, password)
     if location is not None and certificates is not None:
-        raise InvalidConfigurationError(
-            "ssl.truststore.location and ssl.truststore.certificates are both given: give one"
+        raise option_error(
+            "ssl_truststore_location",
+            f" and {spell('ssl_truststore_certificates')} are both given: give one",
         )
-    _set(given, "ssl_cafile", location if certificates is None else certificates, "ssl.truststore")
+    if location is not None:
+        _set(given, "ssl_cafile", location, "ssl_truststore_location")
+    else:
+        _set(given, "ssl_cafile", certificates, "ssl_truststore_certificates")
+
+
+def _without(option: str, other: str) -> InvalidConfigurationError:
+    return option_error(option, f" is given without {spell(other)}: leave it out")
 
 
 def _read_keystore(given: dict[str, object]) -> None:
@@ -110,28 +126,28 @@ def _read_keystore(given: dict[str, object]) -> None:
     password = given.pop("ssl_keystore_password", None)
     key_password = given.pop("ssl_key_password", None)
     if key_password is not None:
-        _set(given, "ssl_password", key_password, "ssl.key.password")
+        _set(given, "ssl_password", key_password, "ssl_key_password")
     if location is None and chain is None and key is None:
         if password is not None:
-            raise InvalidConfigurationError(
-                "ssl.keystore.password is given without ssl.keystore.location: leave it out"
-            )
+            raise _without("ssl_keystore_password", "ssl_keystore_location")
         return
     _check_pem("keystore", kind, location, password)
     if location is not None and (chain is not None or key is not None):
-        raise InvalidConfigurationError(
-            "ssl.keystore.location is given besides ssl.keystore.certificate.chain or "
-            "ssl.keystore.key: give the file, or the two texts"
+        raise option_error(
+            "ssl_keystore_location",
+            f" is given besides {spell('ssl_keystore_certificate_chain')} or "
+            f"{spell('ssl_keystore_key')}: give the file, or the two texts",
         )
     if location is not None:
-        _set(given, "ssl_certfile", location, "ssl.keystore.location")
+        _set(given, "ssl_certfile", location, "ssl_keystore_location")
         return
     if chain is None or key is None:
-        raise InvalidConfigurationError(
-            "ssl.keystore.certificate.chain and ssl.keystore.key need each other: give both"
+        raise option_error(
+            "ssl_keystore_certificate_chain",
+            f" and {spell('ssl_keystore_key')} need each other: give both",
         )
-    _set(given, "ssl_certfile", chain, "ssl.keystore.certificate.chain")
-    _set(given, "ssl_keyfile", key, "ssl.keystore.key")
+    _set(given, "ssl_certfile", chain, "ssl_keystore_certificate_chain")
+    _set(given, "ssl_keyfile", key, "ssl_keystore_key")
 
 
 def _check_pem(store: str, kind: object, location: object, password: object) -> None:
@@ -140,42 +156,42 @@ def _check_pem(store: str, kind: object, location: object, password: object) -> 
         convert = f"`{TRUSTSTORE_TO_PEM}`"
         if store == "keystore":
             convert = f"`{PKCS12_TO_PEM}` (JKS first with `{JKS_TO_PKCS12}`)"
-        name = "is missing, which means JKS" if kind is None else "must be PEM"
-        raise InvalidConfigurationError(
-            f"ssl.{store}.type {name}: only Java reads JKS and PKCS12 key stores. Convert the "
-            f"store with {convert}, and set ssl.{store}.type=PEM and ssl.{store}.location"
+        problem = "is missing, which means JKS" if kind is None else "must be PEM"
+        form, place = spell(f"ssl_{store}_type", "PEM"), spell(f"ssl_{store}_location")
+        raise option_error(
+            f"ssl_{store}_type",
+            f" {problem}: only Java reads JKS and PKCS12 key stores. Convert the store with "
+            f"{convert}, and set {form} and {place}",
         )
     if password is not None:
-        raise InvalidConfigurationError(
-            f"ssl.{store}.password does not apply to PEM: leave it out; ssl.key.password decrypts "
-            "a private key"
+        raise option_error(
+            f"ssl_{store}_password",
+            f" does not apply to PEM: leave it out; {spell('ssl_key_password')} decrypts a private "
+            "key",
         )
     if location is not None and not isinstance(location, str | Secret):
-        raise InvalidConfigurationError(f"ssl.{store}.location must be a str")
+        raise option_error(f"ssl_{store}_location", " must be a str")
 
 
 def _set(given: dict[str, object], name: str, value: object, source: str) -> None:
     """Set an option, unless it is given already."""
     if name in given:
-        raise InvalidConfigurationError(f"{source} and {name} are the same: give one")
+        raise option_error(source, f" and {spell(name)} are the same: give one")
     given[name] = value
 
 
+_IDENTIFICATION: Final = "ssl_endpoint_identification_algorithm"
+
+
 def _read_checks(given: dict[str, object]) -> None:
-    if "ssl_endpoint_identification_algorithm" not in given:
+    if _IDENTIFICATION not in given:
         return
-    algorithm = given.pop("ssl_endpoint_identification_algorithm")
+    algorithm = given.pop(_IDENTIFICATION)
     if not isinstance(algorithm, str) or algorithm.strip().lower() not in ("", "https"):
-        raise InvalidConfigurationError(
-            "ssl.endpoint.identification.algorithm must be https, or empty for no check of the "
-            "broker's host name"
+        raise option_error(
+            _IDENTIFICATION, " must be https, or empty for no check of the broker's host name"
         )
-    _set(
-        given,
-        "ssl_check_hostname",
-        bool(algorithm.strip()),
-        "ssl.endpoint.identification.algorithm",
-    )
+    _set(given, "ssl_check_hostname", bool(algorithm.strip()), _IDENTIFICATION)
 
 
 def _read_versions(given: dict[str, object]) -> None:
@@ -185,15 +201,17 @@ def _read_versions(given: dict[str, object]) -> None:
     if protocol is None:
         return
     if protocol not in ("TLS", *TLS_VERSIONS):
-        raise InvalidConfigurationError(
-            "ssl.protocol must be TLSv1.3 or TLSv1.2: older versions are never used"
+        raise option_error(
+            "ssl_protocol", " must be TLSv1.3 or TLSv1.2: older versions are never used"
         )
     if protocol != "TLSv1.2":
         return
     names = _names(enabled) if enabled is not None else TLS_VERSIONS
     if "TLSv1.2" not in names:
-        raise InvalidConfigurationError(
-            "ssl.protocol=TLSv1.2 contradicts ssl.enabled.protocols, which lacks it: give one"
+        raise option_error(
+            "ssl_protocol",
+            f" contradicts {spell('ssl_enabled_protocols')}, which lacks it: give one",
+            value="TLSv1.2",
         )
     given["ssl_enabled_protocols"] = ("TLSv1.2",)
 
@@ -232,25 +250,26 @@ def _read_classes(given: dict[str, object]) -> None:
         if handler is None:
             continue
         if handler not in known:
-            raise InvalidConfigurationError(
-                f"{_dotted(name)} names a class that is not built in, and classes are not loaded: "
-                "pass sasl_token_provider, or an object as sasl_mechanism"
+            objects = f"pass {spell('sasl_token_provider')}, or an object as "
+            advice = if_objects(f"{objects}{spell('sasl_mechanism')}") or "leave it out"
+            raise option_error(
+                name,
+                f" names a class that is not built in, and classes are not loaded: {advice}",
             )
         if name == "sasl_login_callback_handler_class" and _TOKEN_URL not in given:
-            raise InvalidConfigurationError(
-                f"{_dotted(name)} needs {_dotted(_TOKEN_URL)}: give the issuer's URL"
-            )
+            raise option_error(name, f" needs {spell(_TOKEN_URL)}: give the issuer's URL")
     retriever = given.pop("sasl_oauthbearer_jwt_retriever_class", None)
     if retriever is None:
         return
     if not isinstance(retriever, str) or retriever not in _RETRIEVERS:
-        raise InvalidConfigurationError(
-            "sasl.oauthbearer.jwt.retriever.class must name DefaultJwtRetriever, "
-            "ClientCredentialsJwtRetriever or JwtBearerJwtRetriever: pass sasl_token_provider for "
-            "another origin of tokens"
+        provider = f": pass {spell('sasl_token_provider')} for another origin of tokens"
+        raise option_error(
+            "sasl_oauthbearer_jwt_retriever_class",
+            " must name DefaultJwtRetriever, ClientCredentialsJwtRetriever or "
+            f"JwtBearerJwtRetriever{if_objects(provider)}",
         )
     if (grant := _RETRIEVERS[retriever]) is not None:
-        _set(given, "sasl_oauthbearer_jwt_retriever", grant, "sasl.oauthbearer.jwt.retriever.class")
+        _set(given, "sasl_oauthbearer_jwt_retriever", grant, "sasl_oauthbearer_jwt_retriever_class")
 
 
 # -- login modules --------------------------------------------------------------------------------
@@ -296,9 +315,11 @@ _EXTENSION: Final = "extension_"
 
 def _oauthbearer(options: Mapping[str, Secret]) -> Mapping[str, object]:
     if any(name.startswith("unsecuredLogin") for name in options):
-        raise InvalidConfigurationError(
-            "sasl.jaas.config asks for unsecured tokens, which no production broker accepts: give "
-            "sasl.oauthbearer.token.endpoint.url, or pass sasl_token_provider"
+        provider = f", or pass {spell('sasl_token_provider')}"
+        raise option_error(
+            "sasl_jaas_config",
+            " asks for unsecured tokens, which no production broker accepts: give "
+            f"{spell(_TOKEN_URL)}{if_objects(provider)}",
         )
     extensions = {
         name.removeprefix(_EXTENSION): _text(options, name)
@@ -316,8 +337,8 @@ def _oauthbearer(options: Mapping[str, Secret]) -> Mapping[str, object]:
 def _kerberos(options: Mapping[str, Secret]) -> Mapping[str, object]:
     keytab = _text(options, "keyTab")
     if _flag(options, "useKeyTab") and keytab is None:
-        raise InvalidConfigurationError(
-            "sasl.jaas.config has useKeyTab=true without keyTab: name the keytab's file"
+        raise option_error(
+            "sasl_jaas_config", " has useKeyTab=true without keyTab: name the keytab's file"
         )
     if _flag(options, "useKeyTab") is False:
         keytab = None
@@ -358,31 +379,34 @@ def _read_login_module(given: dict[str, object], found: LoginModule) -> None:
     module = _MODULES.get(found.class_name)
     if module is None:
         known = ", ".join(name.rpartition(".")[2] for name in _MODULES)
-        raise InvalidConfigurationError(
-            f"sasl.jaas.config names a login module that is not allowed: only {known} are known, "
-            "by Kafka's, Java's or Amazon's full name, and no class is loaded"
+        raise option_error(
+            "sasl_jaas_config",
+            f" names a login module that is not allowed: only {known} are known, by Kafka's, "
+            "Java's or Amazon's full name, and no class is loaded",
         )
     short = found.class_name.rpartition(".")[2]
     if module.mechanisms == ("GSSAPI",):
         given.setdefault("sasl_mechanism", "GSSAPI")  # as in Java
     mechanism = given.get("sasl_mechanism")
     if mechanism not in module.mechanisms:
-        raise InvalidConfigurationError(
-            f"sasl.jaas.config has {short}, which is for sasl.mechanism="
-            f"{' or '.join(module.mechanisms)}: set sasl.mechanism, or change the login module"
+        raise option_error(
+            "sasl_jaas_config",
+            f" has {short}, which is for {spell('sasl_mechanism', *module.mechanisms)}: set "
+            f"{spell('sasl_mechanism')}, or change the login module",
         )
     if any(map(is_reference, found.options.values())):
-        refuse_reference("sasl.jaas.config")
+        refuse_reference("sasl_jaas_config")
     options = module.read(found.options)
     for name in found.options:
         prefixed = name.startswith(_EXTENSION) and "extension_NAME" in module.names
         if name not in module.names and not prefixed:
             names = f"its options are {', '.join(module.names)}" if module.names else "it has none"
             advice = "" if module.names else ", and the AWS environment chooses the credentials"
-            raise InvalidConfigurationError(
-                f"sasl.jaas.config has an option that {short} does not have here: {names}{advice}"
+            raise option_error(
+                "sasl_jaas_config",
+                f" has an option that {short} does not have here: {names}{advice}",
             )
     for name, value in options.items():
         if value is None or (name in given and given[name] == value):
             continue
-        _set(given, name, value, "sasl.jaas.config")
+        _set(given, name, value, "sasl_jaas_config")

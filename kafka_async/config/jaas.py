@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafka_async.errors import InvalidConfigurationError
+from kafka_async.config.spelling import option_error
 from kafka_async.secrets import Secret
 
 
@@ -61,7 +61,7 @@ def parse_jaas(text: Secret) -> LoginModule:
     """
     found = _parse(text)
     if isinstance(found, str):
-        raise InvalidConfigurationError(f"sasl.jaas.config {found}: write {_EXAMPLE}")
+        raise option_error("sasl_jaas_config", f" {found}: write {_EXAMPLE}")
     return found
 
 
