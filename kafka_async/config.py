@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypedDict, TypeVar, cast
 
-from kafka_async.callbacks import PLAIN_FUNCTION, is_async
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.foundation.arguments import PLAIN_FUNCTION, is_async
 from kafka_async.java_security import (
     TLS_VERSIONS,
     is_reference,
@@ -311,7 +311,8 @@ class ClientConfig:
     sasl_mechanism: Any = option(
         None,
         "Mechanism of SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, "
-        "or an object with the methods of kafka_async.cluster.sasl.mechanism.SaslMechanism.",
+        "or an object with the methods of "
+        "kafka_async.client.security.sasl.mechanism.SaslMechanism.",
         java="GSSAPI",
         why="SASL without a mechanism is reported, not guessed",
     )
@@ -1456,7 +1457,7 @@ def _check_mechanism(value: object) -> None:
     if isinstance(value, type) or not named or not callable(getattr(value, "authenticate", None)):
         raise InvalidConfigurationError(
             f"sasl_mechanism={value!r:.100} must be one of {', '.join(SASL_MECHANISMS)}, or an "
-            "object with the attributes of kafka_async.cluster.sasl.mechanism.SaslMechanism"
+            "object with the attributes of kafka_async.client.security.sasl.mechanism.SaslMechanism"
         )
 
 

@@ -30,7 +30,7 @@ from kafka_async.admin import (
     ResourceType,
     UserScramCredentialDeletion,
 )
-from kafka_async.cluster.request_router import AnyBroker, Leader
+from kafka_async.client.metadata.request_router import AnyBroker, Leader
 from kafka_async.embedded import run_in_thread
 from kafka_async.errors import (
     ClientClosedError,

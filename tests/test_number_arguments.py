@@ -25,9 +25,9 @@ from kafka_async.admin import (
     UserScramCredentialUpsertion,
 )
 from kafka_async.app import WorkerPool
-from kafka_async.cluster.client import Client
-from kafka_async.cluster.request_handle import RequestHandle
-from kafka_async.cluster.request_router import AnyBroker
+from kafka_async.client.client import Client
+from kafka_async.client.metadata.request_router import AnyBroker
+from kafka_async.client.request_handle import RequestHandle
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.embedded import EmbeddedCluster

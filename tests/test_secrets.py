@@ -239,7 +239,10 @@ FORBIDDEN_CALLS: Final = {
 }
 REASONS: Final = {
     ("__init__.py", "import_module"): "names of a constant table of the package's public names",
-    ("cluster/sasl/__init__.py", "import_module"): "modules of a constant table of mechanisms",
+    (
+        "client/security/sasl/__init__.py",
+        "import_module",
+    ): "modules of a constant table of mechanisms",
     ("kernel/__init__.py", "import_module"): "one of the two kernels",
     ("producer/preload.py", "import_module"): "messages of a constant table",
     ("protocol/compiler.py", "compile"): "text made from the protocol's schema",

@@ -21,8 +21,7 @@ from kafka_async.admin.security_values import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from kafka_async.arguments import instance_of, iterable, text, texts, whole_number
-from kafka_async.cluster.request_router import AnyBroker, Controller
+from kafka_async.client.metadata.request_router import AnyBroker, Controller
 from kafka_async.errors import (
     IncompleteResponseError,
     KafkaError,
@@ -31,6 +30,7 @@ from kafka_async.errors import (
     error_for,
     raise_for,
 )
+from kafka_async.foundation.arguments import instance_of, iterable, text, texts, whole_number
 from kafka_async.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,

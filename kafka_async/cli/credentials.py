@@ -12,7 +12,7 @@ from kafka_async.cli import terminal
 from kafka_async.cli.messages import CLIENT_SECRET, SASL_PASSWORD, SSL_PASSWORD
 from kafka_async.cli.properties import parse_properties
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.extras import missing_extra
+from kafka_async.foundation.arguments import missing_extra
 from kafka_async.option_names import with_underscores
 from kafka_async.secret_files import decode, read_file, read_secret
 from kafka_async.secrets import Secret

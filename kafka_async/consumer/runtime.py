@@ -21,23 +21,23 @@ from anyio import move_on_after
 
 from kafka_async.config import seconds
 from kafka_async.consumer.closing import Closing
-from kafka_async.consumer.delivery import RecordDelivery
-from kafka_async.consumer.delivery_gate import DeliveryGate
-from kafka_async.consumer.delivery_queue import DeliveryQueue
-from kafka_async.consumer.fetcher import Fetcher
-from kafka_async.consumer.list_offsets import OffsetLookup
+from kafka_async.consumer.delivery.delivery_gate import DeliveryGate
+from kafka_async.consumer.delivery.delivery_queue import DeliveryQueue
+from kafka_async.consumer.delivery.partition_streams import PartitionStreams, StreamRunner
+from kafka_async.consumer.delivery.record_delivery import RecordDelivery
+from kafka_async.consumer.delivery.record_processor import ProcessOptions, RecordProcessor
+from kafka_async.consumer.delivery.undecodable import UndecodableRecords
+from kafka_async.consumer.fetch.fetcher import Fetcher
+from kafka_async.consumer.group.offset_committer import OffsetCommitter
+from kafka_async.consumer.group.rebalance_handler import ConsumerRebalanceHandler
+from kafka_async.consumer.group.rewind.rewind_store import RewindStore
+from kafka_async.consumer.group.rewind.rewinds import Rewinds
+from kafka_async.consumer.group.rewind.stored_rewinds import StoredRewinds
+from kafka_async.consumer.group.transaction_offsets import TransactionOffsets
 from kafka_async.consumer.missing_topics_monitor import MissingTopicsMonitor
-from kafka_async.consumer.offset_committer import OffsetCommitter
-from kafka_async.consumer.partition_streams import PartitionStreams, StreamRunner
-from kafka_async.consumer.position_finder import PositionFinder
-from kafka_async.consumer.processing import ProcessOptions, RecordProcessor
-from kafka_async.consumer.rebalance_handler import ConsumerRebalanceHandler
-from kafka_async.consumer.rewind_store import RewindStore
-from kafka_async.consumer.rewinds import Rewinds
+from kafka_async.consumer.positions.offset_lookup import OffsetLookup
+from kafka_async.consumer.positions.position_finder import PositionFinder
 from kafka_async.consumer.statistics import ConsumerStatistics
-from kafka_async.consumer.stored_rewinds import StoredRewinds
-from kafka_async.consumer.transaction_offsets import TransactionOffsets
-from kafka_async.consumer.undecodable import UndecodableRecords
 from kafka_async.errors import (
     ClientClosedError,
     IllegalStateError,
@@ -57,20 +57,20 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
     from typing import Self
 
-    from kafka_async.cluster.metadata import ClusterMetadata
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.metadata.metadata import ClusterMetadata
+    from kafka_async.client.services import ClientServices
     from kafka_async.config import ConsumerConfig
+    from kafka_async.consumer.buffer.deserialize import Convert
+    from kafka_async.consumer.buffer.fetch_buffer import AnyRecord
     from kafka_async.consumer.closing import CloseDeadlines
-    from kafka_async.consumer.deserialize import Convert
-    from kafka_async.consumer.fetch_buffer import AnyRecord
+    from kafka_async.consumer.delivery.record_processor import Handler, Ordering, RawKeys
+    from kafka_async.consumer.delivery.undecodable import OnUndecodable
+    from kafka_async.consumer.group.rebalance_listener import RebalanceListenerInvoker
     from kafka_async.consumer.interceptors import ConsumerInterceptors
-    from kafka_async.consumer.processing import Handler, Ordering, RawKeys
-    from kafka_async.consumer.rebalance_listener import RebalanceListenerInvoker
     from kafka_async.consumer.subscription import PartitionState, Subscription
-    from kafka_async.consumer.undecodable import OnUndecodable
     from kafka_async.errors import AuthenticationError
+    from kafka_async.foundation.supervisor import Supervisor
     from kafka_async.group.protocol_choice import GroupProtocol
-    from kafka_async.supervisor import Supervisor
     from kafka_async.types import Health, OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger("kafka_async.consumer")
@@ -121,7 +121,7 @@ class ConsumerRuntime:
         self.queue = DeliveryQueue(supervisor, subscription)
         self.gate = DeliveryGate(self.queue, seconds(config.max_poll_interval_ms))
         self.offset_lookup = OffsetLookup(services, config)
-        self.fetcher = Fetcher(services, supervisor, config, subscription, self.queue)
+        self.fetcher = Fetcher(services, supervisor, config, subscription, self.queue.add)
         self.delivery = RecordDelivery(
             self.queue,
             self.gate,
@@ -173,7 +173,7 @@ class ConsumerRuntime:
             subscription,
             self.fetcher,
             self.offset_lookup,
-            self.offset_committer,
+            None if self.offset_committer is None else self.offset_committer.fetch_committed,
         )
         self.fetcher.on_position_needed = self.position_finder.wakeup
 

@@ -2,7 +2,7 @@
 
 The membership task is independent of topics. Subscriptions and assignments are opaque bytes to it;
 a `RebalanceHandler` encodes, computes and applies them. The consumer's handler is in
-`consumer/rebalance_handler.py`.
+`consumer/group/rebalance_handler.py`.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ from kafka_async.protocol.messages.describe_user_scram_credentials import (
 from kafka_async.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
 from kafka_async.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
 from kafka_async.secrets import Secret, SecretBytes
-from tests.cluster.scripted import World, always
+from tests.client.scripted import World, always
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 

@@ -20,7 +20,7 @@ from kafka_async.admin.security_values import (
 )
 from kafka_async.admin.values import ConfigResource, NewTopic, OffsetSpec, ResourceType
 from kafka_async.app import WorkerPool
-from kafka_async.cluster.request_router import AnyBroker
+from kafka_async.client.metadata.request_router import AnyBroker
 from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.consumer.share.share_record import ShareRecord
 from kafka_async.errors import (

@@ -1,0 +1,1193 @@
+"""Collects records into batches, decides which are due, and applies the outcome of each.
+
+Nothing here waits: the module imports no asyncio, and each method that depends on time takes `now`,
+seconds of the event loop's clock. An accumulator is owned by the event loop of one producer.
+Callers append; the sender drains batches for a broker, reports what became of them, has others
+compressed, and calls `tick` when something is due. Only the accumulator changes its queues and
+batches.
+
+Every batch and unpartitioned record is added once and completed once. Completing it releases its
+memory, wakes the tasks that await it, and makes its partition ready again.
+
+A partition's records go into its open batch. The batch is closed when it is full, or drained when
+it has lingered long enough and the broker has capacity for it. A request takes at most one batch of
+each partition, and partitions take turns, so that none delays another. Memory is reserved for an
+open batch in doubling steps, so that the fast path, which appends to `TopicQueue.open_batches`,
+needs no accounting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from itertools import chain, islice
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from kafka_async.config import seconds
+from kafka_async.errors import KafkaTimeoutError, RecordPurgedError, RecordTooLargeError
+from kafka_async.foundation.fairness import MAX_ITEMS_PER_ITERATION
+from kafka_async.kernel import Delivery, OpenBatch, record_size_bound
+from kafka_async.producer.buffer.buffer_pool import MEMORY_OVERHEAD, BufferShortage
+from kafka_async.producer.buffer.outcome import BatchOutcome, UnpartitionedRecord
+from kafka_async.producer.buffer.partition_queue import (
+    BatchState,
+    PartitionQueue,
+    ProducerBatch,
+    TopicQueue,
+)
+from kafka_async.producer.buffer.ready_partitions import ReadyPartitions
+from kafka_async.producer.buffer.unpartitioned import UnpartitionedRecords, missing_topic_error
+from kafka_async.producer.idempotence import Sequencer
+from kafka_async.producer.partitioner import call_partitioner, partition_for_key
+from kafka_async.records.batch import HEADER_SIZE
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+
+    from kafka_async.config import ProducerConfig
+    from kafka_async.errors import DeliveryError, KafkaError
+    from kafka_async.kernel import TopicOpenBatches
+    from kafka_async.producer.buffer.buffer_pool import BufferPool, BufferWaiter
+    from kafka_async.producer.buffer.delivery_failures import DeliveryFailures
+    from kafka_async.producer.buffer.outcome import FutureFactory
+    from kafka_async.producer.buffer.producer_metrics import ProducerMetrics
+    from kafka_async.producer.idempotence import ProducerIdAndEpoch
+    from kafka_async.records.batch import RecordBatch
+    from kafka_async.types import Headers
+
+__all__ = ["Accumulator"]
+
+logger = logging.getLogger("kafka_async.producer")
+
+INITIAL_BATCH_BYTES = 4096
+"""Bytes reserved for a new batch, unless its partition is busy; doubled as the batch grows."""
+REQUEST_OVERHEAD = 512
+"""Bytes of a produce request reserved for everything except one batch."""
+MAX_BATCHES_PER_REQUEST: Final = 48
+"""Keeps the event loop time of a request or its response below about two milliseconds."""
+MAX_PIGGYBACK_BYTES: Final = 1024 * 1024
+"""Bytes of a request beyond which no open batches are added to it; a CRC takes 0.06 ms per MiB."""
+
+
+NO_BROKERS: Final[Set[int]] = frozenset()
+
+
+class Accumulator:
+    """Holds all records of a producer that are neither acknowledged nor failed.
+
+    Attributes:
+        topics: Queue of each topic that records were appended to, by name.
+        written_count: Number of records that the last transaction has written.
+    """
+
+    # Slots are read faster than more than thirty attributes in a dictionary.
+    __slots__ = (
+        *("_abort_error", "_aborting", "_add_partitions", "_translate_error"),
+        *("_awaited_batches", "_batch_limit", "_batch_size", "_first_await_callback", "_linger"),
+        *("_buffer_pool", "_failures", "_metrics", "_ready", "_sequencer", "_unpartitioned"),
+        *("_compression_enabled", "_compression_queue", "_connection_errors", "_flushes"),
+        "_throttles",
+        *("_delivery_timeout", "_incomplete", "_max_request_size", "_new_future", "_outage"),
+        *(
+            "_metadata_updates",
+            "_moved",
+            "_now",
+            "_partitioner",
+            "_rng",
+            "_stale_topics",
+            "_wakeup",
+        ),
+        *("_adaptive", "_availability_timeout", "_waiting_since"),
+        *("_written_offsets", "closed_count", "topics", "written_count"),
+    )
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        buffer_pool: BufferPool,
+        failures: DeliveryFailures,
+        metrics: ProducerMetrics,
+        new_future: FutureFactory,
+        rng: random.Random,
+    ) -> None:
+        self.topics: dict[str, TopicQueue] = {}
+        self.closed_count = 0
+        self._buffer_pool = buffer_pool
+        self._failures = failures
+        self._metrics = metrics
+        self._sequencer = Sequencer(enabled=config.enable_idempotence)
+        self._ready = ReadyPartitions()
+        # In the order of adding: parts of a split batch come last.
+        self._incomplete: dict[BatchOutcome, ProducerBatch | TopicQueue] = {}
+        self._stale_topics: dict[TopicQueue, None] = {}
+        self._moved: dict[PartitionQueue, None] = {}
+        self._connection_errors: dict[int, KafkaError] = {}
+        self._throttles: dict[int, float] = {}
+        self._outage: Callable[[], KafkaError | None] = _do_nothing
+        self._compression_enabled = config.compression_type != "none"
+        self._flushes = 0
+        self._translate_error: Callable[[Exception], Exception] | None = None
+        self._add_partitions: Callable[[list[PartitionQueue]], None] | None = None
+        self._abort_error: Exception | None = None
+        self._aborting = False
+        self._written_offsets: dict[TopicPartition, tuple[int, int]] = {}
+        self.written_count = 0
+        self._partitioner = config.partitioner
+        self._adaptive = config.partitioner_adaptive_partitioning_enable
+        self._availability_timeout = seconds(config.partitioner_availability_timeout_ms)
+        self._waiting_since: dict[int, float] = {}
+        self._new_future = new_future
+        self._rng = rng
+        self._metadata_updates: dict[TopicQueue, Iterator[None]] = {}
+        self._now = 0.0
+        self._wakeup = _do_nothing
+        self._awaited_batches: deque[ProducerBatch] = deque()
+        self._first_await_callback = self._mark_awaited  # bound once, not per batch
+        self._batch_size = config.batch_size
+        self._batch_limit = max(
+            0, min(config.batch_size, config.max_request_size - REQUEST_OVERHEAD)
+        )
+        self._max_request_size = config.max_request_size
+        self._linger = seconds(config.linger_ms)
+        self._delivery_timeout = seconds(config.delivery_timeout_ms)
+        self._unpartitioned = UnpartitionedRecords(
+            min(self._delivery_timeout, seconds(config.max_block_ms))
+        )
+        self._compression_queue: deque[PartitionQueue] = deque()
+
+    def set_wakeup(self, wakeup: Callable[[], None]) -> None:
+        """Set the callback for a batch that is due before the time that `next_due` returned."""
+        self._wakeup = wakeup
+
+    def set_outage(self, outage: Callable[[], KafkaError | None]) -> None:
+        """Set a function that returns the last error while no broker can be reached."""
+        self._outage = outage
+
+    # -- appending --------------------------------------------------------------------------------
+
+    def append(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp: int,
+        now: float,
+        waiter: BufferWaiter | None = None,
+    ) -> Delivery | BufferShortage:
+        """Append a serialized record, and return its handle.
+
+        Without memory a BufferShortage is returned and the record is not appended, but a full batch
+        may have been closed. `waiter` is the caller's entry among those waiting for memory.
+        """
+        bound = record_size_bound(key, value, headers)
+        self.check_size(bound, topic)
+        topic_queue = self._topic_queue(topic)
+        if waiter is not None:
+            self._buffer_pool.use_grant(waiter)
+        if partition is None and not self._can_assign_partition(topic_queue, now):
+            return self._append_unpartitioned(
+                topic_queue, key, value, headers, timestamp, bound, now, overtake=waiter is not None
+            )
+        if partition is None and self._partitioner is not None:
+            partition = call_partitioner(self._partitioner, topic, key, topic_queue.partition_count)
+        follows = False
+        while True:
+            queue = topic_queue.queue(
+                self._choose_partition(topic_queue, key, now) if partition is None else partition
+            )
+            batch = queue.open_batch
+            if batch is None:
+                batch = self._open_batch(queue, bound, now, overtake=waiter is not None)
+                if batch is None:
+                    return BufferShortage(bound + MEMORY_OVERHEAD, queue)
+                self._linger_or_send(batch, now, follows=follows)
+            assert batch.builder is not None
+            delivery = batch.builder.append(timestamp, key, value, headers)
+            if delivery is not None:
+                return delivery
+            # Closing a batch may change the sticky partition, so it is chosen again.
+            if self._is_full(batch, bound):
+                self._close(batch, now)
+                follows = True
+            elif not self._grow(batch, bound, overtake=waiter is not None):
+                return BufferShortage(bound, queue)
+
+    def open_batches(self, topic: str) -> TopicOpenBatches:
+        """Return the open batches of a topic that records were appended to."""
+        return self.topics[topic].open_batches
+
+    def add_topic(self, name: str, leaders: tuple[int | None, ...], now: float) -> TopicOpenBatches:
+        """Add a topic whose leaders are known, and return its open batches."""
+        self._topic_queue(name).use(now)
+        self.update_leaders(name, leaders, now)
+        return self.open_batches(name)
+
+    @property
+    def max_record_size(self) -> int:
+        """Maximum bytes of a record, as `record_size_bound` counts them."""
+        return min(self._max_request_size, self._buffer_pool.total_bytes - MEMORY_OVERHEAD)
+
+    def check_size(self, size: int, topic: str) -> None:
+        """Raise RecordTooLargeError for a record or ready-made batch that can never be sent."""
+        for limit, overhead, name in (
+            (self._max_request_size, 0, "max_request_size"),
+            (self._buffer_pool.total_bytes, MEMORY_OVERHEAD, "buffer_memory"),
+        ):
+            if size + overhead > limit:
+                raise RecordTooLargeError(
+                    f"{size} bytes are more than {name}={limit} allows", topic=topic
+                )
+
+    def append_batch(
+        self,
+        partition: TopicPartition,
+        contents: RecordBatch,
+        now: float,
+        waiter: BufferWaiter | None = None,
+    ) -> Delivery | BufferShortage:
+        """Append a ready-made batch after the other batches of its partition; see `append`."""
+        self.check_size(contents.size, partition.topic)
+        queue = self._topic_queue(partition.topic).queue(partition.partition)
+        if waiter is not None:
+            self._buffer_pool.use_grant(waiter)
+        needed = contents.size + MEMORY_OVERHEAD
+        if not self._buffer_pool.reserve(needed, queue, overtake=waiter is not None):
+            return BufferShortage(needed, queue)
+        if queue.open_batch is not None:
+            self._close(queue.open_batch, now)
+        batch = self._new_batch(queue, now)
+        batch.reserved_bytes = contents.size
+        batch.set_contents(contents, BatchState.READY)
+        queue.queued.append(batch)
+        self._ready.add_if_ready(queue, now)
+        return Delivery(batch.outcome, 0, contents.base_timestamp)
+
+    def _append_unpartitioned(
+        self,
+        topic: TopicQueue,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp: int,
+        size: int,
+        now: float,
+        *,
+        overtake: bool,
+    ) -> Delivery | BufferShortage:
+        if not self._buffer_pool.reserve(size + MEMORY_OVERHEAD, topic, overtake=overtake):
+            return BufferShortage(size + MEMORY_OVERHEAD, topic)
+        record = UnpartitionedRecord(
+            topic.name,
+            key,
+            value,
+            tuple(headers),
+            timestamp,
+            size=size,
+            created=now,
+            new_future=self._new_future,
+        )
+        topic.use(now)
+        self._unpartitioned.add(topic, record)
+        self._incomplete[record] = topic
+        return Delivery(record, 0, timestamp)
+
+    def _topic_queue(self, name: str) -> TopicQueue:
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = TopicQueue(name)
+        if not topic.leaders:
+            self._stale_topics[topic] = None
+        return topic
+
+    def _can_assign_partition(self, topic: TopicQueue, now: float) -> bool:
+        """Assign up to two earlier records; return True if a new one can get its partition now.
+
+        That requires metadata of the topic, and that none of its records is left unpartitioned.
+        Each call moves up to two records into batches, so that their queue shrinks.
+        """
+        for _ in range(2):
+            if topic.leaders and topic.unpartitioned is not None:
+                self._assign_partition(topic, now)
+        return bool(topic.leaders) and topic.unpartitioned is None
+
+    def _choose_partition(self, topic: TopicQueue, key: bytes | None, now: float) -> int:
+        if key is not None:
+            return partition_for_key(key, topic.partition_count)
+        unavailable: Set[int] = NO_BROKERS
+        if self._waiting_since:
+            latest = now - self._availability_timeout
+            unavailable = {node for node, since in self._waiting_since.items() if since < latest}
+        return topic.choose_partition(self._rng, unavailable, adaptive=self._adaptive)
+
+    def _new_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
+        outcome = BatchOutcome(*queue.partition, self._new_future)
+        timeout = self._delivery_timeout if queue.exists else self._unpartitioned.max_block
+        if not queue.exists:
+            self._stale_topics[queue.topic] = None
+        queue.topic.use(now)
+        order = (queue.next_order,)
+        queue.next_order += 1
+        batch = ProducerBatch(
+            queue, queue.partition, outcome, now, deadline=now + timeout, closed_at=now, order=order
+        )
+        self._add(batch)
+        return batch
+
+    def _add(self, batch: ProducerBatch) -> None:
+        self._incomplete[batch.outcome] = batch
+        self._ready.track_deadline(batch)
+
+    def _open_batch(
+        self, queue: PartitionQueue, size: int, now: float, *, overtake: bool
+    ) -> ProducerBatch | None:
+        initial, buffer_pool = INITIAL_BATCH_BYTES, self._buffer_pool
+        if (
+            queue.last_batch_bytes > initial
+            and 2 * (buffer_pool.reserved_bytes + 2 * queue.last_batch_bytes)
+            <= buffer_pool.total_bytes
+        ):
+            # The batch will probably fill up like the last one, so it need not grow in steps.
+            initial = 1 << queue.last_batch_bytes.bit_length()
+        for grant in (max(size, min(initial, self._batch_limit)), size):
+            if buffer_pool.reserve(grant + MEMORY_OVERHEAD, queue, overtake=overtake):
+                return self._start_batch(queue, grant, now)
+        return None
+
+    def _linger_or_send(self, batch: ProducerBatch, now: float, *, follows: bool) -> None:
+        """Start the linger time of a new batch, or make its partition ready.
+
+        A batch that follows a full one (`follows`) will probably be full soon, so no request takes
+        it early.
+        """
+        batch.linger_until = batch.created + self._linger
+        if self._linger or self._compression_enabled:
+            batch.may_piggyback = not follows
+            batch.outcome.set_await_callback(self._first_await_callback)
+            self._ready.linger(batch)
+        else:
+            self._ready.add_if_ready(batch.queue, now)
+
+    def _mark_awaited(self, outcome: BatchOutcome) -> None:
+        """Note that a task awaits an open batch; `tick` ends its linger time."""
+        batch = self._incomplete[outcome]
+        assert isinstance(batch, ProducerBatch)
+        batch.awaited = True
+        self._awaited_batches.append(batch)
+        self._wakeup()
+
+    def _start_batch(self, queue: PartitionQueue, grant: int, created: float) -> ProducerBatch:
+        queue.open_batch = batch = self._new_batch(queue, created)
+        batch.reserved_bytes = grant
+        batch.builder = OpenBatch(batch.outcome, grant)
+        queue.topic.open_batches.add(queue.partition.partition, batch.builder)
+        return batch
+
+    def _is_full(self, batch: ProducerBatch, size: int) -> bool:
+        assert batch.builder is not None
+        return batch.builder.size + size - HEADER_SIZE > self._batch_limit
+
+    def _grow(self, batch: ProducerBatch, size: int, *, overtake: bool) -> bool:
+        assert batch.builder is not None
+        needed = batch.builder.size + size
+        for wanted in (max(needed, min(self._batch_limit, 2 * batch.reserved_bytes)), needed):
+            more = wanted - batch.reserved_bytes
+            if more <= 0 or self._buffer_pool.reserve(more, batch.queue, overtake=overtake):
+                batch.reserved_bytes = max(batch.reserved_bytes, wanted)
+                batch.builder.extend(wanted)
+                return True
+        return False
+
+    # -- closing and compressing ------------------------------------------------------------------
+
+    def _close(self, batch: ProducerBatch, now: float) -> None:
+        """Close a batch for appends and make its partition ready, after compression if enabled.
+
+        With compression, this also closes open batches of other partitions that may be sent in the
+        same request.
+        """
+        self._close_batch(batch, now)
+        if not self._compression_enabled:
+            self._ready.add_if_ready(batch.queue, now)
+        elif batch.queue.leader is not None:
+            # Batches that are compressed together are ready for the same request.
+            for other in self._ready.piggyback_batches(batch.queue.leader, MAX_BATCHES_PER_REQUEST):
+                self._close_batch(other, now)
+
+    def _close_batch(self, batch: ProducerBatch, now: float) -> None:
+        queue = batch.queue
+        assert batch.builder is not None
+        assert queue.open_batch is batch
+        size = batch.builder.size
+        self.closed_count += 1
+        queue.detach_open_batch()
+        batch.close(now)
+        batch.outcome.set_await_callback(None)
+        queue.last_batch_bytes = size
+        queue.topic.sticky.batch_closed(queue.partition.partition, size, self._batch_size)
+        queue.queued.append(batch)
+        spare = batch.reserved_bytes - size
+        batch.reserved_bytes = size
+        if spare > 0:
+            self._buffer_pool.release(spare, queue)
+        if self._compression_enabled:
+            self._compression_queue.append(queue)
+        else:
+            batch.state = BatchState.READY
+
+    @property
+    def has_batches_to_compress(self) -> bool:
+        """True if `next_to_compress` may yield a batch."""
+        return bool(self._compression_queue)
+
+    def next_to_compress(self) -> Iterator[ProducerBatch]:
+        """Yield the batches to compress now: one per partition at a time, in order."""
+        for _ in range(len(self._compression_queue)):
+            queue = self._compression_queue.popleft()
+            states = [batch.state for batch in queue.queued]
+            if BatchState.COMPRESSING in states or BatchState.CLOSED not in states:
+                continue
+            batch = queue.queued[states.index(BatchState.CLOSED)]
+            batch.state = BatchState.COMPRESSING
+            yield batch
+
+    def finish_compression(
+        self, batch: ProducerBatch, contents: RecordBatch | None, now: float
+    ) -> None:
+        """Store a batch's compressed contents, or None if compression failed.
+
+        The partition's next batch may be compressed afterwards.
+        """
+        self._compression_queue.append(batch.queue)
+        if contents is not None and batch.state is BatchState.COMPRESSING:
+            batch.set_contents(contents, BatchState.READY)
+            self._ready.add_if_ready(batch.queue, now)
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        """True if a run of the send loop would find batches to send or a new time to run again."""
+        return self._ready.has_work
+
+    def ready_nodes(self, now: float) -> list[int]:
+        """Return the brokers that may have ready partitions.
+
+        Partitions that must be added to the transaction first are passed to its `add_partitions`.
+        Nothing is sent in a transaction that can only be aborted: what is not in flight fails.
+        """
+        if self._abort_error is not None:
+            self._fail_queued(self._abort_error, now, report=not self._aborting)
+            return []
+        if self._add_partitions is not None:
+            queues = self._ready.take_partitions_to_add()
+            if queues:
+                self._add_partitions(queues)
+        return self._ready.nodes()
+
+    def has_ready(self, node: int) -> bool:
+        """Return True if a broker may have ready partitions."""
+        return self._ready.has_ready(node)
+
+    def drain(self, node: int, room: int, now: float) -> list[ProducerBatch]:
+        """Return the batches for one request to a broker, at most one per partition.
+
+        Batches that are due come first, then open batches of other partitions. All are in flight
+        afterwards, until the sender reports the outcome of each. Together they have at most `room`
+        bytes, unless the first batch exceeds it.
+        """
+        drained: list[ProducerBatch] = []
+        if self._abort_error is not None:
+            return drained
+        for queue in chain(
+            self._ready.pop_partitions(node), self._piggyback_queues(node, drained, now)
+        ):
+            batch = self._next_batch(queue, node, now)
+            if batch is None:
+                continue
+            if drained and batch.wire_size > room:
+                self._ready.put_back(queue, node)
+                break
+            room -= batch.wire_size
+            self._mark_in_flight(batch, node)
+            drained.append(batch)
+            self._ready.add_if_ready(queue, now)
+            if len(drained) == MAX_BATCHES_PER_REQUEST:
+                self._ready.move_to_back(node)
+                break
+        return drained
+
+    def _piggyback_queues(
+        self, node: int, drained: list[ProducerBatch], now: float
+    ) -> Iterator[PartitionQueue]:
+        """Yield partitions whose open batches are added to a request that is not empty."""
+        if not drained or self._compression_enabled or not self._ready.has_piggyback_batches(node):
+            return
+        left = MAX_PIGGYBACK_BYTES - sum([batch.wire_size for batch in drained])
+        for batch in self._ready.piggyback_batches(node, MAX_BATCHES_PER_REQUEST):
+            assert batch.builder is not None
+            left -= batch.builder.size
+            if left >= 0:
+                batch.linger_until = min(batch.linger_until, now)
+                yield batch.queue
+            else:
+                self._ready.add_if_ready(batch.queue, now)  # for a later request
+
+    def _next_batch(self, queue: PartitionQueue, node: int, now: float) -> ProducerBatch | None:
+        if queue.leader != node:
+            self._ready.add_if_ready(queue, now)
+            return None
+        if not self._ready.is_sendable(queue, now):
+            return None
+        if not queue.queued and queue.open_batch is not None:
+            self._close_batch(queue.open_batch, now)
+        batch = queue.queued[0] if queue.queued else None
+        return batch if batch is not None and batch.state is BatchState.READY else None
+
+    def _mark_in_flight(self, batch: ProducerBatch, node: int) -> None:
+        """Mark a partition's next batch as in flight, and assign its sequence if it has none."""
+        queue = batch.queue
+        assert queue.queued[0] is batch
+        del queue.queued[0]
+        if batch.sequence is None:
+            unresolved = bool(queue.in_flight)
+            batch.set_sequence(
+                self._sequencer.assign_sequence(queue.sequence, batch.count, unresolved=unresolved)
+            )
+        batch.state = BatchState.IN_FLIGHT
+        batch.attempts += 1
+        queue.in_flight.append(batch)
+        queue.in_flight_node = node
+
+    # -- outcomes ---------------------------------------------------------------------------------
+
+    def acknowledge(
+        self, batch: ProducerBatch, base_offset: int, append_time: int, now: float
+    ) -> None:
+        """Complete a batch that was written at an offset, -1 if unknown."""
+        count = batch.count
+        self._metrics.acknowledged(batch, base_offset, now)
+        if batch.sequence is not None:
+            batch.queue.sequence.note_written(batch.sequence)
+        if self._translate_error is not None and base_offset >= 0:
+            self._note_written(batch.partition, base_offset, base_offset + count - 1)
+        self._remove(batch)
+        batch.outcome.acknowledge(base_offset, append_time, count)
+        self._continue_partition(batch.queue, now)
+
+    def fail(
+        self, batch: ProducerBatch, error: Exception, now: float, *, report: bool = True
+    ) -> None:
+        """Fail a batch for good; unless `report` is set, `flush` does not raise its error."""
+        logger.debug("%s failed: %s", batch, error)
+        count = _record_count(batch)
+        self._sequencer.note_lost(batch.sequence)
+        self._remove(batch)
+        self._complete_failed(batch.outcome, batch.partition, count, error, report=report)
+        self._continue_partition(batch.queue, now)
+
+    def retry(self, batch: ProducerBatch, error: Exception, not_before: float, now: float) -> None:
+        """Queue a batch again that was in flight, unless it is aborted or its time is over.
+
+        In a transaction that can only be aborted, the batch fails with the error of that.
+        `not_before` applies to the broker that it was sent to: if another one leads the partition
+        now, the batch is sent to that without delay (KIP-951).
+        """
+        batch.note_error(error)
+        if self._abort_error is not None:
+            self.fail(batch, self._abort_error, now, report=not self._aborting)
+        elif now >= batch.deadline:
+            self.fail(batch, self._timeout_error(batch), now)
+        else:
+            logger.debug("%s: retry after attempt %d: %s", batch, batch.attempts, error)
+            self._requeue(batch, not_before, now)
+
+    def restart_sequence(
+        self, batch: ProducerBatch, error: Exception, not_before: float, now: float
+    ) -> None:
+        """Handle OUT_OF_ORDER_SEQUENCE_NUMBER and UNKNOWN_PRODUCER_ID (KIP-360).
+
+        Only the oldest unacknowledged batch proves a gap: a later one may have overtaken a retry
+        and is retried. For the oldest, a transactional producer fails the batch; an idempotent one
+        bumps the epoch and restarts the partition's sequence. In a transaction that can only be
+        aborted, the gap is a consequence of its first error, with which the batch fails.
+        """
+        if self._abort_error is not None or not batch.queue.is_oldest(batch):
+            self.retry(batch, error, not_before, now)
+        elif self._translate_error is not None or now >= batch.deadline:  # transactional
+            self.fail(batch, error, now)
+        else:
+            logger.info("%s: sequence broken, the epoch is bumped: %s", batch.partition, error)
+            batch.note_error(error)
+            self._sequencer.bump_epoch(batch.queue.sequence)
+            self._requeue(batch, now, now)
+
+    def split(self, batch: ProducerBatch, now: float) -> None:
+        """Replace a batch that the broker refused as too large by smaller ones (KIP-126).
+
+        In a transaction that can only be aborted, the batch fails.
+        """
+        if self._abort_error is not None:
+            self.fail(batch, self._abort_error, now, report=not self._aborting)
+            return
+        self._metrics.split()
+        queue = batch.queue
+        contents = batch.halves()
+        outcomes = batch.outcome.split([part.count for part in contents])
+        reserved_bytes, sequence = batch.reserved_bytes, batch.sequence
+        self._remove(batch)
+        for number, (part, outcome) in enumerate(zip(contents, outcomes, strict=True)):
+            smaller = ProducerBatch(
+                queue,
+                queue.partition,
+                outcome,
+                batch.created,
+                deadline=batch.deadline,
+                closed_at=batch.created,
+                order=(*batch.order, number),
+                attempts=batch.attempts,
+                sequence=sequence,
+            )
+            smaller.set_contents(part, BatchState.READY)
+            sequence = None if sequence is None else sequence.after(part.count)
+            # The first part takes over all bytes, so they are released a little early.
+            smaller.reserved_bytes, reserved_bytes = reserved_bytes, 0
+            self._buffer_pool.force_reserve(smaller.reserved_bytes + MEMORY_OVERHEAD, queue)
+            self._add(smaller)
+            queue.insert_in_order(smaller)
+        self._continue_partition(queue, now)
+
+    def fail_unsent(self, queue: PartitionQueue, error: Exception, now: float) -> None:
+        """Fail the batches of a partition that are not in flight."""
+        for batch in queue.unsent():
+            self.fail(batch, error, now)
+
+    def fail_topic(self, topic: TopicQueue, error: Exception, now: float) -> None:
+        """Fail the records of a topic that are not in flight."""
+        while topic.unpartitioned is not None:
+            self._fail_record(topic, error)
+        for queue in topic.partitions.values():
+            self.fail_unsent(queue, error, now)
+
+    def fail_unsent_to(self, node: int | None, error: Exception, now: float) -> None:
+        """Fail the batches for partitions that a broker leads, unless they are in flight.
+
+        None is for partitions whose leader is not known.
+        """
+        for each in list(self._incomplete.values()):
+            if isinstance(each, TopicQueue) or each.state is BatchState.IN_FLIGHT:
+                continue
+            if each.queue.leader == node:
+                self.fail(each, error, now)
+
+    def fail_oldest(self, error: Exception, now: float, limit: int) -> bool:
+        """Fail up to `limit` batches and records, in flight or not; return True if any are left."""
+        for each in list(islice(self._incomplete.values(), limit)):
+            if isinstance(each, TopicQueue):
+                self._fail_record(each, error)
+            else:
+                self.fail(each, error, now)
+        return bool(self._incomplete)
+
+    def fail_all(self, error: Exception, now: float) -> None:
+        """Fail everything, in flight or not: the producer is closing or has failed."""
+        self.fail_oldest(error, now, len(self._incomplete))
+
+    def purge(self, now: float, *, queued: bool, in_flight: bool) -> int:
+        """Fail, unreported, what was never sent, what was sent, or both; return their records.
+
+        A batch that was never sent has no sequence. One that was sent may or may not be in the log,
+        or arrive there later: an idempotent producer bumps the epoch, so that the partition's next
+        batch neither leaves a gap nor is overtaken.
+        """
+        sequencer, count = self._sequencer, 0
+        for each in list(self._incomplete.values()):
+            if isinstance(each, TopicQueue):
+                if queued:
+                    count += 1
+                    self._fail_record(each, _purged_error(each.name, None), report=False)
+            elif in_flight if each.attempts else queued:
+                count += _record_count(each)
+                if each.attempts and sequencer.enabled and self._translate_error is None:
+                    sequencer.bump_epoch(each.queue.sequence)
+                self.fail(
+                    each, _purged_error(*each.partition, sent=each.attempts), now, report=False
+                )
+        return count
+
+    @property
+    def unacknowledged_count(self) -> int:
+        """Number of records that are neither acknowledged nor failed."""
+        return sum(
+            1 if isinstance(each, TopicQueue) else _record_count(each)
+            for each in list(self._incomplete.values())
+        )
+
+    def take_failures(self) -> DeliveryError | None:
+        """Remove all failures that no task has awaited, and return them as one error."""
+        return self._failures.take_error()
+
+    def _fail_record(self, topic: TopicQueue, error: Exception, *, report: bool = True) -> None:
+        """Fail the topic's oldest unpartitioned record."""
+        record = topic.pop_unpartitioned()
+        self._incomplete.pop(record)
+        self._complete_failed(record, TopicPartition(topic.name, -1), 1, error, report=report)
+        self._buffer_pool.release(record.size + MEMORY_OVERHEAD, topic)
+
+    def _complete_failed(
+        self,
+        outcome: BatchOutcome,
+        partition: TopicPartition,
+        count: int,
+        error: Exception,
+        *,
+        report: bool,
+    ) -> None:
+        self._metrics.failed(partition, count, error)
+        if self._translate_error is not None and error is not self._abort_error:
+            error = self._translate_error(error)
+        outcome.fail(error, count)
+        if report:
+            self._failures.add(outcome)
+
+    def _requeue(self, batch: ProducerBatch, not_before: float, now: float) -> None:
+        queue = batch.queue
+        self._metrics.retried(batch.count)
+        queue.requeue(batch, not_before)
+        self._continue_partition(queue, now)
+
+    def _remove(self, batch: ProducerBatch) -> None:
+        queue = batch.queue
+        if batch.state is BatchState.IN_FLIGHT:
+            queue.in_flight.remove(batch)
+        elif batch.state is BatchState.OPEN:
+            queue.detach_open_batch()
+        else:
+            queue.queued.remove(batch)
+        batch.release()
+        self._ready.prune_deadlines()
+        self._incomplete.pop(batch.outcome)
+        reserved_bytes, batch.reserved_bytes = batch.reserved_bytes, 0
+        self._buffer_pool.release(reserved_bytes + MEMORY_OVERHEAD, queue)
+
+    def _continue_partition(self, queue: PartitionQueue, now: float) -> None:
+        """Reset the sequence of a partition if necessary, and make it ready again."""
+        if queue.sequence.needs_reset and not queue.in_flight:
+            for batch in queue.queued:
+                batch.set_sequence(None)
+            self._sequencer.reset(queue.sequence)
+        self._ready.add_if_ready(queue, now)
+
+    def _timeout_error(self, batch: ProducerBatch) -> KafkaError:
+        queue = batch.queue
+        if not queue.exists:
+            max_block = self._unpartitioned.max_block
+            return missing_topic_error(queue.topic, queue.partition.partition, max_block)
+        if queue.leader is None:  # the client has dropped all brokers, or the cluster has none
+            connection_error = self._outage()
+        else:
+            connection_error = self._connection_errors.get(queue.leader)
+        throttle = None if queue.leader is None else self._throttles.get(queue.leader)
+        return _timeout_error(batch, self._delivery_timeout, connection_error, throttle)
+
+    # -- brokers ----------------------------------------------------------------------------------
+
+    def note_connected(self, node: int, error: KafkaError | None = None) -> None:
+        """Note that a connection attempt has succeeded, or failed with an error.
+
+        Batches that expire say why their leader could not be reached.
+        """
+        if error is None:
+            self._connection_errors.pop(node, None)
+        else:
+            self._connection_errors[node] = error
+
+    def note_throttled(self, node: int, throttle_time: float | None) -> None:
+        """Note that batches wait for the end of a broker's throttle time, in seconds; None: sent.
+
+        Batches that expire meanwhile say so.
+        """
+        if throttle_time is None:
+            self._throttles.pop(node, None)
+        else:
+            self._throttles[node] = throttle_time
+
+    def note_sendable(self, node: int, now: float, *, sendable: bool) -> None:
+        """Note whether a broker accepts batches now, of those that wait for it.
+
+        The sticky partitioner leaves out a broker that accepts none for
+        partitioner_availability_timeout_ms (KIP-794).
+        """
+        if sendable:
+            self._waiting_since.pop(node, None)
+        else:
+            self._waiting_since.setdefault(node, now)
+
+    @property
+    def needs_producer_id(self) -> bool:
+        """True if no batch can be sent, for lack of a producer id."""
+        return self._sequencer.id_and_epoch is None and self._sequencer.enabled
+
+    @property
+    def id_and_epoch(self) -> ProducerIdAndEpoch | None:
+        """Producer id and epoch for new sequences, None while there is none."""
+        return self._sequencer.id_and_epoch
+
+    def set_id_and_epoch(self, id_and_epoch: ProducerIdAndEpoch) -> None:
+        """Use a producer id and epoch from now on; each partition follows when it can."""
+        self._sequencer.set_id_and_epoch(id_and_epoch)
+
+    def forget_producer_id(self, now: float) -> None:
+        """Drop the producer id and all sequences: the client follows another cluster.
+
+        Batches that are not acknowledged get sequences of the next producer id.
+        """
+        self._sequencer.forget_id_and_epoch()
+        for topic in self.topics.values():
+            for queue in topic.partitions.values():
+                queue.sequence.needs_reset = True
+                self._continue_partition(queue, now)
+        self._wakeup()
+
+    # -- flush ------------------------------------------------------------------------------------
+
+    def begin_flush(self) -> list[BatchOutcome]:
+        """Let no batch linger until `end_flush`; return the outcomes of all that is not done."""
+        self._flushes += 1
+        self._wakeup()
+        return list(self._incomplete)
+
+    def end_flush(self) -> None:
+        """End a flush."""
+        self._flushes -= 1
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    def begin_transaction(
+        self,
+        translate_error: Callable[[Exception], Exception],
+        add_partitions: Callable[[list[PartitionQueue]], None] | None,
+    ) -> None:
+        """Make records part of a new transaction from now on.
+
+        `translate_error` returns the replacement of an error. `add_partitions`, None with
+        transactions v2, is called with partitions that have a batch that is due: they wait for
+        `mark_partitions_added`.
+        """
+        self._translate_error = translate_error
+        self._written_offsets = {}
+        self.written_count = 0
+        self._add_partitions = add_partitions
+        self._sequencer.begin_transaction()
+        self._ready.begin_transaction(must_add_partitions=add_partitions is not None)
+
+    def end_transaction(self) -> None:
+        """Require no more partitions to be added: the transaction is over."""
+        self._ready.end_transaction()
+
+    @property
+    def written_offsets(self) -> dict[TopicPartition, tuple[int, int]]:
+        """First and last known offset that the last transaction has written, by partition."""
+        return dict(self._written_offsets)
+
+    def _note_written(self, partition: TopicPartition, first: int, last: int) -> None:
+        before = self._written_offsets.get(partition, (first, last))
+        self._written_offsets[partition] = (min(first, before[0]), max(last, before[1]))
+        self.written_count += last - first + 1
+
+    @property
+    def transactions_v2(self) -> bool:
+        """True if brokers add partitions to the transaction themselves (KIP-890).
+
+        Also True for a producer without transactions.
+        """
+        return self._add_partitions is None
+
+    def mark_partitions_added(self, queues: list[PartitionQueue], now: float) -> None:
+        """Make partitions ready that have been added to the transaction."""
+        for queue in queues:
+            self._ready.mark_added(queue, now)
+        self._wakeup()
+
+    @property
+    def has_assigned_sequences(self) -> bool:
+        """True if a batch was sent in the transaction."""
+        return self._sequencer.has_assigned
+
+    @property
+    def has_lost_batch(self) -> bool:
+        """True if a batch with the current id and epoch has failed for good."""
+        return self._sequencer.lost_batch
+
+    def fail_transaction(self, error: Exception) -> None:
+        """Fail what would be sent or retried in the transaction, which can only be aborted now.
+
+        The first call defines the error, since later ones may be consequences of it. What is not
+        in flight fails at the next `ready_nodes`: the caller may be handling one of its batches.
+        """
+        if self._abort_error is None:
+            self._abort_error = error
+            self._wakeup()
+
+    def begin_abort(self, error: Exception, now: float) -> list[BatchOutcome]:
+        """Fail, unreported, what is not in flight, and until `end_abort` what would be retried.
+
+        The error is that of `fail_transaction` if it was called. The outcomes of the batches in
+        flight are returned.
+        """
+        self._aborting = True
+        self._abort_error = self._abort_error or error
+        self._fail_queued(self._abort_error, now, report=False)
+        return list(self._incomplete)
+
+    def end_abort(self) -> None:
+        """Send batches and retry them again."""
+        self._abort_error = None
+        self._aborting = False
+
+    def _fail_queued(self, error: Exception, now: float, *, report: bool) -> None:
+        for each in list(self._incomplete.values()):
+            if isinstance(each, TopicQueue):
+                self._fail_record(each, error, report=report)
+            elif each.state is not BatchState.IN_FLIGHT:
+                self.fail(each, error, now, report=report)
+
+    # -- metadata ---------------------------------------------------------------------------------
+
+    def forget_idle_topics(self, names: Iterable[str], idle_since: float, now: float) -> list[str]:
+        """Forget the metadata of those topics that had no record since a time; return their names.
+
+        Their sequence numbers stay, and the next record finds the metadata missing.
+        """
+        idle = [
+            topic
+            for topic in map(self.topics.get, names)
+            if topic is not None and topic.used_at <= idle_since and not topic.has_records
+        ]
+        for topic in idle:
+            self.update_leaders(topic.name, (), now)
+        return [topic.name for topic in idle]
+
+    def take_stale_topics(self) -> Iterable[TopicQueue]:
+        """Return the topics whose metadata has been found missing or stale since the last call."""
+        if not self._stale_topics:
+            return ()
+        topics, self._stale_topics = self._stale_topics, {}
+        return topics
+
+    def update_leaders(
+        self,
+        name: str,
+        leaders: tuple[int | None, ...],
+        now: float,
+        error: Exception | None = None,
+    ) -> None:
+        """Apply the leaders of a topic's partitions; without any, the topic is unknown."""
+        topic = self.topics[name]
+        topic.note_error(error)
+        if leaders == topic.leaders:
+            return
+        topic.leaders = leaders
+        topic.available = tuple([n for n, leader in enumerate(leaders) if leader is not None])
+        topic.sticky.reset()
+        # No record may overtake unpartitioned ones, so the fast path is closed meanwhile.
+        topic.open_batches.partitions = 0 if topic.unpartitioned else topic.partition_count
+        self._buffer_pool.set_stranded(topic, topic.partition_count == 0)
+        if topic.partition_count:
+            topic.error = None
+            self._stale_topics.pop(topic, None)
+        elif topic.awaits_metadata:
+            self._stale_topics[topic] = None
+            if topic.unpartitioned:
+                self._unpartitioned.track_deadline(topic)
+        self._metadata_updates[topic] = self._apply_leaders(topic)
+        self._continue_metadata_updates(now)
+
+    def _continue_metadata_updates(self, now: float) -> None:
+        """Apply leaders and assign partitions to records, up to the limit per iteration."""
+        self._now, left = now, MAX_ITEMS_PER_ITERATION
+        while self._metadata_updates and left > 0:
+            topic, updates = next(iter(self._metadata_updates.items()))
+            for _ in islice(updates, left):
+                left -= 1
+            if left > 0:
+                del self._metadata_updates[topic]
+
+    def _apply_leaders(self, topic: TopicQueue) -> Iterator[None]:
+        for number, queue in list(topic.partitions.items()):
+            self._set_leader(
+                queue, topic.leaders[number] if number < topic.partition_count else None, self._now
+            )
+            yield
+        while topic.partition_count and topic.unpartitioned is not None:
+            self._assign_partition(topic, self._now)
+            yield
+        if topic.missing_partitions:
+            self._stale_topics[topic] = None
+        topic.open_batches.partitions = topic.partition_count
+
+    def _set_leader(self, queue: PartitionQueue, leader: int | None, now: float) -> None:
+        if queue.exists:
+            for batch in queue.unsent():
+                batch.deadline = batch.created + self._delivery_timeout
+        if queue.leader != leader:
+            queue.last_leader, queue.leader = queue.leader, leader
+            # The back-off was for the old leader (KIP-951).
+            queue.not_before = 0.0
+            if queue.in_flight:
+                self._moved[queue] = None
+            self._buffer_pool.set_stranded(queue, leader is None)
+        self._ready.add_if_ready(queue, now)
+
+    def in_flight_at_former_leaders(self) -> Sequence[PartitionQueue]:
+        """Return the partitions with batches in flight to a broker that is not the leader."""
+        if not self._moved:
+            return ()
+        self._moved = {
+            queue: None
+            for queue in self._moved
+            if queue.in_flight and queue.leader not in (None, queue.in_flight_node)
+        }
+        return [*self._moved]
+
+    def _assign_partition(self, topic: TopicQueue, now: float) -> None:
+        """Move the topic's oldest unpartitioned record into a batch."""
+        assert topic.unpartitioned is not None
+        record = topic.unpartitioned[0]
+        try:
+            if self._partitioner is None:
+                partition = self._choose_partition(topic, record.key, now)
+            else:
+                partition = call_partitioner(
+                    self._partitioner, topic.name, record.key, topic.partition_count
+                )
+        except Exception as error:  # noqa: BLE001  # the application's partitioner
+            self._fail_record(topic, error)
+            return
+        topic.pop_unpartitioned()
+        self._incomplete.pop(record)
+        queue = topic.queue(partition)
+        batch = self._batch_with_room(queue, record.size, record.created, now)
+        self._buffer_pool.transfer(record.size + MEMORY_OVERHEAD, topic, queue)
+        assert batch.builder is not None
+        if batch.builder.count:
+            self._buffer_pool.release(MEMORY_OVERHEAD, queue)  # a new batch keeps it
+        delivery = batch.builder.append(record.timestamp, record.key, record.value, record.headers)
+        assert delivery is not None, "the batch has room for the record"
+        record.assign(delivery, batch.outcome)
+        self._ready.add_if_ready(queue, now)
+
+    def _batch_with_room(
+        self, queue: PartitionQueue, size: int, created: float, now: float
+    ) -> ProducerBatch:
+        """Return the partition's open batch with room for `size` bytes, already reserved."""
+        batch = queue.open_batch
+        if batch is not None and self._is_full(batch, size):
+            self._close(batch, now)
+            batch = None
+        if batch is None:
+            batch = self._start_batch(queue, size, created)
+            self._linger_or_send(batch, now, follows=False)
+            return batch
+        batch.reserved_bytes += size
+        assert batch.builder is not None
+        batch.builder.extend(batch.reserved_bytes)
+        return batch
+
+    # -- time -------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> bool:
+        """End linger times and back-offs that are over, and fail expired batches.
+
+        No open batch lingers during a flush or while callers wait for memory. True is returned if
+        the limit per event loop iteration was reached and more is due.
+        """
+        ready = self._ready
+        skip_linger = self._flushes or self._buffer_pool.waiter_count
+        if not (
+            skip_linger or self._awaited_batches or self._metadata_updates or self.next_due() <= now
+        ):
+            return False
+        for _ in range(min(MAX_ITEMS_PER_ITERATION, len(self._awaited_batches))):
+            batch = self._awaited_batches.popleft()
+            if batch.state is BatchState.OPEN and not batch.queue.in_flight:
+                self._end_linger(batch, now)
+        for batch in islice(
+            ready.pop_lingered(inf if skip_linger else now), MAX_ITEMS_PER_ITERATION
+        ):
+            self._end_linger(batch, now)
+        for _ in islice(ready.end_backoffs(now), MAX_ITEMS_PER_ITERATION):
+            pass
+        for batch in islice(ready.pop_expired(now), MAX_ITEMS_PER_ITERATION):
+            self.fail(batch, self._timeout_error(batch), now)
+        for topic in islice(self._unpartitioned.expired(now), MAX_ITEMS_PER_ITERATION):
+            error = missing_topic_error(topic, None, self._unpartitioned.max_block)
+            self._fail_record(topic, error)
+        self._continue_metadata_updates(now)
+        return (
+            bool(self._metadata_updates or self._awaited_batches)
+            or (bool(skip_linger) and ready.has_lingering)
+            or self.next_due() <= now
+        )
+
+    def next_due(self) -> float:
+        """Return the time for the next `tick` unless something else happens; inf if never."""
+        due, other = self._ready.next_due(), self._unpartitioned.next_due()
+        return due if due < other else other
+
+    def _end_linger(self, batch: ProducerBatch, now: float) -> None:
+        batch.linger_until = min(batch.linger_until, now)
+        # The next batch to send is compressed now; any other fills up until it is the next.
+        if self._compression_enabled and not batch.queue.queued:
+            self._close(batch, now)
+        else:
+            self._ready.add_if_ready(batch.queue, now)
+
+
+def _record_count(batch: ProducerBatch) -> int:
+    return batch.count if batch.builder is None else batch.builder.count
+
+
+def _timeout_error(
+    batch: ProducerBatch,
+    timeout: float,
+    connection_error: KafkaError | None,
+    throttle_time: float | None,
+) -> KafkaError:
+    """Return the error of a batch that was not delivered within `timeout` seconds.
+
+    `connection_error` says why its leader, or any broker, could not be connected to;
+    `throttle_time` is the time in seconds for which the leader throttles the client.
+    """
+    text = f"not delivered within delivery_timeout_ms ({timeout:g} s)"
+    if batch.error is not None:
+        text += f"; the last of {batch.attempts} attempts: {batch.error}"
+    leader = batch.queue.leader
+    if connection_error is not None:
+        # A rebootstrap has dropped all leaders while no broker can be reached.
+        known = batch.queue.last_leader if leader is None else leader
+        text += "; no broker can" if known is None else f"; its leader, broker {known}, cannot"
+        text += f" be reached: {connection_error}"
+    elif leader is None:
+        text += "; the partition has no leader"
+    if throttle_time is not None:
+        text += f"; broker {leader} throttles this client for {throttle_time:.3g} s"
+    topic, partition = batch.partition
+    error = KafkaTimeoutError(text, topic=topic, partition=partition)
+    error.__cause__ = connection_error or batch.error
+    return error
+
+
+def _purged_error(topic: str, partition: int | None, *, sent: int = 0) -> RecordPurgedError:
+    text = "purged after it was sent: it may or may not be in the log"
+    return RecordPurgedError(
+        text if sent else "purged before it was sent", topic=topic, partition=partition
+    )
+
+
+def _do_nothing() -> None:
+    pass
