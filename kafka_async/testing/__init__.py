@@ -1,9 +1,9 @@
 """Tools for tests: clusters, the pytest fixture and an event loop on virtual time.
 
 The fixture `kafka_cluster` comes with the `testing` extra (`pip install '.[testing]'` in a
-checkout) and needs no import. This package offers clusters, virtual time and connections in memory without it,
-`check_assignor`, which checks assignors of partitions, and `check_history`, which finds lost,
-duplicated and reordered records.
+checkout) and needs no import. This package offers clusters, virtual time and connections in
+memory without it, `check_assignor`, which checks assignors of partitions, and `check_history`,
+which finds lost, duplicated and reordered records.
 """
 
 from __future__ import annotations
