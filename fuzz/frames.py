@@ -14,7 +14,7 @@ from fuzz import captured
 from fuzz.codecs import RESPONSES, functions_of_decoder
 from fuzz.oracle import check_error_message, check_round_trip, require, same
 from fuzz.target import Target, functions_of
-from kafka_async.cluster import framing
+from kafka_async.client.wire import framing
 from kafka_async.embedded import network
 from kafka_async.errors import DecodeError, UnsupportedVersionError
 from kafka_async.protocol import api, header, wire

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fuzz.oracle import require
 from fuzz.target import Target, functions_of
-from kafka_async.cluster.sasl import (
+from kafka_async.client.security.sasl import (
     aws_msk_iam,
     credentials,
     gssapi,
@@ -27,22 +27,22 @@ from kafka_async.cluster.sasl import (
     plain,
     scram,
 )
-from kafka_async.cluster.sasl.aws_msk_iam import AwsMskIam
-from kafka_async.cluster.sasl.gssapi import Gssapi
-from kafka_async.cluster.sasl.mechanism import Compute, SaslContext
-from kafka_async.cluster.sasl.oauthbearer import OAuthBearer
-from kafka_async.cluster.sasl.plain import Plain
-from kafka_async.cluster.sasl.scram import Scram
+from kafka_async.client.security.sasl.aws_msk_iam import AwsMskIam
+from kafka_async.client.security.sasl.gssapi import Gssapi
+from kafka_async.client.security.sasl.mechanism import Compute, SaslContext
+from kafka_async.client.security.sasl.oauthbearer import OAuthBearer
+from kafka_async.client.security.sasl.plain import Plain
+from kafka_async.client.security.sasl.scram import Scram
 from kafka_async.config import ClientConfig
+from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.errors import KafkaConnectionError, SaslAuthenticationError
-from kafka_async.secrets import Secret, SecretBytes
 from kafka_async.types import Token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
     from types import FunctionType
 
-    from kafka_async.cluster.sasl.mechanism import SaslMechanism
+    from kafka_async.client.security.sasl.mechanism import SaslMechanism
 
 SEPARATOR: Final = b"\xff"
 MAX_ERROR_TEXT: Final = 2400

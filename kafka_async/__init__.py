@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from kafka_async import errors, serde, types
     from kafka_async.admin import Admin, NewTopic
-    from kafka_async.cluster.client import Client
-    from kafka_async.cluster.request_handle import RequestHandle
-    from kafka_async.cluster.request_router import (
+    from kafka_async.client.client import Client
+    from kafka_async.client.metadata.request_router import (
         AnyBroker,
         Broker,
         Controller,
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
         CoordinatorOfTransactionalId,
         Leader,
     )
+    from kafka_async.client.request_handle import RequestHandle
     from kafka_async.consumer.consumer import Consumer, RebalanceListener
     from kafka_async.consumer.share.share_consumer import ShareConsumer
     from kafka_async.consumer.share.share_record import ShareRecord
@@ -86,19 +86,19 @@ __all__ = [
 # The module that defines each name; None: the name is itself a module of the package.
 _MODULES: Final[dict[str, str | None]] = {
     "Admin": "kafka_async.admin",
-    "AnyBroker": "kafka_async.cluster.request_router",
-    "Broker": "kafka_async.cluster.request_router",
-    "Client": "kafka_async.cluster.client",
+    "AnyBroker": "kafka_async.client.metadata.request_router",
+    "Broker": "kafka_async.client.metadata.request_router",
+    "Client": "kafka_async.client.client",
     "Consumer": "kafka_async.consumer.consumer",
-    "Controller": "kafka_async.cluster.request_router",
-    "CoordinatorOfGroup": "kafka_async.cluster.request_router",
-    "CoordinatorOfTransactionalId": "kafka_async.cluster.request_router",
+    "Controller": "kafka_async.client.metadata.request_router",
+    "CoordinatorOfGroup": "kafka_async.client.metadata.request_router",
+    "CoordinatorOfTransactionalId": "kafka_async.client.metadata.request_router",
     "Delivery": "kafka_async.kernel",
     "EmbeddedCluster": "kafka_async.embedded",
     "GroupMember": "kafka_async.group.group_member",
     "GroupMetadata": "kafka_async.types",
     "Health": "kafka_async.types",
-    "Leader": "kafka_async.cluster.request_router",
+    "Leader": "kafka_async.client.metadata.request_router",
     "NewTopic": "kafka_async.admin",
     "OffsetAndMetadata": "kafka_async.types",
     "PreparedTransaction": "kafka_async.types",
@@ -108,7 +108,7 @@ _MODULES: Final[dict[str, str | None]] = {
     "Record": "kafka_async.kernel",
     "RecordBatch": "kafka_async.records.batch",
     "RecordMetadata": "kafka_async.types",
-    "RequestHandle": "kafka_async.cluster.request_handle",
+    "RequestHandle": "kafka_async.client.request_handle",
     "ShareConsumer": "kafka_async.consumer.share.share_consumer",
     "ShareRecord": "kafka_async.consumer.share.share_record",
     "Token": "kafka_async.types",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from kafka_async.callbacks import plain_function
+from kafka_async.foundation.arguments import plain_function
 
 if TYPE_CHECKING:
     from kafka_async.types import TopicPartition
@@ -364,3 +364,9 @@ class Hooks:
                     listener(event)
                 except Exception:
                     logger.exception("a listener for %s raised", type(event).__name__)
+
+
+def emit_task_died(hooks: Hooks, client: str, task: str, error: BaseException) -> None:
+    """Emit `TaskDied`, if there is any listener."""
+    if hooks.active:
+        hooks.emit(TaskDied(client, task, error))

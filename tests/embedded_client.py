@@ -12,11 +12,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafka_async.admin import Admin
-from kafka_async.clock import MemoryNetwork
-from kafka_async.cluster.client import Client
+from kafka_async.client.client import Client
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.consumer.runtime import ConsumerRuntime
 from kafka_async.embedded import EmbeddedCluster
+from kafka_async.foundation.memory_network import MemoryNetwork
 from kafka_async.kernel import IMPLEMENTATION
 from kafka_async.producer.producer import Producer
 from kafka_async.records.batch import iter_batches

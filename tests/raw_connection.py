@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from ssl import SSLContext
 
-    from kafka_async.clock import MemoryNetwork
     from kafka_async.embedded import EmbeddedCluster
+    from kafka_async.foundation.memory_network import MemoryNetwork
 
 R = TypeVar("R", bound=Response)
 

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafka_async.admin import Admin, ConfigResource, NewTopic, ResourceType
-from kafka_async.cluster.client import Client
-from kafka_async.cluster.request_router import (
+from kafka_async.client.client import Client
+from kafka_async.client.metadata.request_router import (
     AnyBroker,
     Broker,
     Controller,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
     from typing import TypeVar
 
-    from kafka_async.clock import Dialer
     from kafka_async.consumer.share.share_consumer import ShareRecord
+    from kafka_async.foundation.clock import Dialer
     from kafka_async.group.group_member import Member, MemberAssignment
     from kafka_async.kernel import Record
     from kafka_async.producer.transactions.transaction import Transaction

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.consumer.share.share_consumer import ShareConsumer
-from kafka_async.thread_reads import MAX_READS, readable_in_any_thread
+from kafka_async.foundation.thread_reads import MAX_READS, readable_in_any_thread
 from kafka_async.types import Health
 from tests.embedded_client import InMemory
 

@@ -26,7 +26,7 @@ from kafka_async.admin import (
     UserScramCredentialUpsertion,
 )
 from kafka_async.admin.values import ConfigResource, ResourceType
-from kafka_async.cluster.request_router import AnyBroker, Broker, Leader
+from kafka_async.client.metadata.request_router import AnyBroker, Broker, Leader
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.embedded import EmbeddedCluster

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.backoff import Backoff, delay_after
+from kafka_async.foundation.backoff import Backoff, delay_after
 
 
 def test_delays_double_up_to_the_maximum() -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.clock import LoopClock, MemoryNetwork
+from kafka_async.foundation.clock import LoopClock
+from kafka_async.foundation.memory_network import MemoryNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,6 @@ from typing import Any, Final
 import pytest
 
 from kafka_async.admin import NewTopic
-from kafka_async.arguments import milliseconds
 from kafka_async.config import (
     ClientConfig,
     ConsumerConfig,
@@ -37,6 +36,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     RecordTooLargeError,
 )
+from kafka_async.foundation.arguments import milliseconds
 from kafka_async.hooks import Connected
 from kafka_async.types import TopicPartition
 from tests.conftest import SEED

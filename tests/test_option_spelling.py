@@ -17,7 +17,7 @@ import pytest
 from kafka_async.cli import terminal
 from kafka_async.cli.connection import Connection
 from kafka_async.cli.option_names import SASL_PASSWORD, SSL_PASSWORD, CommandLineNames
-from kafka_async.cluster.sasl import mechanism_for
+from kafka_async.client.security.sasl import mechanism_for
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
 from kafka_async.config.spelling import (
     PropertyNames,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kafka_async.config.secret_files import MAX_SECRET_BYTES, read_file, read_secret
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.secret_files import MAX_SECRET_BYTES, read_file, read_secret
 
 
 def secret_file(directory: Path, content: str = "planted", mode: int = 0o600) -> Path:

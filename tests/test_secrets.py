@@ -16,8 +16,8 @@ import pytest
 from kafka_async import Admin, Client, Consumer, Producer, blocking
 from kafka_async.admin import UserScramCredentialUpsertion
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
+from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.secrets import Secret, SecretBytes
 from kafka_async.types import Token
 from tests.planted_secrets import (
     CLIENT_SECRET,
@@ -239,7 +239,10 @@ FORBIDDEN_CALLS: Final = {
 }
 REASONS: Final = {
     ("__init__.py", "import_module"): "names of a constant table of the package's public names",
-    ("cluster/sasl/__init__.py", "import_module"): "modules of a constant table of mechanisms",
+    (
+        "client/security/sasl/__init__.py",
+        "import_module",
+    ): "modules of a constant table of mechanisms",
     ("kernel/__init__.py", "import_module"): "one of the two kernels",
     ("producer/preload.py", "import_module"): "messages of a constant table",
     ("protocol/compiler.py", "compile"): "text made from the protocol's schema",

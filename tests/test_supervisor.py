@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,8 +16,8 @@ import pytest
 import pytest_asyncio
 
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
-from kafka_async.hooks import Hooks, TaskDied
-from kafka_async.supervisor import SupervisedTask, Supervisor, wait_shielded
+from kafka_async.foundation.supervisor import SupervisedTask, Supervisor, wait_shielded
+from kafka_async.hooks import Hooks, TaskDied, emit_task_died
 
 pytestmark = pytest.mark.asyncio
 
@@ -84,7 +85,7 @@ async def test_died_task_notifies_listeners_and_cancels_other_tasks(
     hooks = Hooks()
     observed: list[TaskDied] = []
     hooks.listen(TaskDied, observed.append)
-    supervisor = Supervisor("test", hooks)
+    supervisor = Supervisor("test", partial(emit_task_died, hooks))
     await supervisor.start()
     failures: list[KafkaError] = []
     supervisor.on_failure(failures.append)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from kafka_async.consumer.commit_errors import COMMIT_ERRORS
+from kafka_async.consumer.group.commit_errors import COMMIT_ERRORS
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.groups import classic_group_state
 from kafka_async.embedded.transactions import transaction_state as coordinator_state

@@ -25,7 +25,7 @@ Method = Callable[..., Any]
 FOLDER: Final = generated_page.ROOT / "kafka_async" / "blocking"
 PAGE: Final = "clients.py"
 CLIENTS: Final = {
-    "Client": ("kafka_async.cluster.client", "A connection to a cluster"),
+    "Client": ("kafka_async.client.client", "A connection to a cluster"),
     "Producer": ("kafka_async.producer.producer", "Sends records"),
     "Transaction": (
         "kafka_async.producer.transactions.transaction",

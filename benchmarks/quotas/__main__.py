@@ -14,8 +14,8 @@ from benchmarks.peers.java_peer import consumer_progress, producer_progress
 from benchmarks.quotas import load
 from benchmarks.quotas.chart import draw
 from benchmarks.quotas.load import MEASURED, PERIODS, QUOTA, TOPIC, WINDOW
-from kafka_async.clock import MemoryNetwork
 from kafka_async.embedded import EmbeddedCluster
+from kafka_async.foundation.memory_network import MemoryNetwork
 from kafka_async.testing.backends.apache import ApacheBackend
 from kafka_async.testing.clock import run_virtual
 from tools import generated_page

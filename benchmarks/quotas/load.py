@@ -14,7 +14,7 @@ from kafka_async.producer.producer import Producer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafka_async.clock import Dialer
+    from kafka_async.foundation.clock import Dialer
 
 QUOTA: Final = 1_000_000
 """Bytes per second."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.peers.raw_socket_peer import Reading, Wire
 from benchmarks.spark.ready_batches import ReadyBatches, ReadyReader, ready_batch, ready_rows
-from kafka_async.spark.source_options import MAX_PARTITION_FETCH_BYTES
+from kafka_async.spark.source.source_options import MAX_PARTITION_FETCH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

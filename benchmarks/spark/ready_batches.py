@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from benchmarks import payload
 from kafka_async.records.arrow import arrow_schema
-from kafka_async.spark.source import COLUMNS
+from kafka_async.spark.source.data_source import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.special.results import Result, timed_result
 from benchmarks.wire import codecs, messages
 from benchmarks.wire.timing import Case, Contender, measure_all
-from kafka_async.cluster.metadata import ClusterMetadata
+from kafka_async.client.metadata.metadata import ClusterMetadata
 from kafka_async.types import TopicPartition
 
 SUBJECT = messages.SUBJECTS["metadata"]

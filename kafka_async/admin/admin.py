@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from typing_extensions import Unpack
 
 from kafka_async.admin.call import Call
-from kafka_async.arguments import check_timeout, instance_of
-from kafka_async.cluster.client import connect_with, services_of
+from kafka_async.client.client import connect_with, services_of
 from kafka_async.config import ClientConfig, hide_secrets
-from kafka_async.start_guard import StartGuard
+from kafka_async.foundation.arguments import check_timeout, instance_of
+from kafka_async.foundation.start_guard import StartGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
         TransactionDescription,
         TransactionListing,
     )
-    from kafka_async.clock import Clock, Dialer
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
     from kafka_async.config import ClientOptions
+    from kafka_async.config.secrets import SecretBytes
+    from kafka_async.foundation.clock import Clock, Dialer
     from kafka_async.hooks import Hooks
-    from kafka_async.secrets import SecretBytes
     from kafka_async.types import (
         Health,
         OffsetAndMetadata,

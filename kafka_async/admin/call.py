@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from kafka_async.arguments import check_timeout
-from kafka_async.cluster.client import services_of
-from kafka_async.cluster.fan_out import call_each
-from kafka_async.cluster.requested_rows import requested_rows
+from kafka_async.client.client import services_of
+from kafka_async.client.fan_out import call_each
+from kafka_async.client.wire.requested_rows import requested_rows
 from kafka_async.config import seconds
 from kafka_async.errors import (
     IncompleteResponseError,
@@ -25,9 +24,10 @@ from kafka_async.errors import (
     ThrottlingQuotaExceededError,
     error_for,
 )
+from kafka_async.foundation.arguments import check_timeout
 
 if TYPE_CHECKING:
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -13,8 +13,7 @@ from kafka_async.admin.values import (
     ConfigSource,
     ResourceType,
 )
-from kafka_async.arguments import instance_of, iterable, mapping, text, whole_number
-from kafka_async.cluster.request_router import AnyBroker, Broker
+from kafka_async.client.metadata.request_router import AnyBroker, Broker
 from kafka_async.errors import (
     AuthorizationError,
     InvalidRequestError,
@@ -22,6 +21,7 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
     raise_for,
 )
+from kafka_async.foundation.arguments import instance_of, iterable, mapping, text, whole_number
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafka_async.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

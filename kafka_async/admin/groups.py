@@ -16,19 +16,12 @@ from kafka_async.admin.values import (
     MemberDescription,
     ResourceType,
 )
-from kafka_async.arguments import (
-    by_partition,
-    offset_and_metadata,
-    text,
-    texts,
-    topic_partitions,
-)
-from kafka_async.cluster.coordinator_lookup import CoordinatorKind
-from kafka_async.cluster.fan_out import call_each
-from kafka_async.cluster.offset_fetch import fetch_offsets
-from kafka_async.cluster.request_router import FoundBroker
-from kafka_async.cluster.requested_rows import requested_rows
-from kafka_async.cluster.topic_ids import LAST_VERSION_WITH_NAMES
+from kafka_async.client.fan_out import call_each
+from kafka_async.client.metadata.coordinator_lookup import CoordinatorKind
+from kafka_async.client.metadata.request_router import FoundBroker
+from kafka_async.client.offset_fetch import fetch_offsets
+from kafka_async.client.wire.requested_rows import requested_rows
+from kafka_async.client.wire.topic_ids import LAST_VERSION_WITH_NAMES
 from kafka_async.errors import (
     GroupIdNotFoundError,
     GroupNotEmptyError,
@@ -40,6 +33,13 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     error_for,
+)
+from kafka_async.foundation.arguments import (
+    by_partition,
+    offset_and_metadata,
+    text,
+    texts,
+    topic_partitions,
 )
 from kafka_async.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafka_async.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerGroup

@@ -13,9 +13,9 @@ from kafka_async.admin.quota_values import (
     QuotaName,
     ResolvedQuota,
 )
-from kafka_async.arguments import instance_of, mapping, text
-from kafka_async.cluster import client_quotas
-from kafka_async.cluster.request_router import AnyBroker
+from kafka_async.client import client_quotas
+from kafka_async.client.metadata.request_router import AnyBroker
+from kafka_async.foundation.arguments import instance_of, mapping, text
 from kafka_async.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntityData,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafka_async.admin.call import Call
-    from kafka_async.cluster.client_quotas import EntityNames
+    from kafka_async.client.client_quotas import EntityNames
     from kafka_async.errors import KafkaError
 
 ANONYMOUS: Final = "ANONYMOUS"

@@ -21,8 +21,8 @@ from kafka_async.admin.security_values import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from kafka_async.arguments import instance_of, iterable, text, texts, whole_number
-from kafka_async.cluster.request_router import AnyBroker, Controller
+from kafka_async.client.metadata.request_router import AnyBroker, Controller
+from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.errors import (
     IncompleteResponseError,
     KafkaError,
@@ -31,6 +31,7 @@ from kafka_async.errors import (
     error_for,
     raise_for,
 )
+from kafka_async.foundation.arguments import instance_of, iterable, text, texts, whole_number
 from kafka_async.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -59,7 +60,6 @@ from kafka_async.protocol.messages.describe_user_scram_credentials import (
 )
 from kafka_async.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kafka_async.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from kafka_async.secrets import Secret, SecretBytes
 
 if TYPE_CHECKING:
     from kafka_async.admin.call import Call

@@ -12,16 +12,16 @@ from kafka_async.admin.groups import (
     with_session_timeouts,
 )
 from kafka_async.admin.values import GroupDescription, ShareGroupOffset
-from kafka_async.arguments import (
+from kafka_async.client.metadata.request_router import FoundBroker
+from kafka_async.client.wire.requested_rows import requested_rows
+from kafka_async.errors import KafkaError, UnknownTopicOrPartitionError, error_for
+from kafka_async.foundation.arguments import (
     by_partition,
     text,
     texts,
     topic_partitions,
     whole_number,
 )
-from kafka_async.cluster.request_router import FoundBroker
-from kafka_async.cluster.requested_rows import requested_rows
-from kafka_async.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from kafka_async.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,

@@ -13,19 +13,7 @@ from kafka_async.admin.values import (
     TopicDescription,
     TopicListing,
 )
-from kafka_async.arguments import (
-    MAX_INT16,
-    MAX_INT32,
-    by_partition,
-    instance_of,
-    iterable,
-    mapping,
-    milliseconds,
-    text,
-    texts,
-    whole_number,
-)
-from kafka_async.cluster.request_router import AnyBroker, Controller, FoundBroker
+from kafka_async.client.metadata.request_router import AnyBroker, Controller, FoundBroker
 from kafka_async.config import request_ms
 from kafka_async.errors import (
     IncompleteResponseError,
@@ -37,6 +25,18 @@ from kafka_async.errors import (
     UnsupportedVersionError,
     error_for,
     raise_for,
+)
+from kafka_async.foundation.arguments import (
+    MAX_INT16,
+    MAX_INT32,
+    by_partition,
+    instance_of,
+    iterable,
+    mapping,
+    milliseconds,
+    text,
+    texts,
+    whole_number,
 )
 from kafka_async.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -66,7 +66,7 @@ from kafka_async.types import OffsetAndTimestamp, TopicPartition
 if TYPE_CHECKING:
     from kafka_async.admin.call import Call
     from kafka_async.admin.values import OffsetTarget
-    from kafka_async.cluster.metadata import ClusterMetadata
+    from kafka_async.client.metadata.metadata import ClusterMetadata
 
 _CONSUMER_REPLICA = -1
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from kafka_async.admin.call import Results, item_error
 from kafka_async.admin.values import TransactionDescription, TransactionListing
-from kafka_async.arguments import instance_of, text, texts
-from kafka_async.cluster.coordinator_lookup import CoordinatorKind
-from kafka_async.cluster.fan_out import call_each
-from kafka_async.cluster.request_router import CoordinatorOfTransactionalId, FoundBroker
+from kafka_async.client.fan_out import call_each
+from kafka_async.client.metadata.coordinator_lookup import CoordinatorKind
+from kafka_async.client.metadata.request_router import CoordinatorOfTransactionalId, FoundBroker
 from kafka_async.errors import (
     KafkaError,
     RefreshRetriableError,
     UnsupportedVersionError,
     error_for,
 )
+from kafka_async.foundation.arguments import instance_of, text, texts
 from kafka_async.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     TransactionState,

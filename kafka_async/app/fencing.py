@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.cluster.client import services_of
-from kafka_async.cluster.request_router import CoordinatorOfTransactionalId
+from kafka_async.client.client import services_of
+from kafka_async.client.metadata.request_router import CoordinatorOfTransactionalId
 from kafka_async.errors import RetriableError, error_for
 from kafka_async.producer.idempotence import ProducerIdAndEpoch
 from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 
 if TYPE_CHECKING:
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
 
 TRANSACTION_TIMEOUT_MS: Final = 60_000
 """Transaction time-out, which InitProducerId requires; no transaction is begun."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from kafka_async.app.worker_pool import WorkerPool
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
     from kafka_async.config import GroupMemberOptions
     from kafka_async.types import Health
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
     from kafka_async.config import GroupMemberOptions
 
 __all__ = ["LeaderElection"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_async.app.fencing import token_of
 from kafka_async.app.lead import Lead
 from kafka_async.app.worker_pool import WorkerPool
-from kafka_async.arguments import text
 from kafka_async.config import ClientOptions, GroupMemberOptions, ProducerOptions, hide_secrets
 from kafka_async.errors import IllegalStateError, InvalidConfigurationError, KafkaError
+from kafka_async.foundation.arguments import text
 from kafka_async.producer.producer import Producer, id_and_epoch_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
 
 __all__ = ["SingleWriter", "SingleWriterOptions"]
 

@@ -8,9 +8,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
-from kafka_async.arguments import function, instance_of, whole_number
-from kafka_async.backoff import Backoff
-from kafka_async.callbacks import awaitable_result
 from kafka_async.consumer.consumer import Consumer, partitions_outside_group
 from kafka_async.errors import (
     Category,
@@ -21,6 +18,8 @@ from kafka_async.errors import (
     RetriableError,
     TransactionStateError,
 )
+from kafka_async.foundation.arguments import awaitable_result, function, instance_of, whole_number
+from kafka_async.foundation.backoff import Backoff
 from kafka_async.producer.producer import Producer
 from kafka_async.types import TopicPartition
 

@@ -27,13 +27,12 @@ from kafka_async.app.resource_assignment import (
     encode_resources,
     encode_state,
 )
-from kafka_async.arguments import check_timeout, function, texts
-from kafka_async.callbacks import awaitable_result
 from kafka_async.config import GroupMemberConfig, hide_secrets, seconds
 from kafka_async.errors import KafkaError
+from kafka_async.foundation.arguments import awaitable_result, check_timeout, function, texts
+from kafka_async.foundation.start_guard import StartGuard
+from kafka_async.foundation.supervisor import check_event_loop, not_started_error, wait_shielded
 from kafka_async.group.group_member import GroupMember
-from kafka_async.start_guard import StartGuard
-from kafka_async.supervisor import check_event_loop, not_started_error, wait_shielded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
     from kafka_async.config import GroupMemberOptions
     from kafka_async.group.group_member import Member, MemberAssignment
     from kafka_async.types import Health

@@ -51,10 +51,9 @@ if TYPE_CHECKING:
         TransactionDescription,
         TransactionListing,
     )
-    from kafka_async.clock import Clock, Dialer
-    from kafka_async.cluster.client import Client as AsyncClient
-    from kafka_async.cluster.client import ResponseT
-    from kafka_async.cluster.request_router import Destination
+    from kafka_async.client.client import Client as AsyncClient
+    from kafka_async.client.client import ResponseT
+    from kafka_async.client.metadata.request_router import Destination
     from kafka_async.config import (
         ClientConfig,
         ClientOptions,
@@ -65,15 +64,17 @@ if TYPE_CHECKING:
         ShareConsumerConfig,
         ShareConsumerOptions,
     )
+    from kafka_async.config.secrets import Secret, SecretBytes
     from kafka_async.consumer.consumer import Consumer as AsyncConsumer
     from kafka_async.consumer.consumer import Offsets, Partitions
-    from kafka_async.consumer.partition_batch import PartitionBatch
-    from kafka_async.consumer.rebalance_listener import Callback, RebalanceListener
+    from kafka_async.consumer.delivery.partition_batch import PartitionBatch
+    from kafka_async.consumer.group.rebalance_listener import Callback, RebalanceListener
     from kafka_async.consumer.share.share_consumer import AcknowledgementCallback
     from kafka_async.consumer.share.share_consumer import ShareConsumer as AsyncShareConsumer
     from kafka_async.consumer.share.share_record import ShareRecord
     from kafka_async.consumer.statistics import ConsumerStatistics, ShareConsumerStatistics
     from kafka_async.errors import KafkaError
+    from kafka_async.foundation.clock import Clock, Dialer
     from kafka_async.group.explanation import AssignmentExplanation
     from kafka_async.hooks import Hooks
     from kafka_async.kernel import Delivery, Record
@@ -82,7 +83,6 @@ if TYPE_CHECKING:
     from kafka_async.producer.transactions.transaction import Transaction as AsyncTransaction
     from kafka_async.protocol.message import Request
     from kafka_async.records.batch import RecordBatch
-    from kafka_async.secrets import Secret, SecretBytes
     from kafka_async.types import (
         ArrowData,
         GroupMetadata,
@@ -125,7 +125,7 @@ class Client(BlockingClient):
         **options: Unpack[ClientOptions],
     ) -> None:
         with delaying_forks():
-            from kafka_async.cluster.client import Client as AsyncClient
+            from kafka_async.client.client import Client as AsyncClient
             from kafka_async.config import hide_secrets
 
         servers, options = hide_secrets(servers), hide_secrets(options)

@@ -21,16 +21,16 @@ from typing_extensions import TypeVar
 
 from kafka_async.blocking.log_handlers import refuse_records_of_event_loop
 from kafka_async.errors import IllegalStateError
-from kafka_async.process_end import (
+from kafka_async.foundation.process_end import (
     END_OF_PROCESS,
     clients_of,
     finish_at_exit,
     report_lost,
 )
-from kafka_async.supervisor import check_standard_library
+from kafka_async.foundation.supervisor import check_standard_library
 
 if TYPE_CHECKING:
-    from kafka_async.cluster.request_handle import RequestHandle as AsyncRequestHandle
+    from kafka_async.client.request_handle import RequestHandle as AsyncRequestHandle
     from kafka_async.kernel import Record
     from kafka_async.protocol.message import Response
 

@@ -14,7 +14,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
-        from kafka_async.extras import missing_extra
+        from kafka_async.foundation.arguments import missing_extra
 
         sys.exit(missing_extra("the command kafka-async", "cli"))
     app()

@@ -11,11 +11,11 @@ from typing import Final
 from kafka_async.cli import terminal
 from kafka_async.cli.option_names import CLIENT_SECRET, SASL_PASSWORD, SSL_PASSWORD
 from kafka_async.cli.properties import parse_properties
+from kafka_async.config.secret_files import decode, read_file, read_secret
+from kafka_async.config.secrets import Secret
 from kafka_async.config.spelling import with_underscores
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.extras import missing_extra
-from kafka_async.secret_files import decode, read_file, read_secret
-from kafka_async.secrets import Secret
+from kafka_async.foundation.arguments import missing_extra
 
 _JAAS: Final = "sasl_jaas_config"
 _SECRET_OF_JAAS: Final = re.compile("password|secret", re.IGNORECASE)

@@ -13,7 +13,7 @@ from kafka_async.cli.help import Command, Group
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kafka_async.spark.sink_cluster import KafkaSinkCluster
+    from kafka_async.spark.sink.sink_cluster import KafkaSinkCluster
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ def repair(
     ] = False,
 ) -> None:
     """Choose how to repair a partially committed epoch."""
-    from kafka_async.spark.ledger import RepairAction
+    from kafka_async.spark.sink.ledger import RepairAction
 
     chosen = {
         RepairAction.RESUME: resume,
@@ -86,7 +86,7 @@ def repair(
     async def apply(cluster: KafkaSinkCluster) -> None:
         import time
 
-        from kafka_async.spark.sink_driver import SinkDriver
+        from kafka_async.spark.sink.sink_driver import SinkDriver
 
         await SinkDriver(cluster, sink_id, 0, time.monotonic).repair(actions[0])
 
@@ -102,7 +102,7 @@ def _run(
 ) -> T:
     """Connect and return the result of one call."""
     from kafka_async.config import ProducerConfig
-    from kafka_async.spark.sink_cluster import open_cluster
+    from kafka_async.spark.sink.sink_cluster import open_cluster
 
     async def main() -> T:
         config = connection.limited_config(ProducerConfig)

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from kafka_async.callbacks import PLAIN_FUNCTION, is_async
 from kafka_async.config.client import ClientConfig, ClientOptions
 from kafka_async.config.hidden import hide_secrets
 from kafka_async.config.options import (
@@ -26,6 +25,7 @@ from kafka_async.config.options import (
 )
 from kafka_async.config.spelling import option_error, spell
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.foundation.arguments import PLAIN_FUNCTION, is_async
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -38,7 +38,7 @@ def check_mechanism(value: object) -> None:
         raise option_error(
             "sasl_mechanism",
             f" must be one of {', '.join(SASL_MECHANISMS)}, or an object with the attributes of "
-            "kafka_async.cluster.sasl.mechanism.SaslMechanism",
+            "kafka_async.client.security.sasl.mechanism.SaslMechanism",
             value=f"{value!r:.100}",
         )
 

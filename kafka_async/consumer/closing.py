@@ -14,8 +14,8 @@ from kafka_async.errors import CommitFailedError, KafkaError, RetriableError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from kafka_async.consumer.delivery_gate import DeliveryGate
-    from kafka_async.consumer.offset_committer import OffsetCommitter
+    from kafka_async.consumer.delivery.delivery_gate import DeliveryGate
+    from kafka_async.consumer.group.offset_committer import OffsetCommitter
     from kafka_async.consumer.subscription import Subscription
     from kafka_async.group.membership import GroupMembership
 

@@ -8,11 +8,27 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
-from kafka_async.arguments import (
+from kafka_async.client.client import connect_with, services_of
+from kafka_async.config import ConsumerConfig, hide_secrets, seconds
+from kafka_async.consumer.buffer.deserialize import converter_of
+from kafka_async.consumer.closing import CloseDeadlines
+from kafka_async.consumer.delivery.partition_batch import PartitionBatch
+from kafka_async.consumer.group.rebalance_listener import (
+    Callback,
+    RebalanceListener,
+    RebalanceListenerInvoker,
+)
+from kafka_async.consumer.interceptors import ConsumerInterceptors
+from kafka_async.consumer.offsets import EARLIEST, LATEST, UNKNOWN
+from kafka_async.consumer.statistics import ConsumerStatistics
+from kafka_async.consumer.subscription import Subscription
+from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaTimeoutError
+from kafka_async.foundation.arguments import (
     MAX_INT32,
     by_partition,
     check_duration,
@@ -26,25 +42,11 @@ from kafka_async.arguments import (
     topic_partitions,
     whole_number,
 )
-from kafka_async.cluster.client import connect_with, services_of
-from kafka_async.config import ConsumerConfig, hide_secrets, seconds
-from kafka_async.consumer.closing import CloseDeadlines
-from kafka_async.consumer.deserialize import converter_of
-from kafka_async.consumer.interceptors import ConsumerInterceptors
-from kafka_async.consumer.offsets import EARLIEST, LATEST, UNKNOWN
-from kafka_async.consumer.partition_batch import PartitionBatch
-from kafka_async.consumer.rebalance_listener import (
-    Callback,
-    RebalanceListener,
-    RebalanceListenerInvoker,
-)
-from kafka_async.consumer.statistics import ConsumerStatistics
-from kafka_async.consumer.subscription import Subscription
-from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaTimeoutError
-from kafka_async.fairness import MIB
-from kafka_async.start_guard import StartGuard
-from kafka_async.supervisor import Supervisor, not_started_error, wait_shielded
-from kafka_async.thread_reads import readable_in_any_thread
+from kafka_async.foundation.fairness import MIB
+from kafka_async.foundation.start_guard import StartGuard
+from kafka_async.foundation.supervisor import Supervisor, not_started_error, wait_shielded
+from kafka_async.foundation.thread_reads import readable_in_any_thread
+from kafka_async.hooks import emit_task_died
 from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -56,13 +58,13 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from kafka_async.clock import Clock, Dialer
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
     from kafka_async.config import ConsumerOptions
-    from kafka_async.consumer.list_offsets import ListedOffset
-    from kafka_async.consumer.partition_streams import PartitionStreams
+    from kafka_async.consumer.delivery.partition_streams import PartitionStreams
+    from kafka_async.consumer.delivery.undecodable import OnUndecodable
+    from kafka_async.consumer.positions.offset_lookup import ListedOffset
     from kafka_async.consumer.runtime import ConsumerRuntime
-    from kafka_async.consumer.undecodable import OnUndecodable
+    from kafka_async.foundation.clock import Clock, Dialer
     from kafka_async.group.explanation import AssignmentExplanation
     from kafka_async.hooks import Hooks
     from kafka_async.kernel import Record, RecordIterator
@@ -143,7 +145,7 @@ class Consumer(Generic[K, V]):
         # Exists before the start, so that topics can be subscribed to and partitions assigned then.
         self._subscription = Subscription()
         name = f"Consumer {chosen.group_id or chosen.client_id}"
-        self._supervisor = Supervisor(name, client.hooks)
+        self._supervisor = Supervisor(name, partial(emit_task_died, client.hooks))
         self._start_guard = StartGuard(name)
         self._runtime: ConsumerRuntime | None = None
         self._convert = converter_of(chosen)

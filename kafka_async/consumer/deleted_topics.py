@@ -11,7 +11,7 @@ from kafka_async.errors import RetriableError, UnknownTopicOrPartitionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.services import ClientServices
 
 _CONFIRMATIONS = 2
 """Metadata responses in a row without the topic: a broker that has just started may lag."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafka_async.callbacks import check_interceptors
+from kafka_async.foundation.arguments import check_interceptors
 from kafka_async.kernel import Record
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from kafka_async.config import ConsumerConfig
-    from kafka_async.consumer.fetch_buffer import AnyRecord
+    from kafka_async.consumer.buffer.fetch_buffer import AnyRecord
     from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["ConsumerInterceptor", "ConsumerInterceptors"]

@@ -20,7 +20,7 @@ from kafka_async.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from kafka_async.cluster.metadata import ClusterMetadata
+    from kafka_async.client.metadata.metadata import ClusterMetadata
 
 FIRST_WARNING_DELAY: Final = 3.0
 """Seconds until the first warning."""

@@ -12,7 +12,7 @@ from kafka_async.consumer.missing_topics import MissingTopics
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.services import ClientServices
     from kafka_async.config import ReaderConfig
     from kafka_async.errors import KafkaError
     from kafka_async.types import TopicPartition

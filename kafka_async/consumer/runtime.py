@@ -21,19 +21,19 @@ from anyio import move_on_after
 
 from kafka_async.config import seconds
 from kafka_async.consumer.closing import Closing
-from kafka_async.consumer.delivery import RecordDelivery
-from kafka_async.consumer.delivery_gate import DeliveryGate
-from kafka_async.consumer.delivery_queue import DeliveryQueue
-from kafka_async.consumer.fetcher import Fetcher
-from kafka_async.consumer.group_session import GroupSession, NoGroup
-from kafka_async.consumer.list_offsets import OffsetLookup
+from kafka_async.consumer.delivery.delivery_gate import DeliveryGate
+from kafka_async.consumer.delivery.delivery_queue import DeliveryQueue
+from kafka_async.consumer.delivery.partition_streams import PartitionStreams, StreamRunner
+from kafka_async.consumer.delivery.record_delivery import RecordDelivery
+from kafka_async.consumer.delivery.record_processor import ProcessOptions, RecordProcessor
+from kafka_async.consumer.delivery.undecodable import UndecodableRecords
+from kafka_async.consumer.fetch.fetcher import Fetcher
+from kafka_async.consumer.group.group_session import GroupSession, NoGroup
+from kafka_async.consumer.group.transaction_offsets import TransactionOffsets
 from kafka_async.consumer.missing_topics_monitor import MissingTopicsMonitor
-from kafka_async.consumer.partition_streams import PartitionStreams, StreamRunner
-from kafka_async.consumer.position_finder import PositionFinder
-from kafka_async.consumer.processing import ProcessOptions, RecordProcessor
+from kafka_async.consumer.positions.offset_lookup import OffsetLookup
+from kafka_async.consumer.positions.position_finder import PositionFinder
 from kafka_async.consumer.statistics import ConsumerStatistics
-from kafka_async.consumer.transaction_offsets import TransactionOffsets
-from kafka_async.consumer.undecodable import UndecodableRecords
 from kafka_async.errors import (
     ClientClosedError,
     IllegalStateError,
@@ -47,20 +47,20 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
     from typing import Self
 
-    from kafka_async.cluster.metadata import ClusterMetadata
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.metadata.metadata import ClusterMetadata
+    from kafka_async.client.services import ClientServices
     from kafka_async.config import ConsumerConfig
+    from kafka_async.consumer.buffer.deserialize import Convert
+    from kafka_async.consumer.buffer.fetch_buffer import AnyRecord
     from kafka_async.consumer.closing import CloseDeadlines
-    from kafka_async.consumer.deserialize import Convert
-    from kafka_async.consumer.fetch_buffer import AnyRecord
+    from kafka_async.consumer.delivery.record_processor import Handler, Ordering, RawKeys
+    from kafka_async.consumer.delivery.undecodable import OnUndecodable
+    from kafka_async.consumer.group.rebalance_listener import RebalanceListenerInvoker
     from kafka_async.consumer.interceptors import ConsumerInterceptors
-    from kafka_async.consumer.processing import Handler, Ordering, RawKeys
-    from kafka_async.consumer.rebalance_listener import RebalanceListenerInvoker
     from kafka_async.consumer.subscription import PartitionState, Subscription
-    from kafka_async.consumer.undecodable import OnUndecodable
     from kafka_async.errors import AuthenticationError
+    from kafka_async.foundation.supervisor import Supervisor
     from kafka_async.group.protocol_choice import GroupProtocol
-    from kafka_async.supervisor import Supervisor
     from kafka_async.types import Health, TopicPartition
 
 logger = logging.getLogger("kafka_async.consumer")
@@ -114,7 +114,7 @@ class ConsumerRuntime:
             on_error=self.queue.wake_poll,
         )
         self.fetcher = Fetcher(
-            services, supervisor, config, subscription, self.queue, self._find_positions
+            services, supervisor, config, subscription, self.queue.add, self._find_positions
         )
         self.group = self._new_group(interceptors, group_protocol)
         self.transaction_offsets = TransactionOffsets(services, subscription, self.group)

@@ -29,8 +29,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafka_async.cluster.metadata import NO_ID
-from kafka_async.consumer.fetch_buffer import FetchBuffer
+from kafka_async.client.metadata.metadata import NO_ID
+from kafka_async.consumer.buffer.fetch_buffer import FetchBuffer
 from kafka_async.consumer.offsets import EARLIEST, UNKNOWN
 from kafka_async.errors import IllegalStateError, KafkaError
 from kafka_async.types import OffsetAndMetadata, TopicPartition
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
     from uuid import UUID
 
-    from kafka_async.cluster.metadata import ClusterMetadata
-    from kafka_async.consumer.completed_fetch import CompletedFetch
-    from kafka_async.consumer.fetch_buffer import AnyRecord
+    from kafka_async.client.metadata.metadata import ClusterMetadata
+    from kafka_async.consumer.buffer.completed_fetch import CompletedFetch
+    from kafka_async.consumer.buffer.fetch_buffer import AnyRecord
     from kafka_async.kernel import NextRecord
 
 

@@ -12,14 +12,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from kafka_async.arguments import (
-    MAX_INT32,
-    MAX_OFFSET,
-    iterable,
-    mapping,
-    topic_partition,
-    whole_number,
-)
 from kafka_async.embedded.failures import Failure, FailureList
 from kafka_async.embedded.faults import FaultRules, Faults
 from kafka_async.embedded.groups.group_configs import GroupConfigs
@@ -53,20 +45,29 @@ from kafka_async.errors import (
     InvalidConfigurationError,
     UnknownTopicOrPartitionError,
 )
-from kafka_async.start_guard import StartGuard
-from kafka_async.supervisor import Supervisor
+from kafka_async.foundation.arguments import (
+    MAX_INT32,
+    MAX_OFFSET,
+    iterable,
+    mapping,
+    topic_partition,
+    whole_number,
+)
+from kafka_async.foundation.start_guard import StartGuard
+from kafka_async.foundation.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from typing import Literal, Self, Unpack
 
-    from kafka_async.clock import Clock, MemoryNetwork
+    from kafka_async.config.secrets import Secret
     from kafka_async.embedded.network import OpenPort
     from kafka_async.embedded.quotas.quota_manager import QuotaCallback
     from kafka_async.embedded.security.listeners import Listener, Listeners
     from kafka_async.embedded.security.principal_mapping import PrincipalMapping
     from kafka_async.embedded.state.partition import Topic
-    from kafka_async.secrets import Secret
+    from kafka_async.foundation.clock import Clock
+    from kafka_async.foundation.memory_network import MemoryNetwork
     from kafka_async.types import TopicPartition
 
 R = TypeVar("R")

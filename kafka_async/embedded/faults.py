@@ -18,10 +18,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from kafka_async.arguments import MAX_INT16, check_duration, whole_number
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.requests.error_responses import topic_partitions_in
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.foundation.arguments import MAX_INT16, check_duration, whole_number
 from kafka_async.protocol.api import lookup
 from kafka_async.protocol.registry import Api
 

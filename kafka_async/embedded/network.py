@@ -19,13 +19,13 @@ from kafka_async.protocol.header import decode_request_header
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from kafka_async.clock import MemoryNetwork
     from kafka_async.embedded.quotas.quota_manager import QuotaManager
     from kafka_async.embedded.requests.session import ClientSession
     from kafka_async.embedded.settings import Settings
     from kafka_async.embedded.state.throttle_log import ThrottleLog
+    from kafka_async.foundation.memory_network import MemoryNetwork
+    from kafka_async.foundation.supervisor import SupervisedTask, Supervisor
     from kafka_async.protocol.wire import BytesLike
-    from kafka_async.supervisor import SupervisedTask, Supervisor
 
 logger = logging.getLogger("kafka_async.embedded")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVarTuple
 
-from kafka_async.clock import Clock, LoopClock
 from kafka_async.errors import ClientClosedError
+from kafka_async.foundation.clock import Clock, LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

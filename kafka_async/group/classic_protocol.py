@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_async.cluster.requested_rows import missing_row, requested_row
+from kafka_async.client.wire.requested_rows import missing_row, requested_row
 from kafka_async.config import request_ms
 from kafka_async.errors import (
     InconsistentGroupProtocolError,

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from anyio import move_on_after
 
-from kafka_async.backoff import Backoff
 from kafka_async.errors import KafkaError
+from kafka_async.foundation.backoff import Backoff
 from kafka_async.group.coordinator_connection import CoordinatorConnection
 from kafka_async.group.member import PollTimeoutError
 from kafka_async.group.member_states import (
@@ -37,7 +37,8 @@ from kafka_async.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.services import ClientServices
+    from kafka_async.foundation.supervisor import Supervisor
     from kafka_async.group.consumer_group_requests import (
         HeartbeatRequests,
         HeartbeatResult,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
         GroupSettings,
         RebalanceHandler,
     )
-    from kafka_async.supervisor import Supervisor
 
 logger = logging.getLogger("kafka_async.group")
 

@@ -11,10 +11,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from kafka_async.cluster.broker_connection import ConnectionKind
-from kafka_async.cluster.connection import UNANSWERED_AFTER
-from kafka_async.cluster.coordinator_lookup import CoordinatorKind
-from kafka_async.cluster.request_router import REROUTE_ERRORS, Broker, CoordinatorOfGroup
+from kafka_async.client.connection.broker_connection import ConnectionKind
+from kafka_async.client.connection.connection import UNANSWERED_AFTER
+from kafka_async.client.metadata.coordinator_lookup import CoordinatorKind
+from kafka_async.client.metadata.request_router import REROUTE_ERRORS, Broker, CoordinatorOfGroup
 from kafka_async.errors import (
     ClientClosedError,
     KafkaConnectionError,
@@ -29,8 +29,8 @@ from kafka_async.protocol.messages.metadata import MetadataRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from kafka_async.cluster.broker_connection import BrokerConnection
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.connection.broker_connection import BrokerConnection
+    from kafka_async.client.services import ClientServices
     from kafka_async.group.member import GroupSettings, LocalMember
 
 R = TypeVar("R")

@@ -6,22 +6,24 @@ import asyncio
 import contextvars
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_async.arguments import check_timeout
-from kafka_async.cluster.client import services_of
+from kafka_async.client.client import services_of
 from kafka_async.config import seconds
 from kafka_async.errors import ClientClosedError, KafkaError
-from kafka_async.start_guard import StartGuard
-from kafka_async.supervisor import Supervisor, wait_shielded
-from kafka_async.thread_reads import readable_in_any_thread
+from kafka_async.foundation.arguments import check_timeout
+from kafka_async.foundation.start_guard import StartGuard
+from kafka_async.foundation.supervisor import Supervisor, wait_shielded
+from kafka_async.foundation.thread_reads import readable_in_any_thread
+from kafka_async.hooks import emit_task_died
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from kafka_async.cluster.client import Client
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.client import Client
+    from kafka_async.client.services import ClientServices
     from kafka_async.config import ClientConfig
     from kafka_async.group.membership import GroupMembership
     from kafka_async.types import Health
@@ -45,7 +47,7 @@ class GroupClient:
     def __init__(self, name: str, client: Client, config: ClientConfig, *, owns: bool) -> None:
         self.client = client
         self._owns_client = owns
-        self._supervisor = Supervisor(name, client.hooks)
+        self._supervisor = Supervisor(name, partial(emit_task_died, client.hooks))
         # Life cycle. `_closing` is the one task that closes, for all callers.
         self._start_guard = StartGuard(name)
         self._membership: GroupMembership | None = None

@@ -20,10 +20,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from kafka_async.arguments import function, instance_of, text
-from kafka_async.cluster.client import connect_with
+from kafka_async.client.client import connect_with
 from kafka_async.config import GroupMemberConfig, hide_secrets, seconds
 from kafka_async.errors import IllegalStateError
+from kafka_async.foundation.arguments import function, instance_of, text
 from kafka_async.group.group_client import GroupClient
 from kafka_async.group.member import NO_GENERATION, GroupSettings, Member
 from kafka_async.group.member_states import MemberState
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from kafka_async.clock import Clock, Dialer
-    from kafka_async.cluster.client import Client
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.client import Client
+    from kafka_async.client.services import ClientServices
     from kafka_async.config import GroupMemberOptions
+    from kafka_async.foundation.clock import Clock, Dialer
     from kafka_async.hooks import Hooks
 
 __all__ = ["AssignFunction", "GroupMember", "Member", "MemberAssignment", "MemberMetadata"]

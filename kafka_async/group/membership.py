@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from anyio import CancelScope, move_on_after
 
 from kafka_async import hooks
-from kafka_async.backoff import Backoff
 from kafka_async.errors import (
     AuthenticationError,
     CoordinatorLoadInProgressError,
     KafkaError,
     RetriableError,
 )
+from kafka_async.foundation.backoff import Backoff
 from kafka_async.group import classic_protocol
 from kafka_async.group.coordinator_connection import CoordinatorConnection
 from kafka_async.group.loop_watchdog import watch_loop
@@ -52,9 +52,9 @@ from kafka_async.group.member_states import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.services import ClientServices
+    from kafka_async.foundation.supervisor import Supervisor
     from kafka_async.group.member import GroupSettings
-    from kafka_async.supervisor import Supervisor
     from kafka_async.types import GroupMetadata
 
 logger = logging.getLogger("kafka_async.group")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from kafka_async.cluster.coordinator_lookup import CoordinatorKind
-from kafka_async.cluster.request_router import CoordinatorOfGroup
-from kafka_async.cluster.requested_rows import requested_row
+from kafka_async.client.metadata.coordinator_lookup import CoordinatorKind
+from kafka_async.client.metadata.request_router import CoordinatorOfGroup
+from kafka_async.client.wire.requested_rows import requested_row
 from kafka_async.config import seconds
 from kafka_async.errors import (
     CoordinatorNotAvailableError,
@@ -31,7 +31,7 @@ from kafka_async.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.services import ClientServices
     from kafka_async.config import ConsumerConfig
 
 logger = logging.getLogger("kafka_async.group")

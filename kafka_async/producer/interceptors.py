@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafka_async.callbacks import check_interceptors
-from kafka_async.producer.outcome import BatchOutcome
+from kafka_async.foundation.arguments import check_interceptors
+from kafka_async.producer.buffer.outcome import BatchOutcome
 from kafka_async.types import ProducerRecord
 
 if TYPE_CHECKING:

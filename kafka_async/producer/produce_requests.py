@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafka_async.cluster.connection import PRODUCE_API
-from kafka_async.cluster.metadata import LeaderHint
-from kafka_async.cluster.topic_ids import LAST_VERSION_WITH_NAMES
+from kafka_async.client.connection.connection import PRODUCE_API
+from kafka_async.client.metadata.metadata import LeaderHint
+from kafka_async.client.wire.topic_ids import LAST_VERSION_WITH_NAMES
 from kafka_async.config import request_ms, seconds
 from kafka_async.errors import KafkaError, error_for
-from kafka_async.producer.accumulator import REQUEST_OVERHEAD
+from kafka_async.producer.buffer.accumulator import REQUEST_OVERHEAD
 from kafka_async.types import Node, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
-    from kafka_async.cluster.broker_connection import BrokerConnection
+    from kafka_async.client.connection.broker_connection import BrokerConnection
     from kafka_async.config import ProducerConfig
-    from kafka_async.producer.partition_queue import ProducerBatch
+    from kafka_async.producer.buffer.partition_queue import ProducerBatch
     from kafka_async.protocol.messages.produce import (
         PartitionProduceData,
         PartitionProduceResponse,

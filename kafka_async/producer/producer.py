@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 
 from typing_extensions import TypeVar
 
-from kafka_async.arguments import check_timeout
-from kafka_async.cluster.broker_connection import close_connections
-from kafka_async.cluster.client import connect_with, services_of
+from kafka_async.client.client import connect_with, services_of
+from kafka_async.client.connection.broker_connection import close_connections
 from kafka_async.config import ProducerConfig, hide_secrets, seconds
 from kafka_async.errors import (
     ClientClosedError,
@@ -21,7 +20,12 @@ from kafka_async.errors import (
     TransactionStateError,
     convert_transaction_errors,
 )
-from kafka_async.process_end import report_lost, unwatch, watch
+from kafka_async.foundation.arguments import check_timeout
+from kafka_async.foundation.process_end import report_lost, unwatch, watch
+from kafka_async.foundation.start_guard import StartGuard
+from kafka_async.foundation.supervisor import Supervisor, wait_shielded
+from kafka_async.foundation.thread_reads import readable_in_any_thread
+from kafka_async.hooks import emit_task_died
 from kafka_async.producer.interceptors import ProducerInterceptors
 from kafka_async.producer.preload import preload
 from kafka_async.producer.runtime import ProducerRuntime, Serializers
@@ -31,9 +35,6 @@ from kafka_async.producer.transactions.state import TransactionState
 from kafka_async.producer.transactions.transaction import Transaction
 from kafka_async.producer.unfinished import UnfinishedRecords
 from kafka_async.producer.writer import RecordWriter
-from kafka_async.start_guard import StartGuard
-from kafka_async.supervisor import Supervisor, wait_shielded
-from kafka_async.thread_reads import readable_in_any_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from kafka_async.clock import Clock, Dialer
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
     from kafka_async.config import ProducerOptions
+    from kafka_async.foundation.clock import Clock, Dialer
     from kafka_async.hooks import Hooks
     from kafka_async.producer.idempotence import ProducerIdAndEpoch
     from kafka_async.types import Health
@@ -110,7 +111,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         # everything.
         self._transactions: TransactionManager | None = None
         name = f"Producer {self.config.transactional_id or self.config.client_id}"
-        self._supervisor = Supervisor(name, self.client.hooks)
+        self._supervisor = Supervisor(name, partial(emit_task_died, self.client.hooks))
         self._start_guard = StartGuard(name)
         self._started = False
         self._stopping = False

@@ -6,16 +6,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kafka_async.backoff import Backoff
-from kafka_async.cluster.request_router import AnyBroker
+from kafka_async.client.metadata.request_router import AnyBroker
 from kafka_async.config import seconds
 from kafka_async.errors import RetriableError, raise_for
+from kafka_async.foundation.backoff import Backoff
 from kafka_async.producer.idempotence import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     import random
 
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.services import ClientServices
     from kafka_async.config import ProducerConfig
 
 __all__ = ["request_producer_id"]

@@ -6,26 +6,26 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_async.clock import time_function
 from kafka_async.config import seconds
 from kafka_async.errors import ClientClosedError, KafkaTimeoutError
-from kafka_async.fairness import MAX_ITEMS_PER_ITERATION
-from kafka_async.producer.accumulator import Accumulator
-from kafka_async.producer.buffer_pool import BufferPool
-from kafka_async.producer.delivery_failures import DeliveryFailures, FailureWarnings
+from kafka_async.foundation.clock import time_function
+from kafka_async.foundation.fairness import MAX_ITEMS_PER_ITERATION
+from kafka_async.producer.buffer.accumulator import Accumulator
+from kafka_async.producer.buffer.buffer_pool import BufferPool
+from kafka_async.producer.buffer.delivery_failures import DeliveryFailures, FailureWarnings
+from kafka_async.producer.buffer.producer_metrics import ProducerMetrics
 from kafka_async.producer.sender import Sender
-from kafka_async.producer.statistics import ProducerMetrics
 from kafka_async.serde.functions import serializer
 
 if TYPE_CHECKING:
-    from kafka_async.cluster.broker_connection import BrokerConnection
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.connection.broker_connection import BrokerConnection
+    from kafka_async.client.services import ClientServices
     from kafka_async.config import ProducerConfig
     from kafka_async.errors import KafkaError
+    from kafka_async.foundation.supervisor import Supervisor
     from kafka_async.producer.interceptors import ProducerInterceptors
     from kafka_async.producer.statistics import ProducerStatistics
     from kafka_async.serde.functions import Serialize
-    from kafka_async.supervisor import Supervisor
 
 __all__ = ["ProducerRuntime", "Serializers"]
 

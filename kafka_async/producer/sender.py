@@ -15,18 +15,18 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.backoff import Backoff
-from kafka_async.clock import time_function
-from kafka_async.cluster.broker_connection import ConnectionKind
-from kafka_async.cluster.connection import PRODUCE_API
-from kafka_async.cluster.hedging import REPEAT_AFTER
-from kafka_async.cluster.requested_rows import missing_row
+from kafka_async.client.connection.broker_connection import ConnectionKind
+from kafka_async.client.connection.connection import PRODUCE_API
+from kafka_async.client.connection.hedging import REPEAT_AFTER
+from kafka_async.client.wire.requested_rows import missing_row
 from kafka_async.config import seconds
 from kafka_async.errors import AuthenticationError, KafkaError, KafkaTimeoutError
-from kafka_async.fairness import MAX_BYTES_PER_ITERATION
-from kafka_async.producer.accumulator import MAX_BATCHES_PER_REQUEST
-from kafka_async.producer.batch_compressor import BatchCompressor
-from kafka_async.producer.partition_queue import BatchState
+from kafka_async.foundation.backoff import Backoff
+from kafka_async.foundation.clock import time_function
+from kafka_async.foundation.fairness import MAX_BYTES_PER_ITERATION
+from kafka_async.producer.buffer.accumulator import MAX_BATCHES_PER_REQUEST
+from kafka_async.producer.buffer.batch_compressor import BatchCompressor
+from kafka_async.producer.buffer.partition_queue import BatchState
 from kafka_async.producer.produce_errors import ProduceErrorAction, action_for
 from kafka_async.producer.produce_requests import (
     ProduceCall,
@@ -41,14 +41,14 @@ from kafka_async.producer.topic_metadata import TopicMetadataUpdater
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafka_async.cluster.broker_connection import BrokerConnection
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.connection.broker_connection import BrokerConnection
+    from kafka_async.client.services import ClientServices
     from kafka_async.config import ProducerConfig
-    from kafka_async.producer.accumulator import Accumulator
-    from kafka_async.producer.partition_queue import ProducerBatch
-    from kafka_async.producer.statistics import ProducerMetrics
+    from kafka_async.foundation.supervisor import Supervisor
+    from kafka_async.producer.buffer.accumulator import Accumulator
+    from kafka_async.producer.buffer.partition_queue import ProducerBatch
+    from kafka_async.producer.buffer.producer_metrics import ProducerMetrics
     from kafka_async.protocol.messages.produce import ProduceResponse
-    from kafka_async.supervisor import Supervisor
 
 __all__ = ["Sender"]
 

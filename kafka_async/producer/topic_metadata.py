@@ -8,19 +8,19 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.cluster.metadata import ClusterMetadata
+from kafka_async.client.metadata.metadata import ClusterMetadata
 from kafka_async.config import seconds
 from kafka_async.errors import KafkaError, RetriableError, UnknownTopicOrPartitionError
-from kafka_async.fairness import MAX_TOPICS_PER_ITERATION
+from kafka_async.foundation.fairness import MAX_TOPICS_PER_ITERATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.services import ClientServices
     from kafka_async.config import ProducerConfig
-    from kafka_async.producer.accumulator import Accumulator
-    from kafka_async.producer.partition_queue import PartitionQueue, TopicQueue
-    from kafka_async.supervisor import Supervisor
+    from kafka_async.foundation.supervisor import Supervisor
+    from kafka_async.producer.buffer.accumulator import Accumulator
+    from kafka_async.producer.buffer.partition_queue import PartitionQueue, TopicQueue
 
 __all__ = ["TopicMetadataUpdater"]
 

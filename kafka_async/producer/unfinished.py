@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafka_async.config import seconds
 from kafka_async.errors import KafkaTimeoutError
-from kafka_async.process_end import END_OF_PROCESS
+from kafka_async.foundation.process_end import END_OF_PROCESS
 
 if TYPE_CHECKING:
     from kafka_async.producer.runtime import ProducerRuntime

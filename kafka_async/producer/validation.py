@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from kafka_async.arguments import MAX_INT32, whole_number
 from kafka_async.errors import KafkaError, RecordTooLargeError, SerializationError
+from kafka_async.foundation.arguments import MAX_INT32, whole_number
 from kafka_async.types import check_topic
 
 __all__ = [

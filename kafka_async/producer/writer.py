@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn
 
 from typing_extensions import TypeVar
 
-from kafka_async.arguments import instance_of, iterable, topic_partition
 from kafka_async.errors import (
     BufferFullError,
     KafkaError,
@@ -23,13 +22,15 @@ from kafka_async.errors import (
     SerializationError,
     UnknownTopicOrPartitionError,
 )
-from kafka_async.fairness import (
+from kafka_async.foundation.arguments import instance_of, iterable, topic_partition
+from kafka_async.foundation.fairness import (
     MAX_RECORDS_PER_CLOCK_CHECK,
     MAX_ROWS_PER_CHECK,
     YIELD_INTERVAL,
 )
+from kafka_async.foundation.supervisor import current_loop, not_started_error
 from kafka_async.kernel import RecordAppender, RowFault, record_size_bound
-from kafka_async.producer.buffer_pool import BufferShortage
+from kafka_async.producer.buffer.buffer_pool import BufferShortage
 from kafka_async.producer.validation import (
     PROBABLE_SECONDS,
     check_partition,
@@ -40,7 +41,6 @@ from kafka_async.producer.validation import (
 )
 from kafka_async.records.batch import RecordBatch
 from kafka_async.records.from_arrow import from_arrow
-from kafka_async.supervisor import current_loop, not_started_error
 from kafka_async.types import ProducerRecord, check_topic
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async import kernel
 from kafka_async.errors import CorruptRecordError, InvalidConfigurationError, RecordTooLargeError
-from kafka_async.extras import missing_extra
+from kafka_async.foundation.arguments import missing_extra
 from kafka_async.kernel import BinaryColumn
 from kafka_async.records.compression import MAX_DECOMPRESSED_BYTES_PER_CALL
 

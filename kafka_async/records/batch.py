@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from kafka_async import kernel
-from kafka_async.arguments import MAX_INT32, MAX_OFFSET, iterable, whole_number
 from kafka_async.errors import CorruptRecordError, UnsupportedForMessageFormatError
+from kafka_async.foundation.arguments import MAX_INT32, MAX_OFFSET, iterable, whole_number
 from kafka_async.records import compression, legacy
 from kafka_async.records.checksum import load_crc32c
 from kafka_async.records.compression import Codec

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.extras import missing_extra
+from kafka_async.foundation.arguments import missing_extra
 from kafka_async.kernel import BinaryInput, HeaderInput, NumberInput, RecordColumns
 from kafka_async.types import check_topic
 

@@ -11,8 +11,8 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
-from kafka_async.callbacks import is_async
 from kafka_async.config.spelling import option_error
+from kafka_async.foundation.arguments import is_async
 from kafka_async.types import Headers
 
 Serialize = Callable[[str, Headers, Any], "bytes | None"]

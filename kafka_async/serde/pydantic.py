@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kafka_async.extras import missing_extra
+from kafka_async.foundation.arguments import missing_extra
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_async.extras import missing_extra
+from kafka_async.foundation.arguments import missing_extra
 from kafka_async.group.assignors import (
     Assignor,
     GroupAssignment,

@@ -35,7 +35,7 @@ class VirtualTimeError(RuntimeError):
 class VirtualClockEventLoop(asyncio.SelectorEventLoop):
     """Runs callbacks on virtual time, from `start` to at most `start + limit` seconds.
 
-    The loop opens no sockets: connect through `kafka_async.clock.MemoryNetwork`.
+    The loop opens no sockets: connect through `kafka_async.foundation.memory_network.MemoryNetwork`.
     """
 
     virtual_time = True
@@ -115,7 +115,7 @@ def _unsupported(name: str) -> Callable[..., NoReturn]:
     def fail(*_: object, **__: object) -> NoReturn:
         raise VirtualTimeError(
             f"loop.{name}() works in real time, which a virtual clock does not have: "
-            "connect through kafka_async.clock.MemoryNetwork, or use an ordinary event loop"
+            "connect through kafka_async.testing.MemoryNetwork, or use an ordinary event loop"
         )
 
     return fail

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_async.arguments import instance_of
+from kafka_async.foundation.arguments import instance_of
 
 if TYPE_CHECKING:
     import os

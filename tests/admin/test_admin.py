@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.admin import Admin, ConfigResource, NewTopic, OffsetSpec, ResourceType
-from kafka_async.cluster.client import services_of
-from kafka_async.cluster.request_router import Broker
+from kafka_async.client.client import services_of
+from kafka_async.client.metadata.request_router import Broker
 from kafka_async.errors import (
     ClientClosedError,
     GroupIdNotFoundError,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_async.admin.call import Call, Results, item_error, raise_first
-from kafka_async.cluster.request_router import FoundBroker
+from kafka_async.client.metadata.request_router import FoundBroker
 from kafka_async.errors import (
     GroupNotEmptyError,
     KafkaConnectionError,

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from kafka_async.admin import Admin, NewTopic, QuotaEntity, QuotaName, ResolvedQuota
 from kafka_async.admin.quota_values import UNLIMITED
-from kafka_async.cluster.client_quotas import precedence, resolve
+from kafka_async.client.client_quotas import precedence, resolve
 from kafka_async.embedded.quotas.client_quotas import candidates
 from kafka_async.errors import (
     ClusterAuthorizationError,

@@ -11,7 +11,7 @@ from tests.embedded_client import InMemory
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
     from kafka_async.embedded.faults import Fault
 
 

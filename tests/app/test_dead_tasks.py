@@ -16,7 +16,7 @@ from tests.embedded_client import until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
     from kafka_async.types import Health
     from tests.embedded_client import InMemory
 

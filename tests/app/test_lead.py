@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kafka_async.app.lead import Lead
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
     from tests.embedded_client import InMemory
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]

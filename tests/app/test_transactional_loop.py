@@ -10,7 +10,7 @@ import pytest
 
 from kafka_async.app import transactional
 from kafka_async.app.transactional_loop import REACTIONS
-from kafka_async.cluster.client import services_of
+from kafka_async.client.client import services_of
 from kafka_async.errors import (
     ApplicationRecoverableError,
     Category,

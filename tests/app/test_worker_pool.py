@@ -16,7 +16,7 @@ from tests.app.conftest import silence
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
     from tests.embedded_client import InMemory
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]

@@ -26,7 +26,7 @@ from kafka_async.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from kafka_async.cluster.client import Client
+from kafka_async.client.client import Client
 from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.embedded import AclAuthorizer
 from kafka_async.errors import (

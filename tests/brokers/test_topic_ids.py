@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.cluster.handshake import BrokerVersions
-from kafka_async.cluster.topic_ids import LAST_VERSION_WITH_NAMES, max_version_for
+from kafka_async.client.wire.handshake import BrokerVersions
+from kafka_async.client.wire.topic_ids import LAST_VERSION_WITH_NAMES, max_version_for
 from kafka_async.errors import UnsupportedVersionError
 from kafka_async.protocol.api import APIS, lookup
 from kafka_async.protocol.spec import Array, Struct, VersionRange

@@ -11,9 +11,9 @@ import pytest
 from kafka_async import Admin, NewTopic, Producer
 from kafka_async.config import ProducerConfig
 from kafka_async.errors import TornEpochError
-from kafka_async.spark.ledger import decide, transactional_id
-from kafka_async.spark.sink_cluster import open_cluster
-from kafka_async.spark.sink_driver import SinkDriver
+from kafka_async.spark.sink.ledger import decide, transactional_id
+from kafka_async.spark.sink.sink_cluster import open_cluster
+from kafka_async.spark.sink.sink_driver import SinkDriver
 
 if TYPE_CHECKING:
     from kafka_async import PreparedTransaction

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from kafka_async.spark.admission import TriggerDelay, limit_rows
 from kafka_async.spark.offsets import OffsetRange, Offsets, split
-from kafka_async.spark.source_options import source_options
-from kafka_async.spark.stream_offset import StreamOffset
+from kafka_async.spark.source.admission import TriggerDelay, limit_rows
+from kafka_async.spark.source.source_options import source_options
+from kafka_async.spark.source.stream_offset import StreamOffset
 from kafka_async.testing.backends.base import BackendUnavailableError
 from kafka_async.types import TopicPartition
 from tools.conformance.spark import run_cases

@@ -15,13 +15,13 @@ from kafka_async.protocol.messages import share_acknowledge, share_fetch, share_
 from kafka_async.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord
-from tests.cluster.scripted import ScriptedBroker, World
+from tests.client.scripted import ScriptedBroker, World
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafka_async.protocol.header import RequestHeader
-    from tests.cluster.scripted import Peer
+    from tests.client.scripted import Peer
 
 FIND_COORDINATOR, HEARTBEAT, FETCH, ACKNOWLEDGE = 10, 76, 78, 79
 SESSION_NOT_FOUND, INVALID_EPOCH = 122, 123

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection
 
     from kafka_async.consumer.consumer import Consumer
-    from kafka_async.consumer.partition_streams import PartitionStream
+    from kafka_async.consumer.delivery.partition_streams import PartitionStream
     from kafka_async.producer.producer import Producer
     from tests.consumer.conftest import Stage
 

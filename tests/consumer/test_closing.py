@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from kafka_async.admin import Admin
-from kafka_async.cluster.client import services_of
-from kafka_async.cluster.request_router import CoordinatorOfGroup
+from kafka_async.client.client import services_of
+from kafka_async.client.metadata.request_router import CoordinatorOfGroup
 from kafka_async.consumer.closing import CloseDeadlines
 from kafka_async.consumer.consumer import ERROR_CLOSE_TIMEOUT, Consumer
 from kafka_async.errors import ClientClosedError, GroupAuthorizationError, KafkaError, TaskDiedError

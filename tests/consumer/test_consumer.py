@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.clock import LoopClock
-from kafka_async.cluster import broker_connection
-from kafka_async.cluster.broker_connection import ConnectionKind
-from kafka_async.cluster.client import services_of
+from kafka_async.client.client import services_of
+from kafka_async.client.connection import broker_connection
+from kafka_async.client.connection.broker_connection import ConnectionKind
+from kafka_async.consumer.buffer.fetch_buffer import FetchBuffer
 from kafka_async.consumer.consumer import Consumer
-from kafka_async.consumer.fetch_buffer import FetchBuffer
 from kafka_async.errors import (
     ClientClosedError,
     CorruptRecordError,
@@ -26,6 +25,7 @@ from kafka_async.errors import (
     RecordDeserializationError,
     UnknownTopicOrPartitionError,
 )
+from kafka_async.foundation.clock import LoopClock
 from kafka_async.hooks import Fetched, Hooks
 from kafka_async.kernel import Record
 from kafka_async.protocol.messages.fetch import FetchRequest

@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from kafka_async.consumer import decompress_ahead
-from kafka_async.consumer.completed_fetch import CompletedFetch
-from kafka_async.consumer.decompress_ahead import (
+from kafka_async.consumer.buffer import decompress_ahead
+from kafka_async.consumer.buffer.completed_fetch import CompletedFetch
+from kafka_async.consumer.buffer.decompress_ahead import (
     MAX_CALLS,
     MAX_READY_BYTES,
     MAX_UNSUITABLE_BATCHES,
     AheadDecompressor,
     round_robin,
 )
-from kafka_async.consumer.fetch_buffer import LARGE_BATCH_COST, FetchBuffer
+from kafka_async.consumer.buffer.fetch_buffer import LARGE_BATCH_COST, FetchBuffer
 from kafka_async.errors import ClientClosedError, CorruptRecordError
-from kafka_async.fairness import DECOMPRESSED_BYTES_PER_CALL, MIN_DECOMPRESSED_BYTES_PER_CALL
+from kafka_async.foundation.fairness import (
+    DECOMPRESSED_BYTES_PER_CALL,
+    MIN_DECOMPRESSED_BYTES_PER_CALL,
+)
 from kafka_async.records import compression
 from kafka_async.records.batch import (
     BatchView,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.consumer import completed_fetch, fetcher
+from kafka_async.consumer.buffer import completed_fetch
+from kafka_async.consumer.fetch import fetcher
 from kafka_async.records import compression
 from kafka_async.records.batch import RecordBatch, assign_offsets
 from kafka_async.types import ProducerRecord

@@ -6,8 +6,12 @@ import tracemalloc
 
 import pytest
 
-from kafka_async.consumer.completed_fetch import BATCH_OVERHEAD, MAX_RETAINED_RATIO, CompletedFetch
-from kafka_async.consumer.fetch_buffer import AnyRecord, FetchBuffer
+from kafka_async.consumer.buffer.completed_fetch import (
+    BATCH_OVERHEAD,
+    MAX_RETAINED_RATIO,
+    CompletedFetch,
+)
+from kafka_async.consumer.buffer.fetch_buffer import AnyRecord, FetchBuffer
 from kafka_async.errors import CorruptRecordError
 from kafka_async.records.batch import RecordBatch, assign_offsets
 from kafka_async.types import ProducerRecord, TopicPartition

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafka_async.consumer.fetch_session import (
+from kafka_async.consumer.fetch.fetch_session import (
     CLOSE,
     FULL,
     FetchSession,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.cluster.client import services_of
+from kafka_async.client.client import services_of
 from kafka_async.errors import (
     CommitFailedError,
     FencedInstanceIdError,

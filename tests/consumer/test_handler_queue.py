@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.consumer.processing import HandlerQueue, Unfinished
+from kafka_async.consumer.delivery.record_processor import HandlerQueue, Unfinished
 from kafka_async.consumer.subscription import OffsetsInProgress
 from kafka_async.kernel import Record
 from kafka_async.types import TopicPartition
@@ -16,7 +16,7 @@ from kafka_async.types import TopicPartition
 if TYPE_CHECKING:
     from random import Random
 
-    from kafka_async.consumer.processing import Ordering
+    from kafka_async.consumer.delivery.record_processor import Ordering
 
 ORDERINGS: list[Ordering] = ["key", "partition", "none"]
 

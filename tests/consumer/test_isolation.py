@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.consumer.completed_fetch import AbortedRange, all_batches, committed_batches
+from kafka_async.consumer.buffer.completed_fetch import AbortedRange, all_batches, committed_batches
 from kafka_async.records.batch import (
     BatchView,
     RecordBatch,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.cluster.client import services_of
-from kafka_async.consumer.list_offsets import EpochEndOffset, OffsetLookup
+from kafka_async.client.client import services_of
 from kafka_async.consumer.offsets import UNKNOWN
+from kafka_async.consumer.positions.offset_lookup import EpochEndOffset, OffsetLookup
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError
 from kafka_async.protocol.messages.fetch import FetchRequest
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from kafka_async import GroupMember, ShareConsumer
-from kafka_async.cluster.client import services_of
+from kafka_async.client.client import services_of
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.hooks import ClientEvent, Disconnected, Hooks, RebalanceBegun
 from kafka_async.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -21,7 +21,7 @@ from tests.recording_listener import RecordingListener
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
     from kafka_async.testing.clock import VirtualClockEventLoop
     from kafka_async.types import TopicPartition
     from tests.consumer.conftest import Stage, StartStage

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.cluster import brokers
-from kafka_async.cluster.client import services_of
+from kafka_async.client.client import services_of
+from kafka_async.client.connection import brokers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from kafka_async.cluster.broker_connection import BrokerConnection
+    from kafka_async.client.connection.broker_connection import BrokerConnection
     from kafka_async.consumer.consumer import Consumer
     from kafka_async.errors import KafkaError
     from kafka_async.producer.producer import Producer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.consumer.partition_streams import MAX_RECORDS_PER_STREAM, RECORDS_PER_POLL
+from kafka_async.consumer.delivery.partition_streams import MAX_RECORDS_PER_STREAM, RECORDS_PER_POLL
 from kafka_async.errors import ClientClosedError, IllegalStateError
 from kafka_async.types import TopicPartition
 from tests.embedded_client import IterationCounter, until
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from kafka_async.consumer.consumer import Consumer
-    from kafka_async.consumer.partition_streams import PartitionStream
+    from kafka_async.consumer.delivery.partition_streams import PartitionStream
     from kafka_async.kernel import Record
     from tests.consumer.conftest import Stage, StartStage
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from kafka_async.consumer.consumer import Consumer
-    from kafka_async.consumer.partition_streams import PartitionStream
+    from kafka_async.consumer.delivery.partition_streams import PartitionStream
     from kafka_async.embedded.state.offset_metadata_manager import CommittedOffset
     from kafka_async.kernel import Record
 

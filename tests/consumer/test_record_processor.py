@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.consumer.processing import ProcessOptions, RecordProcessor
+from kafka_async.consumer.delivery.record_processor import ProcessOptions, RecordProcessor
+from kafka_async.consumer.delivery.undecodable import UndecodableRecords
 from kafka_async.consumer.subscription import Subscription
-from kafka_async.consumer.undecodable import UndecodableRecords
 from kafka_async.kernel import Record
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafka_async.consumer.fetch_buffer import AnyRecord
-    from kafka_async.consumer.processing import RawKeys
+    from kafka_async.consumer.buffer.fetch_buffer import AnyRecord
+    from kafka_async.consumer.delivery.record_processor import RawKeys
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 

@@ -23,7 +23,7 @@ from tests.embedded_client import InMemory, now
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 

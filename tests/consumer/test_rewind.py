@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.consumer.rewinds import Rewinds
+from kafka_async.consumer.group.rewind.rewind_messages import RewindMessage
+from kafka_async.consumer.group.rewind.rewinds import Rewinds
 from kafka_async.errors import (
     ClientClosedError,
     FencedInstanceIdError,
@@ -17,7 +18,6 @@ from kafka_async.errors import (
     TaskDiedError,
 )
 from kafka_async.group.assignors import RangeAssignor
-from kafka_async.group.rewind_messages import RewindMessage
 from kafka_async.types import TopicPartition
 from tests.embedded_client import until
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from kafka_async.consumer.consumer import Consumer
-    from kafka_async.consumer.partition_streams import PartitionStream
+    from kafka_async.consumer.delivery.partition_streams import PartitionStream
     from kafka_async.kernel import Record
     from tests.consumer.conftest import Stage
 

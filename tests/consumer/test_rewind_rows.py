@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_async.consumer.rewind_store import MAX_REPLIES, RewindRow
+from kafka_async.consumer.group.rewind.rewind_store import MAX_REPLIES, RewindRow
 
 
 def test_row_keeps_the_last_replies() -> None:

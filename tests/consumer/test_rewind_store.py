@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.admin.admin import Admin
-from kafka_async.consumer.rewind_store import RewindRow
+from kafka_async.consumer.group.rewind.rewind_store import RewindRow
 from kafka_async.errors import IllegalStateError, KafkaTimeoutError
 from kafka_async.types import TopicPartition
 from tests.consumer.test_rewind import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_async.consumer.completed_fetch import CompletedFetch
+from kafka_async.consumer.buffer.completed_fetch import CompletedFetch
 from kafka_async.consumer.offsets import LATEST, UNKNOWN
 from kafka_async.consumer.subscription import FetchState, PartitionState, Subscription
 from kafka_async.kernel import NextRecord

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine
 
     from kafka_async.consumer.consumer import Consumer
-    from kafka_async.consumer.undecodable import OnUndecodable
+    from kafka_async.consumer.delivery.undecodable import OnUndecodable
     from kafka_async.kernel import Record
     from tests.consumer.conftest import Stage
 

@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kafka_async.clock import MemoryNetwork
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.embedded.settings import RACK_AWARE_REPLICA_SELECTOR
+from kafka_async.foundation.memory_network import MemoryNetwork
 from kafka_async.testing import run_virtual
 from tests.contract.model import BROKERS
 from tests.contract.runner import Cluster, Run

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from kafka_async.clock import MemoryNetwork
+    from kafka_async.foundation.memory_network import MemoryNetwork
     from kafka_async.protocol.message import Message
     from kafka_async.protocol.registry import Api
 

@@ -7,12 +7,12 @@ from typing import Final
 
 import pytest
 
-from kafka_async.cluster.request_router import Broker
+from kafka_async.client.metadata.request_router import Broker
 from kafka_async.protocol import api
 from kafka_async.protocol.header import decode_request
 from kafka_async.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
-from tests.cluster.scripted import World
+from tests.client.scripted import World
 from tests.contract.compare import play, read_record
 from tests.contract.runner import error_codes
 from tests.contract.scenarios import SCENARIOS

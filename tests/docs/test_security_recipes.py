@@ -23,7 +23,7 @@ import pytest
 
 from kafka_async import Client, Token, blocking, errors
 from kafka_async.embedded import BlockingCluster, Listener, run_in_thread
-from tests.cluster.issuer import answer, issuer
+from tests.client.issuer import answer, issuer
 from tests.docs.markdown_blocks import ROOT, Block, blocks_of
 from tests.docs.test_examples import DEADLINE, OUTPUT, environment
 from tests.integration.certificates import Authority, Certificate

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from kafka_async.clock import MemoryNetwork
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.foundation.memory_network import MemoryNetwork
 from kafka_async.types import TopicPartition
 from tests.contract.model import Name, Scenario, SendRequest
 from tests.contract.runner import DISCONNECTED, Cluster, Run, error_codes

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.clock import MemoryNetwork
 from kafka_async.embedded import EmbeddedCluster, Listener
 from kafka_async.embedded.cluster import HOST
 from kafka_async.errors import (
@@ -18,6 +17,7 @@ from kafka_async.errors import (
     TopicExistsError,
     UnknownTopicOrPartitionError,
 )
+from kafka_async.foundation.memory_network import MemoryNetwork
 from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.types import TopicPartition

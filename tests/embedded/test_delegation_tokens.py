@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
-from kafka_async.clock import MemoryNetwork
 from kafka_async.embedded import AclAuthorizer, EmbeddedCluster, ErrorCode
+from kafka_async.foundation.memory_network import MemoryNetwork
 from kafka_async.protocol.messages.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.quotas import load
 from benchmarks.quotas.load import CONSUMER_ID, MEASURED, PRODUCER_ID, QUOTA, TOPIC, WINDOW
-from kafka_async.cluster.request_router import Leader
+from kafka_async.client.metadata.request_router import Leader
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.producer.producer import Producer
 from kafka_async.protocol.header import encode_request, encode_response

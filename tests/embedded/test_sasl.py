@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
-from kafka_async.clock import MemoryNetwork
 from kafka_async.embedded import EmbeddedCluster, ErrorCode, Listener, UnsecuredTokens
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.foundation.memory_network import MemoryNetwork
 from kafka_async.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.cluster.client import Client, services_of
-from kafka_async.cluster.metadata import LeaderHint
+from kafka_async.client.client import Client, services_of
+from kafka_async.client.metadata.metadata import LeaderHint
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import DeliveryError
 from kafka_async.group.assignors import MemberSubscription
 from kafka_async.group.consumer_protocol import decode_assignment, encode_subscription
 from kafka_async.group.member import Member
-from kafka_async.producer.accumulator import MAX_BATCHES_PER_REQUEST
+from kafka_async.producer.buffer.accumulator import MAX_BATCHES_PER_REQUEST
 from kafka_async.producer.producer import Producer
 from kafka_async.producer.topic_metadata import WARN_AFTER
 from kafka_async.types import TopicPartition

@@ -23,7 +23,7 @@ from tests.embedded_client import InMemory
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from kafka_async.cluster.client import Client
+    from kafka_async.client.client import Client
     from kafka_async.group.group_member import AssignFunction, Member
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kafka_async import errors
-from kafka_async.consumer.commit_errors import COMMIT_ERRORS, CommitErrorAction, commit_error_action
+from kafka_async.consumer.group.commit_errors import (
+    COMMIT_ERRORS,
+    CommitErrorAction,
+    commit_error_action,
+)
 from kafka_async.errors import IllegalStateError, KafkaConnectionError, KafkaError, for_code
 from kafka_async.group.member_states import (
     DENY,

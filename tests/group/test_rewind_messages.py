@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_async.consumer.group.rewind.rewind_messages import RewindMessage, merge_rewinds
 from kafka_async.errors import DecodeError
 from kafka_async.group.assignors import MemberSubscription, TopicPartitions
 from kafka_async.group.consumer_protocol import (
@@ -14,7 +15,6 @@ from kafka_async.group.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kafka_async.group.rewind_messages import RewindMessage, merge_rewinds
 from kafka_async.types import TopicPartition
 
 offsets = st.dictionaries(

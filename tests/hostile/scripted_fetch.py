@@ -25,7 +25,7 @@ from kafka_async.protocol.messages.list_offsets import (
 )
 from kafka_async.records.compression import Codec, compress
 from kafka_async.types import TopicPartition
-from tests.cluster.scripted import Peer, World
+from tests.client.scripted import Peer, World
 from tests.hostile.malformed_batches import batch
 
 if TYPE_CHECKING:

@@ -16,8 +16,11 @@ import lz4.frame  # pyright: ignore[reportMissingTypeStubs] no stubs
 import pytest
 import zstandard
 
-from kafka_async.consumer.fetch_buffer import LARGE_BATCH_COST, MAX_DECOMPRESSED_BYTES_PER_POLL
-from kafka_async.consumer.partition_batch import PartitionBatch
+from kafka_async.consumer.buffer.fetch_buffer import (
+    LARGE_BATCH_COST,
+    MAX_DECOMPRESSED_BYTES_PER_POLL,
+)
+from kafka_async.consumer.delivery.partition_batch import PartitionBatch
 from kafka_async.errors import CorruptRecordError, RecordTooLargeError
 from kafka_async.kernel import Section
 from kafka_async.records import arrow

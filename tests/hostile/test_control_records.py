@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafka_async.consumer.completed_fetch import AbortedRange, all_batches, committed_batches
+from kafka_async.consumer.buffer.completed_fetch import AbortedRange, all_batches, committed_batches
 from kafka_async.errors import CorruptRecordError
 from kafka_async.records.batch import (
     assign_offsets,

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.cluster.framing import Frame, FrameReader, ReceiveBudget
-from kafka_async.cluster.in_flight_requests import InFlightRequest, InFlightRequests
+from kafka_async.client.wire.framing import Frame, FrameReader, ReceiveBudget
+from kafka_async.client.wire.in_flight_requests import InFlightRequest, InFlightRequests
 from kafka_async.errors import CorruptRecordError, DecodeError, KafkaError, ProtocolError
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
 from kafka_async.records.batch import BatchView, iter_batches

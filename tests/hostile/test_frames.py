@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from kafka_async.cluster.broker_connection import MAX_FRAME_SIZES, BrokerConnection, ConnectionKind
-from kafka_async.cluster.client import services_of
-from kafka_async.cluster.connection import MAX_HANDSHAKE_FRAME_SIZE
-from kafka_async.cluster.framing import Frame, FrameReader, FrameSizeError, ReceiveBudget
+from kafka_async.client.client import services_of
+from kafka_async.client.connection.broker_connection import (
+    MAX_FRAME_SIZES,
+    BrokerConnection,
+    ConnectionKind,
+)
+from kafka_async.client.connection.connection import MAX_HANDSHAKE_FRAME_SIZE
+from kafka_async.client.wire.framing import Frame, FrameReader, FrameSizeError, ReceiveBudget
 from kafka_async.errors import (
     CorrelationIdMismatchError,
     DecodeError,
@@ -28,7 +32,7 @@ from kafka_async.protocol.header import encode_response
 from kafka_async.protocol.messages.api_versions import ApiVersionsResponse
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafka_async.protocol.messages.produce import ProduceRequest, ProduceResponse
-from tests.cluster.scripted import Peer, ScriptedBroker, World, always
+from tests.client.scripted import Peer, ScriptedBroker, World, always
 from tests.embedded_client import until
 from tests.hostile.measure import MIB, allocates_at_most, grows_at_most
 

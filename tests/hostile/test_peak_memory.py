@@ -18,9 +18,9 @@ MIB = 1024 * 1024
 PARTS = 127
 READ = """
 import pathlib, re, sys
-from kafka_async.consumer.completed_fetch import CompletedFetch
-from kafka_async.consumer.fetch_buffer import FetchBuffer
-from kafka_async.consumer.partition_batch import PartitionBatch
+from kafka_async.consumer.buffer.completed_fetch import CompletedFetch
+from kafka_async.consumer.buffer.fetch_buffer import FetchBuffer
+from kafka_async.consumer.delivery.partition_batch import PartitionBatch
 from kafka_async.records.batch import iter_batches
 from kafka_async.types import TopicPartition
 

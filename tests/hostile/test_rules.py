@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafka_async
-from kafka_async.cluster.client import services_of
-from kafka_async.cluster.metadata import LeaderHint
-from kafka_async.cluster.request_router import Broker, Leader
-from kafka_async.cluster.transport import Stream
+from kafka_async.client.client import services_of
+from kafka_async.client.connection.transport import Stream
+from kafka_async.client.metadata.metadata import LeaderHint
+from kafka_async.client.metadata.request_router import Broker, Leader
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
 from kafka_async.errors import InvalidConfigurationError, KafkaTimeoutError
 from kafka_async.producer.preload import preload

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.cluster.client import services_of
-from kafka_async.cluster.connection import MAX_HANDSHAKE_FRAME_SIZE
-from kafka_async.cluster.sasl import scram
-from kafka_async.cluster.sasl.scram import salted_password
+from kafka_async.client.client import services_of
+from kafka_async.client.connection.connection import MAX_HANDSHAKE_FRAME_SIZE
+from kafka_async.client.security.sasl import scram
+from kafka_async.client.security.sasl.scram import salted_password
+from kafka_async.config.secrets import Secret
 from kafka_async.errors import KafkaError, SaslAuthenticationError, UnsupportedSaslMechanismError
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
 from kafka_async.protocol.messages.sasl_authenticate import (
@@ -21,9 +22,8 @@ from kafka_async.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from kafka_async.protocol.messages.sasl_handshake import SaslHandshakeResponse
-from kafka_async.secrets import Secret
-from tests.cluster.scripted import Handler, Peer, always
-from tests.cluster.secure_world import (
+from tests.client.scripted import Handler, Peer, always
+from tests.client.secure_world import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     UNSUPPORTED_MECHANISM,

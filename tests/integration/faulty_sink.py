@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_async import blocking
 from kafka_async.spark import KafkaDataSource
-from kafka_async.spark.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
-from kafka_async.spark.sink_cluster import KafkaSinkCluster, open_cluster
-from kafka_async.spark.sink_options import sink_options
-from kafka_async.spark.stream_writer import arrow_batches, gives_arrow_batches
+from kafka_async.spark.sink.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
+from kafka_async.spark.sink.sink_cluster import KafkaSinkCluster, open_cluster
+from kafka_async.spark.sink.sink_options import sink_options
+from kafka_async.spark.sink.stream_writer import arrow_batches, gives_arrow_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
 
     from pyspark.sql.types import StructType
 
-    from kafka_async.spark.exactly_once import PreparedMessage
-    from kafka_async.spark.ledger import Outcome
-    from kafka_async.spark.sink_options import SinkOptions
+    from kafka_async.spark.sink.exactly_once import PreparedMessage
+    from kafka_async.spark.sink.ledger import Outcome
+    from kafka_async.spark.sink.sink_options import SinkOptions
     from kafka_async.types import PreparedTransaction
 
 commit = KafkaSinkCluster.commit

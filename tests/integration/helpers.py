@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka_async import Admin, Client, NewTopic, TopicPartition
 from kafka_async.admin import OffsetSpec
-from kafka_async.cluster.client import services_of
-from kafka_async.cluster.request_router import Controller
+from kafka_async.client.client import services_of
+from kafka_async.client.metadata.request_router import Controller
 from kafka_async.errors import GroupIdNotFoundError
 from kafka_async.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

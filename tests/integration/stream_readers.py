@@ -13,7 +13,7 @@ from tests.spark_versions import spark_version
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kafka_async.spark.stream_reader import KafkaStreamReader
+    from kafka_async.spark.source.stream_reader import KafkaStreamReader
     from kafka_async.testing.backends.base import Backend
     from kafka_async.testing.fixtures import ClusterHandle
 
@@ -24,7 +24,7 @@ READ_LIMITS = (4, 2)
 
 
 def source(cluster: ClusterHandle | Backend, options: dict[str, str]) -> Any:
-    from kafka_async.spark.source_options import source_options
+    from kafka_async.spark.source.source_options import source_options
 
     given = {name.replace("_", "."): value for name, value in options.items()}
     given |= {

@@ -17,7 +17,7 @@ from kafka_async.admin import (
     OffsetSpec,
     ResourceType,
 )
-from kafka_async.cluster.client import services_of
+from kafka_async.client.client import services_of
 from kafka_async.errors import (
     GroupIdNotFoundError,
     GroupNotEmptyError,

@@ -11,10 +11,10 @@ import pytest_asyncio
 
 from kafka_async import Producer
 from kafka_async.admin import Admin, NewTopic
-from kafka_async.cluster.broker_connection import ConnectionKind
-from kafka_async.cluster.client import Client, services_of
-from kafka_async.cluster.coordinator_lookup import CoordinatorKind
-from kafka_async.cluster.request_router import (
+from kafka_async.client.client import Client, services_of
+from kafka_async.client.connection.broker_connection import ConnectionKind
+from kafka_async.client.metadata.coordinator_lookup import CoordinatorKind
+from kafka_async.client.metadata.request_router import (
     AnyBroker,
     Broker,
     Controller,

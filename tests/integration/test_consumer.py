@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.cluster.request_router import Leader
+from kafka_async.client.metadata.request_router import Leader
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import UnknownTopicOrPartitionError
 from kafka_async.producer.producer import Producer

@@ -1,6 +1,6 @@
 """A broker frozen by SIGSTOP: it accepts connections and requests, and does not respond.
 
-The bounds are generous; tests/cluster/test_frozen_broker.py measures in virtual time.
+The bounds are generous; tests/client/test_frozen_broker.py measures in virtual time.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_async import Consumer, Producer, TopicPartition
-from kafka_async.cluster.client import services_of
-from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.client.client import services_of
+from kafka_async.client.metadata.coordinator_lookup import CoordinatorKind
 from kafka_async.errors import CommitFailedError
 from kafka_async.hooks import Hooks, RequestSent
 from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from kafka_async import Consumer, Producer
 from kafka_async.admin import Admin, ConfigResource, ResourceType
-from kafka_async.cluster.request_router import CoordinatorOfGroup
+from kafka_async.client.metadata.request_router import CoordinatorOfGroup
 from kafka_async.errors import GroupIdNotFoundError, GroupNotEmptyError
 from kafka_async.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafka_async.types import TopicPartition

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from kafka_async import Client, Consumer, GroupMember
-from kafka_async.cluster.client import services_of
-from kafka_async.cluster.coordinator_lookup import CoordinatorKind
-from kafka_async.cluster.request_router import Controller
+from kafka_async.client.client import services_of
+from kafka_async.client.metadata.coordinator_lookup import CoordinatorKind
+from kafka_async.client.metadata.request_router import Controller
 from kafka_async.errors import (
     ElectionNotNeededError,
     PreferredLeaderNotAvailableError,

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from kafka_async.admin import Admin, NewTopic
-from kafka_async.cluster.client import Client, services_of
+from kafka_async.client.client import Client, services_of
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import (
     AssignorError,

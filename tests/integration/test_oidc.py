@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 from kafka_async import Client, Consumer, Producer, Token
 from kafka_async.errors import SaslAuthenticationError
 from kafka_async.hooks import Authenticated, Hooks
-from tests.cluster.issuer import Received, Respond, answer, issuer
+from tests.client.issuer import Received, Respond, answer, issuer
 from tests.integration import tokens
 from tests.integration.helpers import create_topic, read_values
 from tests.integration.secure_cluster import ADMIN
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from tests.cluster.issuer import Issuer
+    from tests.client.issuer import Issuer
     from tests.integration.secure_cluster import SecureCluster
 
 pytestmark = pytest.mark.asyncio

@@ -14,8 +14,6 @@ import pytest
 
 from kafka_async import Admin, Consumer, Producer, TopicPartition
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.spark.jobs.ledger import JobState
-from kafka_async.spark.jobs.ledger_writer import read_ledger
 from kafka_async.spark.orchestrator import (
     DriverFencedError,
     JobCancelledError,
@@ -27,11 +25,13 @@ from kafka_async.spark.orchestrator import (
     PoisonRecordError,
     RetryPolicy,
 )
+from kafka_async.spark.orchestrator.job_ledger import JobState
+from kafka_async.spark.orchestrator.ledger_writer import read_ledger
 from tests.integration.helpers import create_topic, read_values
 
 if TYPE_CHECKING:
-    from kafka_async.spark.jobs.events import EventStream
-    from kafka_async.spark.jobs.ledger import LedgerState
+    from kafka_async.spark.orchestrator.events import EventStream
+    from kafka_async.spark.orchestrator.job_ledger import LedgerState
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]

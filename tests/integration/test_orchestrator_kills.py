@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async import Admin, Client, Consumer, Producer, TopicPartition
-from kafka_async.spark.jobs.ledger import JobState
-from kafka_async.spark.jobs.ledger_writer import read_ledger
+from kafka_async.spark.orchestrator.job_ledger import JobState
+from kafka_async.spark.orchestrator.ledger_writer import read_ledger
 from tests.integration.helpers import create_topic, read_values
 from tests.integration.orchestrator_driver import POISON_EVERY
 from tests.programs import ROOT

@@ -1,6 +1,6 @@
 """Clients whose bootstrap name leads to another real cluster, as after a DNS failover.
 
-tests/cluster/test_other_cluster.py has requests that are in flight meanwhile, in virtual time.
+tests/client/test_other_cluster.py has requests that are in flight meanwhile, in virtual time.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from kafka_async.admin import Admin, NewTopic
-from kafka_async.cluster.client import Client
-from kafka_async.cluster.request_router import (
+from kafka_async.client.client import Client
+from kafka_async.client.metadata.request_router import (
     AnyBroker,
     Broker,
     Controller,
@@ -53,8 +53,8 @@ from tests.rebootstrap_roles import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafka_async.clock import Dialer
     from kafka_async.consumer.share.share_consumer import ShareRecord
+    from kafka_async.foundation.clock import Dialer
     from tests.integration.moving_cluster import Moving
 
 pytestmark = [pytest.mark.asyncio]

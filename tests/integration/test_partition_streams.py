@@ -13,7 +13,7 @@ from kafka_async import Consumer, Producer, TopicPartition
 from tests.integration.helpers import create_topic
 
 if TYPE_CHECKING:
-    from kafka_async.consumer.partition_streams import PartitionStream
+    from kafka_async.consumer.delivery.partition_streams import PartitionStream
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_async import Client, Producer, ProducerRecord, RecordBatch, TopicPartition
-from kafka_async.cluster.client import services_of
+from kafka_async.client.client import services_of
 from kafka_async.errors import (
     DeliveryError,
     KafkaTimeoutError,

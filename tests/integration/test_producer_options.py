@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.cluster.client import Client, services_of
+from kafka_async.client.client import Client, services_of
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.consumer.interceptors import ConsumerInterceptor
 from kafka_async.errors import RecordPurgedError, RecordTooLargeError

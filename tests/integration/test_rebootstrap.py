@@ -1,6 +1,6 @@
 """Rebootstraps of clients in every role, on a cluster whose brokers all move to new ports.
 
-tests/cluster/test_rebootstrap.py has more outages, in virtual time and with default options.
+tests/client/test_rebootstrap.py has more outages, in virtual time and with default options.
 """
 
 from __future__ import annotations

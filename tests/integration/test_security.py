@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from kafka_async import Admin, Client, Consumer, NewTopic, Producer, Token, blocking
-from kafka_async.cluster.connection_diagnosis import MAX_HANG_UPS
-from kafka_async.cluster.request_router import AnyBroker
-from kafka_async.cluster.sasl.mechanism import Await
+from kafka_async.client.connection.diagnosis import MAX_HANG_UPS
+from kafka_async.client.metadata.request_router import AnyBroker
+from kafka_async.client.security.sasl.mechanism import Await
 from kafka_async.config import ClientConfig
+from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.errors import (
     AuthenticationError,
     BootstrapError,
@@ -33,7 +34,6 @@ from kafka_async.errors import (
     UnsupportedSaslMechanismError,
 )
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
-from kafka_async.secrets import Secret, SecretBytes
 from tests.integration.helpers import create_topic, create_topic_blocking
 from tests.integration.secure_cluster import (
     ADMIN,
@@ -46,7 +46,7 @@ from tests.integration.secure_cluster import (
 from tests.integration.tokens import unsecured_token
 
 if TYPE_CHECKING:
-    from kafka_async.cluster.sasl.mechanism import Exchange
+    from kafka_async.client.security.sasl.mechanism import Exchange
     from tests.integration.secure_cluster import SecureCluster
 
 Options = dict[str, Any]

@@ -20,7 +20,7 @@ from kafka_async.admin import (
     AclResourceType,
     UserScramCredentialUpsertion,
 )
-from kafka_async.cluster.request_router import AnyBroker, Controller
+from kafka_async.client.metadata.request_router import AnyBroker, Controller
 from kafka_async.errors import (
     Category,
     GroupAuthorizationError,
@@ -166,7 +166,7 @@ async def test_no_record_is_lost_or_duplicated_while_all_connections_authenticat
     secure_cluster: SecureCluster, mechanism: str, sessions: int
 ) -> None:
     # A broker that is busy for longer than the rest of a session closes the connection, so the
-    # number of lost connections is checked on virtual time only, in tests/cluster.
+    # number of lost connections is checked on virtual time only, in tests/client.
     topic = await create_topic(secure_cluster.handle, "numbers")
     transactional = await create_topic(secure_cluster.handle, "transactions")
     options, watch, stop = secure_cluster.options("REAUTH", mechanism), Watch(), asyncio.Event()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from kafka_async.cluster.client import Client
-from kafka_async.cluster.request_router import Controller
+from kafka_async.client.client import Client
+from kafka_async.client.metadata.request_router import Controller
 from kafka_async.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )

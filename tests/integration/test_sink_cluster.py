@@ -19,9 +19,9 @@ from kafka_async.errors import (
     TornEpochError,
     TransactionAbortableError,
 )
-from kafka_async.spark.ledger import RepairAction, decide, transactional_id
-from kafka_async.spark.sink_cluster import KafkaSinkCluster, open_cluster
-from kafka_async.spark.sink_driver import LedgerLockLostError, Plan, SinkDriver
+from kafka_async.spark.sink.ledger import RepairAction, decide, transactional_id
+from kafka_async.spark.sink.sink_cluster import KafkaSinkCluster, open_cluster
+from kafka_async.spark.sink.sink_driver import LedgerLockLostError, Plan, SinkDriver
 from tests.integration.helpers import create_topic, read_values
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from kafka_async.errors import (
     TopicAuthorizationError,
     TransactionalIdAuthorizationError,
 )
-from kafka_async.spark.ledger import transactional_id
-from kafka_async.spark.sink_cluster import open_cluster
-from kafka_async.spark.sink_driver import SinkDriver
+from kafka_async.spark.sink.ledger import transactional_id
+from kafka_async.spark.sink.sink_cluster import open_cluster
+from kafka_async.spark.sink.sink_driver import SinkDriver
 from tests.integration.helpers import create_topic, read_values
 from tests.integration.secure_cluster import ALICE
 

@@ -189,7 +189,7 @@ def test_later_tasks_of_a_process_run_with_a_frozen_heap(spark: SparkSession) ->
 
     class Reader(DataSourceReader):
         def read(self, partition: InputPartition) -> Iterator[tuple[int, int]]:
-            from kafka_async.spark.read_task import read_partition
+            from kafka_async.spark.source.read_task import read_partition
 
             options: Any = None  # There is no range that a task would read with them.
             assert list(read_partition(partition, options)) == []

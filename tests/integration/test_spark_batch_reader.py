@@ -18,7 +18,7 @@ from kafka_async import blocking
 from kafka_async.config import ProducerConfig
 from kafka_async.errors import InvalidConfigurationError, OffsetOutOfRangeError
 from kafka_async.hooks import Connected, Hooks
-from kafka_async.spark.source_options import source_options
+from kafka_async.spark.source.source_options import source_options
 from kafka_async.types import ProducerRecord
 from tests.integration.helpers import create_topic_blocking, read_values
 from tests.spark.conditions import Not, condition
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.spark
 
 def ranges(cluster: ClusterHandle, *filters: object, **options: str) -> list[tuple[int, int, int]]:
     """Return the partition, start and end of each task of a read with filters."""
-    from kafka_async.spark.reader import BatchReader, FilteringReader
+    from kafka_async.spark.source.reader import BatchReader, FilteringReader
 
     given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, **options}
     reader: Any = (FilteringReader if filters else BatchReader)(source_options(given))
@@ -123,7 +123,8 @@ def test_reader_has_no_filters_where_spark_does_not_push_them(
 
     from pyspark.sql.datasource import DataSourceReader
 
-    from kafka_async.spark.source import FILTERING_WORKER, KafkaDataSource
+    from kafka_async.spark.source import KafkaDataSource
+    from kafka_async.spark.source.data_source import FILTERING_WORKER
 
     topic = topic_with_records(kafka_cluster, 3, 2)
     given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": topic}
@@ -142,7 +143,7 @@ def test_tasks_share_a_client_which_a_forked_worker_does_not_use(
     kafka_cluster: ClusterHandle,
 ) -> None:
     from kafka_async.spark import clients
-    from kafka_async.spark.reader import BatchReader
+    from kafka_async.spark.source.reader import BatchReader
 
     topic = topic_with_records(kafka_cluster, 3, 2)
     given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": topic}
@@ -180,7 +181,7 @@ def test_idle_clients_are_closed_with_their_connections(
     kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kafka_async.spark import clients
-    from kafka_async.spark.reader import BatchReader
+    from kafka_async.spark.source.reader import BatchReader
 
     topic = topic_with_records(kafka_cluster, 3)
     given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": topic}
@@ -257,7 +258,7 @@ def test_filters_narrow_the_ranges(kafka_cluster: ClusterHandle) -> None:
 def test_tasks_do_not_get_the_filters(kafka_cluster: ClusterHandle) -> None:
     import pickle
 
-    from kafka_async.spark.reader import BatchReader, FilteringReader
+    from kafka_async.spark.source.reader import BatchReader, FilteringReader
 
     topic = topic_with_records(kafka_cluster, 3, 5)
     given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": topic}

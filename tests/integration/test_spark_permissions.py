@@ -63,9 +63,9 @@ def once_allowed(call: Callable[[], Any]) -> Any:
 
 
 def test_reader_without_permission_names_the_topic(secure_cluster: SecureCluster) -> None:
-    from kafka_async.spark.limited_stream_reader import LimitedStreamReader
-    from kafka_async.spark.reader import BatchReader
-    from kafka_async.spark.source_options import source_options
+    from kafka_async.spark.source.limited_stream_reader import LimitedStreamReader
+    from kafka_async.spark.source.reader import BatchReader
+    from kafka_async.spark.source.source_options import source_options
 
     topic = create_topic_blocking(secure_cluster.handle)
     with blocking.Producer(secure_cluster.handle.bootstrap_servers) as producer:
@@ -90,10 +90,10 @@ def test_reader_without_permission_names_the_topic(secure_cluster: SecureCluster
 def test_writer_without_permission_names_the_topic(secure_cluster: SecureCluster) -> None:
     import pyarrow as pa
 
-    from kafka_async.spark.reader import BatchReader
-    from kafka_async.spark.sink_options import sink_options
-    from kafka_async.spark.source_options import source_options
-    from kafka_async.spark.writer import ArrowWriter
+    from kafka_async.spark.sink.sink_options import sink_options
+    from kafka_async.spark.sink.writer import ArrowWriter
+    from kafka_async.spark.source.reader import BatchReader
+    from kafka_async.spark.source.source_options import source_options
 
     topic = create_topic_blocking(secure_cluster.handle)
     allow(secure_cluster, topic, AclOperation.DESCRIBE)
@@ -113,8 +113,8 @@ def test_writer_without_permission_names_the_topic(secure_cluster: SecureCluster
 def test_progress_without_permission_is_a_warning_that_names_the_group(
     secure_cluster: SecureCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from kafka_async.spark.source_options import source_options
-    from kafka_async.spark.stream_reader import StreamReaderWithoutLimits
+    from kafka_async.spark.source.source_options import source_options
+    from kafka_async.spark.source.stream_reader import StreamReaderWithoutLimits
 
     topic, group = create_topic_blocking(secure_cluster.handle), secure_cluster.handle.group()
     given = {**options_of(secure_cluster), "subscribe": topic, "commitGroupId": group}

@@ -14,8 +14,8 @@ from tests.integration.stream_readers import produce, source
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafka_async.spark.cluster_offsets import ClusterOffsets
-    from kafka_async.spark.data_loss import Loss
+    from kafka_async.spark.source.cluster_offsets import ClusterOffsets
+    from kafka_async.spark.source.data_loss import Loss
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = pytest.mark.spark
@@ -28,7 +28,7 @@ def test_task_without_data_fails_after_the_poll_timeout(
     """The range begins at the end of the log, so its records never come."""
     from kafka_async import blocking
     from kafka_async.spark.offsets import OffsetRange
-    from kafka_async.spark.read_task import read_range
+    from kafka_async.spark.source.read_task import read_range
 
     topic = create_topic_blocking(kafka_cluster)
     produce(kafka_cluster, topic, 3)
@@ -52,8 +52,8 @@ def test_task_without_data_fails_after_the_poll_timeout(
 
 def losses(cluster: ClusterOffsets, topic: str) -> list[Loss]:
     """Compare a query that has read three records with the cluster."""
-    from kafka_async.spark.data_loss import find_losses
-    from kafka_async.spark.stream_offset import StreamOffset
+    from kafka_async.spark.source.data_loss import find_losses
+    from kafka_async.spark.source.stream_offset import StreamOffset
 
     start = StreamOffset({TopicPartition(topic, 0): 3})
     return find_losses(start, cluster.state(start))[1]
@@ -62,7 +62,7 @@ def losses(cluster: ClusterOffsets, topic: str) -> list[Loss]:
 def opened(
     cluster: ClusterHandle, topic: str, attempts: int, pause: Callable[[float], None]
 ) -> ClusterOffsets:
-    from kafka_async.spark.cluster_offsets import ClusterOffsets
+    from kafka_async.spark.source.cluster_offsets import ClusterOffsets
 
     options = {"subscribe": topic, "fetchOffset_numRetries": str(attempts)}
     return ClusterOffsets(source(cluster, options), pause)

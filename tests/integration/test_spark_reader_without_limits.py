@@ -24,7 +24,7 @@ from tests.spark_versions import spark_version
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kafka_async.spark.stream_reader import StreamReaderWithoutLimits
+    from kafka_async.spark.source.stream_reader import StreamReaderWithoutLimits
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = pytest.mark.spark
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.spark
 @contextmanager
 def opened(cluster: ClusterHandle, **options: str) -> Generator[StreamReaderWithoutLimits]:
     """Open a reader; keywords are options, with underscores for dots."""
-    from kafka_async.spark.stream_reader import StreamReaderWithoutLimits
+    from kafka_async.spark.source.stream_reader import StreamReaderWithoutLimits
 
     with closed_at_end(StreamReaderWithoutLimits(source(cluster, options))) as reader:
         yield reader

@@ -21,7 +21,7 @@ from kafka_async.errors import DataLossError
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.spark import clients
-from kafka_async.spark.source_options import source_options
+from kafka_async.spark.source.source_options import source_options
 from tests.integration.broker_proxy import HOST, BootstrapPort, Proxies, silent_listeners
 from tests.integration.helpers import as_bytes
 from tests.integration.moving_cluster import chosen_backends, first_address, kill_brokers
@@ -137,7 +137,7 @@ class Queries:
 
     async def plan(self, topic: str) -> Callable[[], int]:
         """Plan a read as Spark's driver does; return a function that reads as one task."""
-        from kafka_async.spark.reader import BatchReader
+        from kafka_async.spark.source.reader import BatchReader
 
         reader = BatchReader(source_options({**self.options, "subscribe": topic}))
         parts = await asyncio.to_thread(reader.partitions)

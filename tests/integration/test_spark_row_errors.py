@@ -61,7 +61,7 @@ class Context:
 
 def tasks_rows(rows: list[Any], *, streaming: bool) -> Iterator[Any]:
     """Return rows as the installed version of Spark gives them to a writer."""
-    from kafka_async.spark.stream_writer import arrow_batches, gives_arrow_batches
+    from kafka_async.spark.sink.stream_writer import arrow_batches, gives_arrow_batches
 
     if streaming and not gives_arrow_batches():
         return iter(rows)
@@ -120,7 +120,7 @@ def test_error_in_a_later_arrow_batch_has_the_index_of_the_row_in_the_task(
     streaming: bool,
     exactly_once: bool,
 ) -> None:
-    from kafka_async.spark import stream_writer
+    from kafka_async.spark.sink import stream_writer
 
     monkeypatch.setattr(stream_writer, "MAX_ROWS_PER_CONVERSION", 2)
     with pytest.raises(ValueError, match=r"rows\[0\]: .*topic is null") as raised:

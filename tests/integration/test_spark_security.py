@@ -47,8 +47,8 @@ def test_writes_and_reads_with_a_password_from_a_file(
 def test_error_names_the_topic_and_the_missing_permission(
     secure_cluster: SecureCluster, spark: SparkSession
 ) -> None:
-    from kafka_async.spark.reader import BatchReader
-    from kafka_async.spark.source_options import source_options
+    from kafka_async.spark.source.reader import BatchReader
+    from kafka_async.spark.source.source_options import source_options
 
     topic = create_topic_blocking(secure_cluster.handle)
     with blocking.Producer(secure_cluster.handle.bootstrap_servers) as producer:

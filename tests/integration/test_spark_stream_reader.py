@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async import NewTopic, blocking
-from kafka_async.cluster.client import services_of
+from kafka_async.client.client import services_of
 from kafka_async.errors import (
     DataLossError,
     InvalidConfigurationError,
@@ -39,8 +39,8 @@ from tests.spark_versions import spark_version
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from kafka_async.consumer.partition_batch import PartitionBatch
-    from kafka_async.spark.limited_stream_reader import LimitedStreamReader
+    from kafka_async.consumer.delivery.partition_batch import PartitionBatch
+    from kafka_async.spark.source.limited_stream_reader import LimitedStreamReader
     from kafka_async.testing.backends.base import Backend
     from kafka_async.testing.fixtures import ClusterHandle
     from tests.integration.moving_cluster import Moving
@@ -61,7 +61,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @contextmanager
 def opened(cluster: ClusterHandle | Backend, **options: str) -> Generator[LimitedStreamReader]:
     """Open a reader as Spark 4.2 does; keywords are options, with underscores for dots."""
-    from kafka_async.spark.limited_stream_reader import LimitedStreamReader
+    from kafka_async.spark.source.limited_stream_reader import LimitedStreamReader
 
     with closed_at_end(LimitedStreamReader(source(cluster, options))) as reader:
         yield reader
@@ -129,7 +129,7 @@ def test_refuses_starting_offsets_that_name_no_record(kafka_cluster: ClusterHand
 def test_assigned_partition_that_does_not_exist_is_not_read(
     kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kafka_async.spark.cluster_offsets.METADATA_TIMEOUT", 0.1)
+    monkeypatch.setattr("kafka_async.spark.source.cluster_offsets.METADATA_TIMEOUT", 0.1)
     topic = create_topic_blocking(kafka_cluster)
     with opened(kafka_cluster, assign=json.dumps({topic: [0, 5]})) as reader:
         assert offsets(reader.initialOffset()) == {topic: {"0": 0}}
@@ -162,7 +162,7 @@ def test_limits_batches_by_bytes(kafka_cluster: ClusterHandle) -> None:
 
 
 def test_waits_for_rows_but_not_longer_than_the_delay(kafka_cluster: ClusterHandle) -> None:
-    from kafka_async.spark.limited_stream_reader import LimitedStreamReader
+    from kafka_async.spark.source.limited_stream_reader import LimitedStreamReader
 
     topic = create_topic_blocking(kafka_cluster)
     limits = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "60s"}
@@ -331,7 +331,7 @@ def test_outdated_metadata_do_not_look_like_a_truncation(
     kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A position has the epoch of the leader that returned its offset, not an older one."""
-    from kafka_async.spark.cluster_offsets import ClusterOffsets, Partitions
+    from kafka_async.spark.source.cluster_offsets import ClusterOffsets, Partitions
 
     control = kafka_cluster.control
     topic = create_topic_blocking(kafka_cluster, assignments={0: [1, 2, 3]})
@@ -449,7 +449,7 @@ def test_task_does_not_read_a_topic_that_was_created_again(
     kafka_cluster: ClusterHandle, caplog: pytest.LogCaptureFixture, streaming: bool
 ) -> None:
     """Checks the topic's id, by which a task notices another cluster too."""
-    from kafka_async.spark.reader import BatchReader
+    from kafka_async.spark.source.reader import BatchReader
 
     topic = create_topic_blocking(kafka_cluster, partitions=1)
     produce(kafka_cluster, topic, 2)
@@ -482,7 +482,7 @@ def test_task_stops_if_its_topic_is_created_again_while_it_reads(
     kafka_cluster: ClusterHandle,
 ) -> None:
     """It fetches one record at a time, so the rest of its range comes from the new topic."""
-    from kafka_async.spark.reader import BatchReader
+    from kafka_async.spark.source.reader import BatchReader
 
     topic = create_topic_blocking(kafka_cluster, partitions=1)
     for _ in range(30):
@@ -503,7 +503,7 @@ def test_task_reads_on_if_a_broker_does_not_know_its_topic_for_a_moment(
     kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic's id is missing, which is not the id of another topic."""
-    from kafka_async.spark.reader import BatchReader
+    from kafka_async.spark.source.reader import BatchReader
 
     topic = create_topic_blocking(kafka_cluster, partitions=1)
     produce(kafka_cluster, topic, 2)

@@ -10,8 +10,8 @@ import pytest
 
 from kafka_async import Admin, Consumer, Producer
 from kafka_async.app import transactional
-from kafka_async.cluster.client import Client, services_of
-from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.client.client import Client, services_of
+from kafka_async.client.metadata.coordinator_lookup import CoordinatorKind
 from kafka_async.hooks import Hooks, TransactionEnded
 from tests.docs.markdown_blocks import ROOT, blocks_of
 from tests.integration.helpers import create_topic, read_values

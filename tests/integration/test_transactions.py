@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_async import Admin, OffsetAndMetadata, Producer, TopicPartition
-from kafka_async.cluster.brokers import Brokers
+from kafka_async.client.connection.brokers import Brokers
 from kafka_async.errors import (
     ApplicationRecoverableError,
     InvalidConfigurationError,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from kafka_async.cluster.client import Client, services_of
+from kafka_async.client.client import Client, services_of
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.hooks import Hooks, Rebootstrapped
 from kafka_async.producer.producer import Producer

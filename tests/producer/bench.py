@@ -7,7 +7,7 @@ import itertools
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafka_async.cluster.client import services_of
+from kafka_async.client.client import services_of
 from kafka_async.config import ProducerConfig
 from kafka_async.errors import KafkaError
 from kafka_async.producer import runtime

@@ -30,18 +30,18 @@ from kafka_async.errors import (
 )
 from kafka_async.hooks import Hooks
 from kafka_async.kernel import Delivery, record_size_bound
-from kafka_async.producer.accumulator import REQUEST_OVERHEAD, Accumulator
-from kafka_async.producer.buffer_pool import (
+from kafka_async.producer.buffer.accumulator import REQUEST_OVERHEAD, Accumulator
+from kafka_async.producer.buffer.buffer_pool import (
     MEMORY_OVERHEAD,
     BufferPool,
     BufferShortage,
     BufferWaiter,
     MemoryAccount,
 )
-from kafka_async.producer.delivery_failures import DeliveryFailures
+from kafka_async.producer.buffer.delivery_failures import DeliveryFailures
+from kafka_async.producer.buffer.partition_queue import BatchState, PartitionQueue, ProducerBatch
+from kafka_async.producer.buffer.producer_metrics import ProducerMetrics
 from kafka_async.producer.idempotence import ProducerIdAndEpoch
-from kafka_async.producer.partition_queue import BatchState, PartitionQueue, ProducerBatch
-from kafka_async.producer.statistics import ProducerMetrics
 from kafka_async.records.batch import HEADER_SIZE, RecordBatch, iter_batches
 from kafka_async.records.compression import Codec, compress
 from kafka_async.types import ProducerRecord, TopicPartition

@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 
 from kafka_async.errors import KafkaError
-from kafka_async.fairness import (
-    IN_LOOP_BUDGET_FACTOR,
-    MAX_IN_LOOP_BYTES,
-    MAX_IN_LOOP_BYTES_HIGH_LEVEL,
-)
+from kafka_async.foundation.fairness import IN_LOOP_BUDGET_FACTOR, MAX_IN_LOOP_BYTES_HIGH_LEVEL
+from kafka_async.foundation.supervisor import Supervisor
 from kafka_async.hooks import BatchClosed
-from kafka_async.producer import batch_compressor
+from kafka_async.producer.buffer import batch_compressor
+from kafka_async.producer.buffer.batch_compressor import MAX_IN_LOOP_BYTES
 from kafka_async.records.compression import Codec
-from kafka_async.supervisor import Supervisor
 from tests.embedded_client import IterationCounter
 from tests.producer.bench import Bench
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.producer.buffer_pool import BufferPool, BufferWaiter, MemoryAccount
+from kafka_async.producer.buffer.buffer_pool import BufferPool, BufferWaiter, MemoryAccount
 from tests.producer.futures import FakeFuture
 
 

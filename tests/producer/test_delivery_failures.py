@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from kafka_async.errors import DeliveryError, KafkaError, RecordTooLargeError
-from kafka_async.producer import delivery_failures
+from kafka_async.producer.buffer import delivery_failures
 from tests.producer.bench import Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from kafka_async import Producer
-from kafka_async.cluster.client import services_of
+from kafka_async.client.client import services_of
 from kafka_async.errors import ClientClosedError, IllegalStateError
 from kafka_async.kernel import IMPLEMENTATION
 from kafka_async.producer.transactions.transaction import Transaction

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from kafka_async.clock import time_function
-from kafka_async.producer.accumulator import Accumulator
+from kafka_async.foundation.clock import time_function
+from kafka_async.producer.buffer.accumulator import Accumulator
 from tests.embedded_client import IterationCounter
 from tests.producer.bench import Bench, advance_with_each_reading, record_calls
 

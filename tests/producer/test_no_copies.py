@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kafka_async import Producer, ProducerRecord, RecordBatch, TopicPartition
-from kafka_async.clock import MemoryTransport
-from kafka_async.cluster.transport import MAX_JOINED_BYTES
-from kafka_async.producer.partition_queue import ProducerBatch
+from kafka_async.client.connection.transport import MAX_JOINED_BYTES
+from kafka_async.foundation.memory_network import MemoryTransport
+from kafka_async.producer.buffer.partition_queue import ProducerBatch
 from tests.producer.bench import Bench, record_calls
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]

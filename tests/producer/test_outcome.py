@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from kafka_async.errors import IllegalStateError, KafkaTimeoutError, RecordTooLargeError
-from kafka_async.fairness import MAX_WAKEUPS_PER_ITERATION
+from kafka_async.foundation.fairness import MAX_WAKEUPS_PER_ITERATION
 from kafka_async.kernel import Delivery
-from kafka_async.producer.delivery_failures import DeliveryFailures
-from kafka_async.producer.outcome import BatchOutcome, UnpartitionedRecord
+from kafka_async.producer.buffer.delivery_failures import DeliveryFailures
+from kafka_async.producer.buffer.outcome import BatchOutcome, UnpartitionedRecord
 from kafka_async.types import RecordMetadata
 
 pytestmark = pytest.mark.asyncio

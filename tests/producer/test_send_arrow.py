@@ -17,7 +17,7 @@ from kafka_async.errors import (
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from kafka_async.producer.accumulator import Accumulator
+from kafka_async.producer.buffer.accumulator import Accumulator
 from tests.embedded_client import IterationCounter
 from tests.producer.arrow_rows import HEADER, SCHEMA
 from tests.producer.bench import Bench

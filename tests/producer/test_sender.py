@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.clock import MemoryTransport
-from kafka_async.cluster.broker_connection import BrokerConnection, ConnectionKind
-from kafka_async.cluster.client import services_of
+from kafka_async.client.client import services_of
+from kafka_async.client.connection.broker_connection import BrokerConnection, ConnectionKind
 from kafka_async.errors import (
     DeliveryError,
     InvalidConfigurationError,
@@ -27,8 +26,9 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
-from kafka_async.fairness import MAX_TOPICS_PER_ITERATION
-from kafka_async.producer.accumulator import Accumulator
+from kafka_async.foundation.fairness import MAX_TOPICS_PER_ITERATION
+from kafka_async.foundation.memory_network import MemoryTransport
+from kafka_async.producer.buffer.accumulator import Accumulator
 from kafka_async.producer.idempotence import ProducerIdAndEpoch
 from kafka_async.producer.producer import Producer
 from kafka_async.producer.topic_metadata import MAX_WAIT_FOR_PARTITION, WARN_AFTER
@@ -37,7 +37,7 @@ from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord, TopicPartition
-from tests.cluster.scripted import World, always
+from tests.client.scripted import World, always
 from tests.embedded_client import now, settle
 from tests.producer.bench import Bench, record_calls
 

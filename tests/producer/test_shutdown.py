@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from kafka_async import Producer
-from kafka_async.clock import MemoryTransport
 from kafka_async.errors import (
     ApplicationRecoverableError,
     ClientClosedError,
@@ -18,7 +17,8 @@ from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from kafka_async.process_end import CANCELLED
+from kafka_async.foundation.memory_network import MemoryTransport
+from kafka_async.foundation.process_end import CANCELLED
 from kafka_async.producer.producer import CLOSE_TIMEOUT_AFTER_ERROR
 from tests.embedded_client import InMemory, now, settle
 from tests.producer.bench import Bench, record_calls

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async import errors
-from kafka_async.cluster.broker_connection import BrokerConnection
-from kafka_async.cluster.client import services_of
-from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.client.client import services_of
+from kafka_async.client.connection.broker_connection import BrokerConnection
+from kafka_async.client.metadata.coordinator_lookup import CoordinatorKind
 from kafka_async.errors import (
     ApplicationRecoverableError,
     Category,

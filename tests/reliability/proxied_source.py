@@ -10,10 +10,11 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any
 
-from kafka_async.cluster.client import Client
-from kafka_async.spark import KafkaDataSource, sink_cluster
-from kafka_async.spark.exactly_once import ExactlyOnceStreamWriter
-from kafka_async.spark.sink_options import sink_options
+from kafka_async.client.client import Client
+from kafka_async.spark import KafkaDataSource
+from kafka_async.spark.sink import sink_cluster
+from kafka_async.spark.sink.exactly_once import ExactlyOnceStreamWriter
+from kafka_async.spark.sink.sink_options import sink_options
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -49,7 +50,7 @@ class ProxiedStreamWriter(ExactlyOnceStreamWriter):
 
 
 class ProxyDialer:
-    """Connects to the proxy of a broker. It is a `kafka_async.clock.Dialer`."""
+    """Connects to the proxy of a broker. It is a `kafka_async.foundation.clock.Dialer`."""
 
     def __init__(self, ports: Mapping[int, int]) -> None:
         self._ports = ports

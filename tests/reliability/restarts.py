@@ -31,7 +31,7 @@ from tests.programs import ROOT
 from tests.recording_listener import RecordingListener
 
 if TYPE_CHECKING:
-    from kafka_async.clock import Dialer
+    from kafka_async.foundation.clock import Dialer
 
 BROKERS: Final = (1, 2, 3)
 RESTARTS: Final = 10

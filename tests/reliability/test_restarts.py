@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_async.clock import MemoryNetwork
 from kafka_async.embedded import EmbeddedCluster
+from kafka_async.foundation.memory_network import MemoryNetwork
 from tests.reliability.restarts import (
     BROKERS,
     KINDS,

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from kafka_async.spark.ledger import Ledger, LedgerRecord, Outcome, ids_of_plans, read_ledger
-from kafka_async.spark.sink_driver import LedgerLockLostError
+from kafka_async.spark.sink.ledger import Ledger, LedgerRecord, Outcome, ids_of_plans, read_ledger
+from kafka_async.spark.sink.sink_driver import LedgerLockLostError
 from kafka_async.types import PreparedTransaction, TopicPartition
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.spark.admission import TriggerDelay, backlog, limit_bytes, limit_rows
+from kafka_async.spark.source.admission import TriggerDelay, backlog, limit_bytes, limit_rows
 from kafka_async.types import TopicPartition
 
 A, B, C = (TopicPartition("t", number) for number in range(3))

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from kafka_async.spark.read_task import MAX_BYTES_PER_BATCH, MAX_ROWS_PER_BATCH, slices
+from kafka_async.spark.source.read_task import MAX_BYTES_PER_BATCH, MAX_ROWS_PER_BATCH, slices
 
 pa: Any = pytest.importorskip("pyarrow")
 

@@ -8,9 +8,9 @@ import uuid
 import pytest
 
 from kafka_async.errors import DataLossError
-from kafka_async.spark.data_loss import LogState, find_losses, plan_batch
 from kafka_async.spark.offsets import OffsetRange, Offsets
-from kafka_async.spark.stream_offset import StreamOffset
+from kafka_async.spark.source.data_loss import LogState, find_losses, plan_batch
+from kafka_async.spark.source.stream_offset import StreamOffset
 from kafka_async.types import TopicPartition
 
 OLD, NEW = uuid.UUID(int=1), uuid.UUID(int=2)

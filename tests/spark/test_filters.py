@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from kafka_async.spark.filters import Selection
+from kafka_async.spark.source.filters import Selection
 from kafka_async.types import TopicPartition
 from tests.spark.conditions import Condition, Not, condition
 

@@ -13,8 +13,8 @@ from kafka_async.config import ConsumerConfig, ProducerConfig
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.offsets import EARLIEST, LATEST, ByTimestamp
 from kafka_async.spark.options import SOURCE_OPTIONS
-from kafka_async.spark.sink_options import sink_options
-from kafka_async.spark.source_options import source_options
+from kafka_async.spark.sink.sink_options import sink_options
+from kafka_async.spark.source.source_options import source_options
 from kafka_async.types import TopicPartition
 from tests.test_config import JAVA_NAMES
 

@@ -17,13 +17,13 @@ from kafka_async.errors import (
     TornEpochError,
     TransactionAbortableError,
 )
-from kafka_async.spark.ledger import (
+from kafka_async.spark.sink.ledger import (
     RepairAction,
     earlier_plans,
     read_ledger,
     transactional_id,
 )
-from kafka_async.spark.sink_driver import Plan, SinkDriver
+from kafka_async.spark.sink.sink_driver import Plan, SinkDriver
 from tests.spark.sink_model import Broker, CrashError, ModelCluster, prepared
 
 if TYPE_CHECKING:

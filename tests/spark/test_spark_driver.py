@@ -15,8 +15,8 @@ import pytest
 import kafka_async
 from examples import spark_driver
 from kafka_async import Client
-from kafka_async.clock import MemoryNetwork
 from kafka_async.errors import BootstrapError
+from kafka_async.foundation.memory_network import MemoryNetwork
 from kafka_async.testing import run_virtual
 from tests.embedded_client import InMemory
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafka_async.errors import IllegalStateError
 from kafka_async.spark.offsets import parse_offsets
-from kafka_async.spark.stream_offset import StreamOffset, read_stream_offset
+from kafka_async.spark.source.stream_offset import StreamOffset, read_stream_offset
 from kafka_async.types import TopicPartition
 
 ID = uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")

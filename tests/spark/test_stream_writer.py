@@ -23,8 +23,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from kafka_async.spark import stream_writer
-from kafka_async.spark.sink_options import sink_options
+from kafka_async.spark.sink import stream_writer
+from kafka_async.spark.sink.sink_options import sink_options
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 SCHEMA = StructType(
@@ -87,7 +87,7 @@ def reloaded(monkeypatch: pytest.MonkeyPatch, *, arrow: bool) -> ModuleType:
         monkeypatch.setattr(datasource, "DataSourceStreamArrowWriter", base, raising=False)
     else:
         monkeypatch.delattr(datasource, "DataSourceStreamArrowWriter", raising=False)
-    name = "kafka_async.spark.stream_writer"
+    name = "kafka_async.spark.sink.stream_writer"
     monkeypatch.delitem(sys.modules, name)
     return import_module(name)
 

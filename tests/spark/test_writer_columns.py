@@ -14,8 +14,8 @@ pytest.importorskip("pyarrow")
 from pyspark.sql import types
 
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.spark.sink.writer import record_columns
 from kafka_async.spark.source import KafkaDataSource
-from kafka_async.spark.writer import record_columns
 
 OPTIONS = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}
 HEADERS = types.ArrayType(

@@ -7,8 +7,9 @@ import asyncio
 import anyio
 import pytest
 
-from kafka_async.clock import LoopClock, MemoryNetwork, keeps_virtual_time
-from kafka_async.supervisor import Supervisor
+from kafka_async.foundation.clock import LoopClock, keeps_virtual_time
+from kafka_async.foundation.memory_network import MemoryNetwork
+from kafka_async.foundation.supervisor import Supervisor
 from kafka_async.testing.clock import VirtualClockEventLoop, VirtualTimeError, run_virtual
 
 

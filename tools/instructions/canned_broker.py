@@ -21,7 +21,7 @@ from kafka_async.protocol.messages.produce import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafka_async.clock import MemoryNetwork
+    from kafka_async.foundation.memory_network import MemoryNetwork
     from kafka_async.protocol.wire import BytesLike
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafka_async.clock import MemoryNetwork
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.embedded import EmbeddedCluster
+from kafka_async.foundation.memory_network import MemoryNetwork
 from kafka_async.kernel import (
     OpenBatch,
     Section,

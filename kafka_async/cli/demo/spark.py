@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, Self
 from kafka_async.cli.demo.child_process import child_process
 from kafka_async.cli.terminal import plural
 from kafka_async.errors import KafkaError
-from kafka_async.extras import missing_extra
+from kafka_async.foundation.arguments import missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable

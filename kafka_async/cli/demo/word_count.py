@@ -10,7 +10,7 @@ from kafka_async.admin import OffsetSpec
 from kafka_async.cli.demo.resources import CHECK_INTERVAL, COUNTS, LINES
 from kafka_async.cli.demo.worker import BEGUN, Job
 from kafka_async.cli.demo.worker_group import KILLED_WORKER, WorkerGroup
-from kafka_async.cluster.request_router import CoordinatorOfTransactionalId
+from kafka_async.client.metadata.request_router import CoordinatorOfTransactionalId
 from kafka_async.config import ClientConfig
 from kafka_async.errors import KafkaError
 from kafka_async.protocol.messages.describe_transactions import DescribeTransactionsRequest

@@ -18,30 +18,30 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias
 
 from typing_extensions import TypeVar
 
-from kafka_async.arguments import (
-    MAX_INT32,
-    check_timeout,
-    instance_of,
-    topic_names,
-    whole_number,
-)
-from kafka_async.callbacks import plain_function
-from kafka_async.cluster.client import connect_with, services_of
+from kafka_async.client.client import connect_with, services_of
 from kafka_async.config import ShareConsumerConfig, hide_secrets, seconds
-from kafka_async.consumer.deserialize import REJECT, converter_of
+from kafka_async.consumer.buffer.deserialize import REJECT, converter_of
+from kafka_async.consumer.group.rebalance_handler import topic_names_by_id
 from kafka_async.consumer.missing_topics_monitor import MissingTopicsMonitor
-from kafka_async.consumer.rebalance_handler import topic_names_by_id
 from kafka_async.consumer.share.acquired_records import AcknowledgeType, RecordState
 from kafka_async.consumer.share.share_fetcher import ACKNOWLEDGE_DELAY, FetchDemand, ShareFetcher
 from kafka_async.consumer.share.share_record import ShareRecord
 from kafka_async.consumer.statistics import ShareConsumerStatistics
 from kafka_async.errors import ClientClosedError, IllegalStateError, InvalidConfigurationError
-from kafka_async.fairness import MAX_LOOP_SECONDS
+from kafka_async.foundation.arguments import (
+    MAX_INT32,
+    check_timeout,
+    instance_of,
+    plain_function,
+    topic_names,
+    whole_number,
+)
+from kafka_async.foundation.fairness import MAX_LOOP_SECONDS
+from kafka_async.foundation.thread_reads import readable_in_any_thread
 from kafka_async.group.consumer_group_heartbeat import ConsumerGroupMembership
 from kafka_async.group.consumer_group_requests import ShareHeartbeatRequests
 from kafka_async.group.group_client import GroupClient
 from kafka_async.group.member import GroupSettings, GroupSubscription
-from kafka_async.thread_reads import readable_in_any_thread
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from kafka_async.clock import Clock, Dialer
-    from kafka_async.cluster.client import Client
-    from kafka_async.cluster.metadata import ClusterMetadata
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.client import Client
+    from kafka_async.client.metadata.metadata import ClusterMetadata
+    from kafka_async.client.services import ClientServices
     from kafka_async.config import ShareConsumerOptions
     from kafka_async.errors import KafkaError
+    from kafka_async.foundation.clock import Clock, Dialer
     from kafka_async.group.membership import GroupMembership
     from kafka_async.hooks import Hooks
     from kafka_async.types import Health

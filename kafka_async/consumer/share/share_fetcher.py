@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from anyio import move_on_after
 
 from kafka_async import hooks
-from kafka_async.cluster.broker_connection import ConnectionKind
-from kafka_async.cluster.metadata import LeaderHint
+from kafka_async.client.connection.broker_connection import ConnectionKind
+from kafka_async.client.metadata.metadata import LeaderHint
 from kafka_async.config import seconds
-from kafka_async.consumer.fetch_errors import FetchErrorAction, fetch_error_action
-from kafka_async.consumer.fetch_session import FetchSession, PartitionFetch
-from kafka_async.consumer.fetcher import LARGEST_BATCH
+from kafka_async.consumer.fetch.fetch_errors import FetchErrorAction, fetch_error_action
+from kafka_async.consumer.fetch.fetch_session import FetchSession, PartitionFetch
+from kafka_async.consumer.fetch.fetcher import LARGEST_BATCH
 from kafka_async.consumer.offsets import UNKNOWN
 from kafka_async.consumer.share.acquired_records import (
     AcknowledgeType,
@@ -58,7 +58,7 @@ from kafka_async.errors import (
     UnknownServerError,
     error_for,
 )
-from kafka_async.fairness import MAX_SCAN_SECONDS
+from kafka_async.foundation.fairness import MAX_SCAN_SECONDS
 from kafka_async.protocol.wire import ZERO_UUID
 from kafka_async.types import Node, TopicPartition
 
@@ -66,12 +66,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.services import ClientServices
     from kafka_async.config import ShareConsumerConfig
-    from kafka_async.consumer.deserialize import Convert
+    from kafka_async.consumer.buffer.deserialize import Convert
+    from kafka_async.foundation.supervisor import Supervisor
     from kafka_async.protocol.message import Request
     from kafka_async.protocol.messages import share_acknowledge, share_fetch
-    from kafka_async.supervisor import Supervisor
 
 ShareResponseT = TypeVar(
     "ShareResponseT",

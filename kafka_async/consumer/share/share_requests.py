@@ -12,8 +12,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from kafka_async.config import request_ms
-from kafka_async.consumer.completed_fetch import CompletedFetch
-from kafka_async.consumer.fetch_session import MAX_FETCH_BYTES
+from kafka_async.consumer.buffer.completed_fetch import CompletedFetch
+from kafka_async.consumer.fetch.fetch_session import MAX_FETCH_BYTES
 from kafka_async.consumer.share.acquired_records import (
     AcknowledgeType,
     AcquiredRecord,
@@ -22,7 +22,11 @@ from kafka_async.consumer.share.acquired_records import (
 )
 from kafka_async.consumer.share.share_record import ShareRecord
 from kafka_async.errors import CorruptRecordError, KafkaError, ProtocolError
-from kafka_async.fairness import BATCHES_PER_TIME_CHECK, BYTES_PER_CHUNK, RECORDS_PER_CHUNK
+from kafka_async.foundation.fairness import (
+    BATCHES_PER_TIME_CHECK,
+    BYTES_PER_CHUNK,
+    RECORDS_PER_CHUNK,
+)
 from kafka_async.protocol.messages import share_acknowledge, share_fetch
 from kafka_async.types import TopicPartition
 
@@ -31,8 +35,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_async.config import ShareConsumerConfig
-    from kafka_async.consumer.deserialize import Convert
-    from kafka_async.consumer.fetch_session import SessionRequest
+    from kafka_async.consumer.buffer.deserialize import Convert
+    from kafka_async.consumer.fetch.fetch_session import SessionRequest
     from kafka_async.records.batch import BatchView
 
 PartitionT = TypeVar("PartitionT", share_acknowledge.PartitionData, share_fetch.PartitionData)

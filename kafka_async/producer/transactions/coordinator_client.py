@@ -8,8 +8,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafka_async.backoff import Backoff
-from kafka_async.cluster.broker_connection import ConnectionKind
+from kafka_async.client.connection.broker_connection import ConnectionKind
 from kafka_async.config import seconds
 from kafka_async.errors import (
     ConcurrentTransactionsError,
@@ -22,14 +21,15 @@ from kafka_async.errors import (
     UnsupportedVersionError,
     find_by_class,
 )
+from kafka_async.foundation.backoff import Backoff
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable, Mapping
 
-    from kafka_async.cluster.broker_connection import BrokerConnection
-    from kafka_async.cluster.coordinator_lookup import CoordinatorKind
-    from kafka_async.cluster.services import ClientServices
+    from kafka_async.client.connection.broker_connection import BrokerConnection
+    from kafka_async.client.metadata.coordinator_lookup import CoordinatorKind
+    from kafka_async.client.services import ClientServices
     from kafka_async.config import ProducerConfig
     from kafka_async.protocol.message import Request, Response
 

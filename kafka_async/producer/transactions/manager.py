@@ -14,7 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.cluster.coordinator_lookup import CoordinatorKind
+from kafka_async.client.metadata.coordinator_lookup import CoordinatorKind
 from kafka_async.errors import (
     ApplicationRecoverableError,
     Category,
@@ -59,12 +59,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
     from uuid import UUID
 
-    from kafka_async.cluster.broker_connection import BrokerConnection
-    from kafka_async.producer.outcome import BatchOutcome
-    from kafka_async.producer.partition_queue import PartitionQueue
+    from kafka_async.client.connection.broker_connection import BrokerConnection
+    from kafka_async.foundation.supervisor import SupervisedTask
+    from kafka_async.producer.buffer.outcome import BatchOutcome
+    from kafka_async.producer.buffer.partition_queue import PartitionQueue
     from kafka_async.producer.runtime import ProducerRuntime
     from kafka_async.protocol.messages.init_producer_id import InitProducerIdResponse
-    from kafka_async.supervisor import SupervisedTask
     from kafka_async.types import GroupMetadata, OffsetAndMetadata, OffsetSource, TopicPartition
 
 __all__ = ["TransactionManager"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.cluster.requested_rows import requested_rows
-from kafka_async.cluster.topic_ids import max_version_for
+from kafka_async.client.wire.requested_rows import requested_rows
+from kafka_async.client.wire.topic_ids import max_version_for
 from kafka_async.errors import (
     KafkaError,
     OperationNotAttemptedError,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, Generic
 
 from typing_extensions import TypeVar
 
-from kafka_async.arguments import by_partition, check_timeout, group_metadata, offset_and_metadata
 from kafka_async.errors import (
     Category,
     IncompleteTransactionError,
@@ -16,9 +15,15 @@ from kafka_async.errors import (
     convert_transaction_errors,
     to_transaction_error,
 )
+from kafka_async.foundation.arguments import (
+    by_partition,
+    check_timeout,
+    group_metadata,
+    offset_and_metadata,
+)
+from kafka_async.foundation.supervisor import wait_shielded
 from kafka_async.producer.transactions.state import TransactionState
 from kafka_async.producer.writer import RecordWriter
-from kafka_async.supervisor import wait_shielded
 from kafka_async.types import HasOffsetSource
 
 if TYPE_CHECKING:

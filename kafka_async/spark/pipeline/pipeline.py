@@ -156,8 +156,8 @@ class Pipeline:
             InvalidConfigurationError: A check failed; the message includes the source, step or
                 sink.
         """
-        from kafka_async.spark.sink_options import sink_options
-        from kafka_async.spark.source_options import source_options
+        from kafka_async.spark.sink.sink_options import sink_options
+        from kafka_async.spark.source.source_options import source_options
 
         definition = self.definition
         for source in definition.sources:
@@ -346,8 +346,8 @@ class Pipeline:
         views[name] = rows
 
     def _check_columns(self, sink: Sink, rows: DataFrame) -> None:
-        from kafka_async.spark.sink_options import sink_options
-        from kafka_async.spark.writer import check_columns
+        from kafka_async.spark.sink.sink_options import sink_options
+        from kafka_async.spark.sink.writer import check_columns
 
         options = sink_options(self.definition.sink_options(sink))
         check_columns(rows.schema, options)

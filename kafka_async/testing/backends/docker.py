@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from kafka_async.extras import missing_extra
+from kafka_async.foundation.arguments import missing_extra
 from kafka_async.testing.backends.base import Backend, BackendUnavailableError, ClusterOptions
 from kafka_async.testing.backends.nodes import free_ports
 from kafka_async.testing.backends.probe import wait_until_ready

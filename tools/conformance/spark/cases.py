@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafka_async.spark.jobs.ranges import read_options
 from kafka_async.spark.offsets import OffsetRange
+from kafka_async.spark.orchestrator.ranges import read_options
 from tools.conformance.spark.topics import (
     APPENDED,
     COMPACTED,

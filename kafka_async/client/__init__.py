@@ -1,0 +1,1 @@
+"""The low-level client: metadata, connections, security, and the broker for each request."""

@@ -1,0 +1,1 @@
+"""The cluster's brokers, topics and coordinators, and the broker that a request goes to."""

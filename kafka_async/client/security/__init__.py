@@ -1,0 +1,1 @@
+"""TLS, SASL and tokens."""

@@ -1,0 +1,1 @@
+"""Bytes of one connection: frames, versions, requests in flight and the rows of responses."""

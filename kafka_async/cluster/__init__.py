@@ -1,1 +1,0 @@
-"""Connections, brokers, metadata, request routing and the low-level client."""

@@ -1,0 +1,1 @@
+"""Fetched records that were not returned yet."""

@@ -1,0 +1,1 @@
+"""Returns records to the application, and holds them back during a rebalance."""

@@ -1,0 +1,1 @@
+"""Requests for records, one task per broker."""

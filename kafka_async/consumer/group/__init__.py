@@ -1,0 +1,1 @@
+"""A consumer's part in its group: rebalances, commits and rewinds."""

@@ -1,0 +1,1 @@
+"""Rewinds partitions of a group, whichever member reads them."""

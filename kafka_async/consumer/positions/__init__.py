@@ -1,0 +1,1 @@
+"""Finds the offset at which reading a partition begins."""

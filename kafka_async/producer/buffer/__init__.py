@@ -1,0 +1,1 @@
+"""Records from `send` until a broker has acknowledged them."""
