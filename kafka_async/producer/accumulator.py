@@ -518,7 +518,7 @@ class Accumulator:
         """Return the brokers that may have ready partitions.
 
         Partitions that must be added to the transaction first are passed to its `add_partitions`.
-        Nothing is sent in a transaction that can only be aborted: what is not in flight fails.
+        Nothing is sent in a transaction that can only be aborted: batches not in flight fail.
         """
         # Failing them here, not in `fail_transaction`, keeps a caller's batch from failing while it
         # is handled.
@@ -651,7 +651,7 @@ class Accumulator:
     def retry(self, batch: ProducerBatch, error: Exception, not_before: float, now: float) -> None:
         """Queue a batch again that was in flight, unless it is aborted or its time is over.
 
-        In a transaction that can only be aborted, the batch fails with the error of that.
+        In a transaction that can only be aborted, the batch fails with the transaction's error.
         `not_before` applies to the broker that it was sent to: if another one leads the partition
         now, the batch is sent to that without delay (KIP-951).
         """
@@ -734,11 +734,11 @@ class Accumulator:
     def fail_unsent_to(self, node: int | None, error: Exception, now: float) -> None:
         """Fail the batches for partitions that a broker leads, unless they are in flight.
 
-        None is for partitions whose leader is not known.
+        A broker of None stands for partitions without a known leader.
         """
         for each in list(self._incomplete.values()):
             if isinstance(each, TopicQueue) or each.state is BatchState.IN_FLIGHT:
-                # The outcome of these depends on a response that may still arrive.
+                # Records without a partition have no leader; batches in flight may still succeed.
                 continue
             if each.queue.leader == node:
                 self.fail(each, error, now)
@@ -757,7 +757,7 @@ class Accumulator:
         self.fail_oldest(error, now, len(self._incomplete))
 
     def purge(self, now: float, *, queued: bool, in_flight: bool) -> int:
-        """Fail, unreported, what was never sent, what was sent, or both; return their records.
+        """Fail, unreported, records never sent, records sent, or both; return their number.
 
         A batch that was never sent has no sequence. One that was sent may or may not be in the log,
         or arrive there later: an idempotent producer bumps the epoch, so that the partition's next
@@ -989,7 +989,7 @@ class Accumulator:
         return self._sequencer.lost_batch
 
     def fail_transaction(self, error: Exception) -> None:
-        """Fail what would be sent or retried in the transaction, which can only be aborted now.
+        """Fail batches to send or retry in the transaction, which can only be aborted now.
 
         The first call defines the error, since later ones may be consequences of it. What is not
         in flight fails at the next `ready_nodes`: the caller may be handling one of its batches.

@@ -1,7 +1,7 @@
 """Assigns the sequences by which a broker writes each batch once, in order (KIP-98, KIP-360).
 
 This module imports no asyncio. A batch gets its sequence when it is sent for the first time: the
-producer id and epoch, and the base sequence that continues its partition's. It keeps the sequence
+producer id and epoch, and the next base sequence of its partition. It keeps the sequence
 for every retry, so that a broker recognizes a batch that it has already written.
 
 If a batch with a sequence fails for good, the broker refuses the partition's next batch as out of
@@ -56,8 +56,7 @@ class PartitionSequence:
 
     Attributes:
         id_and_epoch: Producer id and epoch of its current sequence, None before the first batch.
-        written_producer_id: Producer id of the batch that was acknowledged last, -1 if there is
-            none.
+        written_producer_id: Producer id of the batch that was acknowledged last, or -1.
         next_sequence: Base sequence of the next batch.
         needs_reset: The sequence is restarted once no batch of the partition is in flight.
     """

@@ -55,7 +55,7 @@ class UnfinishedRecords:
         return f"a transaction was not committed ({count} delivered)"
 
     async def finish(self) -> None:
-        """Deliver what was appended within close_timeout_ms; what is left fails and is logged."""
+        """Deliver appended records within close_timeout_ms; the rest fails and is logged."""
         runtime = self._runtime
         timeout = seconds(runtime.config.close_timeout_ms)
         try:

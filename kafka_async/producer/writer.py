@@ -556,7 +556,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         keys: Sequence[K | None] | None,
         partition: int | None,
     ) -> list[Delivery]:
-        """Append as many values as open batches accept at once; none if the first must wait."""
+        """Append as many values as open batches accept at once, none if the first must wait."""
         batches = self._batches(topic)
         if self._now() >= self._fast_until or batches is None:
             return []
