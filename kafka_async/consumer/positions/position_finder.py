@@ -26,12 +26,11 @@ from kafka_async.errors import (
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from kafka_async.client.services import ClientServices
     from kafka_async.config import ConsumerConfig
     from kafka_async.consumer.fetch.fetcher import Fetcher
-    from kafka_async.consumer.group.group_session import GroupSession, NoGroup
     from kafka_async.consumer.positions.offset_lookup import EpochEndOffset, OffsetLookup
     from kafka_async.foundation.supervisor import Supervisor
     from kafka_async.types import OffsetAndMetadata

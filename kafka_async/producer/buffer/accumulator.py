@@ -474,7 +474,7 @@ class Accumulator:
     def ready_nodes(self, now: float) -> list[int]:
         """Return the brokers that may have ready partitions.
 
-        Partitions that must be added to the transaction first are passed to `add_partitions`.
+        Partitions that must be added to the transaction first are passed to its `add_partitions`.
         Nothing is sent in a transaction that can only be aborted: batches not in flight fail.
         """
         # Failing them here, not in `fail_transaction`, keeps a caller's batch from failing while it
@@ -695,7 +695,7 @@ class Accumulator:
         """
         for each in list(self._incomplete.values()):
             if isinstance(each, TopicQueue) or each.state is BatchState.IN_FLIGHT:
-                # Records without a partition have no leader; a batch in flight may still be written.
+                # Records without a partition have no leader; batches in flight may still succeed.
                 continue
             if each.queue.leader == node:
                 self.fail(each, error, now)
