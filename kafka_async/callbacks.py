@@ -1,4 +1,4 @@
-"""Checks functions and objects of applications that a client calls. Pure."""
+"""Checks callbacks and objects that an application passes to a client. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ V = TypeVar("V")
 __all__ = ["PLAIN_FUNCTION", "awaitable_result", "check_interceptors", "is_async", "plain_function"]
 
 PLAIN_FUNCTION: Final = "define it with `def`; it may start a task for what has to wait"
-"""Advice of messages about async functions."""
+"""Advice in messages about async functions."""
 
 
 def is_async(value: object) -> bool:
@@ -25,7 +25,7 @@ def is_async(value: object) -> bool:
     if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
         return True
     if isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType):
-        return False  # Skips the check of `__call__`, since each delivery's callback is checked.
+        return False  # a fast path, since each delivery's callback is checked
     call = getattr(value, "__call__", None)  # noqa: B004  # the method of a callable object
     return inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
 
@@ -42,12 +42,12 @@ def plain_function(value: V, name: str) -> V:
 def awaitable_result(
     result: object, function: Callable[..., object], name: str
 ) -> Awaitable[object]:
-    """Return what an application's function returned; raise TypeError unless it can be awaited.
+    """Return the result of an application's function; raise TypeError unless it is awaitable.
 
     Args:
-        result: What the function returned.
+        result: The function's return value.
         function: The function, for the message.
-        name: Name of the parameter that takes the function, for the message.
+        name: Name of the function's parameter, for the message.
     """
     if inspect.isawaitable(result):
         return result
@@ -57,7 +57,7 @@ def awaitable_result(
 
 
 def check_interceptors(interceptors: Sequence[object], base: str, methods: Sequence[str]) -> None:
-    """Raise InvalidConfigurationError for an interceptor without one of the methods, or async."""
+    """Raise InvalidConfigurationError if an interceptor lacks a method or has an async one."""
     for each in interceptors:
         for name in methods:
             method = getattr(each, name, None)

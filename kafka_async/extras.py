@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 def missing_extra(purpose: str, extra: str) -> str:
-    """Return the message that `purpose` needs an extra, and the command that installs it.
+    """Return the message that `purpose` needs an extra, with the command to install it.
 
-    The command is that of a checkout: on the package index the name belongs to another project.
+    The command is for a checkout: on PyPI, the name belongs to another project.
     """
     return (
         f"{purpose} needs the extra {extra}: pip install '.[{extra}]' in a checkout of kafka_async"
