@@ -233,7 +233,7 @@ def _table(options: argparse.Namespace) -> str:
 
 
 def _peers(options: argparse.Namespace) -> list[str]:
-    """Return the clients of the table: with `--pythons` those of each version and the Java tool."""
+    """Return the clients of the table; with `--pythons`, one per version and the Java tool."""
     return [
         peer.name
         for peer in PEERS.values()

@@ -106,7 +106,7 @@ def _prepare_java() -> None:
 
 @cache
 def _interpreters() -> dict[str, str]:
-    """Return an interpreter of each Python version, including that of this process."""
+    """Return an interpreter of each Python version, including this process's."""
     return {**pythons.find_pythons(), THIS_PYTHON: sys.executable}
 
 

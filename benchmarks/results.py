@@ -75,7 +75,7 @@ def collect(
 
 
 def write(results: Results, name: str, directory: Path) -> None:
-    """Write NAME.json, NAME.md and, unless there is nothing to draw, NAME.png."""
+    """Write NAME.json, NAME.md and, if there is data to draw, NAME.png."""
     directory.mkdir(parents=True, exist_ok=True)
     text = json.dumps(asdict(results), indent=1) + "\n"
     (directory / f"{name}.json").write_text(text, "utf-8")

@@ -69,8 +69,8 @@ class Row:
 
     Attributes:
         latency: p50, p99 and p99.9 in microseconds, in cases of single operations.
-        ratio: our rate divided by this one, or this p50 divided by ours; None without ours.
-        of_limit: the rate divided by that of the raw socket; None without it.
+        ratio: our rate divided by this one, or this p50 divided by ours; None if ours is missing.
+        of_limit: the rate divided by the raw socket's, or None.
         samples: the rounds by number; samples of a round were measured within the same minute.
     """
 

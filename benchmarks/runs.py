@@ -74,7 +74,7 @@ class RunLog:
         )
 
     def failure(self) -> str:
-        """Return what failed, or that nothing was measured; empty if all is well."""
+        """Return the failures, or that no case was measured, or an empty text."""
         failed = [f"{run.peer} in {run.case}" for run in self.runs if run.error is not None]
         failed += [name for name, result in self.specials.items() if "error" in result]
         if failed:

@@ -108,7 +108,7 @@ async def warm_up(bootstrap: str, cycles: int, tls: TlsListener | None = None) -
 def _batches(
     size: int, timestamp: int | None, *, keyed: bool, compression: str
 ) -> list[RecordBatch]:
-    """Return batches with all values once, as large as those of producers."""
+    """Return batches with all values once, as large as a producer's."""
     values = payload.values(size, compressible=compression != "none")
     keys = payload.keys()[: len(values)] if keyed else [None] * len(values)
     records = [

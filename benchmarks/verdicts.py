@@ -22,7 +22,7 @@ OPEN = "open"
 
 @dataclass(frozen=True)
 class Outcome:
-    """Target and its result as text, for medians and by round; `met` is None without a figure."""
+    """Target and result as text, for medians and by round; `met` is None if a figure is missing."""
 
     group: str
     what: str
@@ -54,7 +54,7 @@ class Achievement:
 def outcomes(
     targets: Sequence[Target], rows: Sequence[Row], selected: Collection[str] | None = None
 ) -> list[Outcome]:
-    """Return the results of targets; with `selected`, only those of these cases."""
+    """Return the results of targets; with `selected`, only for these cases."""
     chosen = [target for target in targets if selected is None or target.case in selected]
     return [_outcome(target, rows) for target in chosen]
 
@@ -212,7 +212,7 @@ def _with_unit(figure: float, unit: str) -> str:
 def achievements(
     expected: Sequence[Expectation], rows: Sequence[Row], specials: Mapping[str, Any] | None = None
 ) -> list[Achievement]:
-    """Return the comparisons with expected figures; with `specials`, also that of metadata."""
+    """Return the comparisons with expected figures; with `specials`, also for metadata."""
     found = [_achievement(each, rows) for each in expected]
     return found if specials is None else [*found, _metadata(specials)]
 

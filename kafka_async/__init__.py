@@ -3,7 +3,7 @@
     async with Producer("localhost:9092") as producer:
         await producer.send("greetings", b"hello")
 
-The names below are loaded on first use, so that importing the package stays fast.
+The names below are loaded on first use, so that importing the package is fast.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ __all__ = [
     "types",
 ]
 
-# The module that defines each name; None: the name is itself a module of the package.
+# The module that defines each name; None if the name is itself a module of the package.
 _MODULES: Final[dict[str, str | None]] = {
     "Admin": "kafka_async.admin",
     "AnyBroker": "kafka_async.client.metadata.request_router",
@@ -131,7 +131,7 @@ _OTHER_CLIENTS: Final[dict[str, str]] = {
     "KafkaConsumer": "Consumer",
     "KafkaProducer": "Producer",
 }
-"""The class to use by the name of another client's class."""
+"""The class to use, by the name of another client's class."""
 
 
 def __getattr__(name: str) -> Any:

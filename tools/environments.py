@@ -60,7 +60,7 @@ FRAMEWORKS = [
     *("ipykernel", "gevent", "eventlet"),
 ]
 EXTRAS = ("uvloop", "cli", "keyring", "pydantic", "oidc", "msk")
-"""Extras whose lowest versions are tested; those of Spark, Kerberos and testing are not."""
+"""Extras whose lowest versions are tested: all but Spark, Kerberos and testing."""
 NO_COMPILER = {"CC": "false", "CXX": "false"}
 """Variables with which a wheel is built as on a machine without a compiler."""
 IGNORE_ASSERTIONS = ["-W", "ignore:assertions not in test modules:pytest.PytestConfigWarning"]

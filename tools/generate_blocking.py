@@ -137,7 +137,7 @@ def make() -> str:
 
 
 def methods(client: type) -> Iterator[Method]:
-    """Yield the public methods of a class, those of its base classes last."""
+    """Yield the public methods of a class, inherited ones last."""
     seen = set[str]()
     for base in client.__mro__:
         for name, member in vars(base).items():

@@ -125,7 +125,7 @@ def cell(error: str, step: str) -> str:
 
 
 def version_rows() -> Iterable[tuple[str, str, str]]:
-    """Return the errors of each request by version; later versions have those of earlier ones."""
+    """Return the errors of each request by version, including earlier versions' errors."""
     for step in STEPS:
         name = step.split(maxsplit=1)[0]
         api = lookup(name)

@@ -76,7 +76,7 @@ def filled(name: str, blocks: Mapping[str, str]) -> str:
 
 
 def notice(tool: str, source: str) -> str:
-    """Return the comment that says that the page is generated."""
+    """Return the comment that marks a page as generated."""
     return f"<!-- Made by tools/{tool} from {source}; do not edit. -->"
 
 

@@ -38,7 +38,7 @@ LIKE: Final[Mapping[str, str]] = {
     "connecting": "starting",
     "thread": "elsewhere",
 }
-"""Columns whose cells are those of another column, except for those in `DIFFERENT`."""
+"""Columns that repeat another column's cells, except for the cells in `DIFFERENT`."""
 CLIENTS_IN: Final[Mapping[str, Sequence[str]]] = {
     "rebalancing": ("Consumer", "ShareConsumer", "GroupMember", "WorkerPool"),
     "listener": ("Consumer",),

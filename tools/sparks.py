@@ -37,7 +37,7 @@ _STARTED_TOO_LATE: Final = "Python worker failed to connect back"
 machine; the query has read nothing then."""
 
 _ALL: Final = ("*:*",)  # Spark has the other dependencies.
-# The token provider of 4.2.0 is not in every mirror; that of 4.0.0 works in its place.
+# The token provider 4.2.0 is not in every mirror; 4.0.0 works too.
 CONNECTOR: Final = (
     Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", CONNECTOR_VERSION, _ALL),
     Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", _ALL),

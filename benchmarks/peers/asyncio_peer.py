@@ -35,7 +35,7 @@ class AsyncioPeer(ABC):
 
     @abstractmethod
     def consumer(self, task: Task, options: dict[str, Any]) -> AbstractAsyncContextManager[Any]:
-        """Connect a consumer that knows the partitions, and does not fetch."""
+        """Connect a consumer with metadata, which does not fetch."""
 
     def group_consumer(self, task: Task) -> AbstractAsyncContextManager[Any]:
         """Connect a consumer in a group, with default options."""

@@ -35,7 +35,7 @@ class BlockingPeer(ABC):
 
     @abstractmethod
     def consumer(self, task: Task, options: dict[str, Any]) -> AbstractContextManager[Any]:
-        """Connect a consumer that knows the partitions, and does not fetch."""
+        """Connect a consumer with metadata, which does not fetch."""
 
     @abstractmethod
     def group_consumer(self, task: Task) -> AbstractContextManager[Any]:

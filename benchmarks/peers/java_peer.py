@@ -210,7 +210,7 @@ def read_consumer_lines(lines: Sequence[Line], options: Mapping[str, Any]) -> Fi
 
 
 def _check_complete(lines: Sequence[Line]) -> None:
-    """Raise if the consumer tool has received too few records, of which it warns."""
+    """Raise if the consumer tool warns that it has received too few records."""
     for line in lines:
         if line.text.startswith("WARNING: "):
             raise ToolError(f"kafka-consumer-perf-test ended early: {line.text}")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 131_072
 RECORD_BYTES: Final = 20
-"""Maximum bytes of a record besides its value."""
+"""Maximum bytes of a record without its value."""
 IN_FLIGHT: Final = 5
 PRODUCE, FETCH = 12, 12
 """Last versions with topic names instead of ids."""

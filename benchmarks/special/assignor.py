@@ -130,7 +130,7 @@ def _aiokafka(shape: Shape) -> list[Strategy]:
 def _peers(
     client: metadata.Client, package: str, sticky: str, shape: Shape, prepare: Prepare
 ) -> list[Strategy]:
-    """Return the assignors of a client, of which the last one is sticky."""
+    """Return the assignors of a client; the last one is sticky."""
     table = client.table(shape)
     found: list[Strategy] = []
     for path in ("range.RangePartitionAssignor", "roundrobin.RoundRobinPartitionAssignor", sticky):

@@ -54,7 +54,7 @@ def ours(client: str, kernel: ModuleType) -> BatchClient:
 
 @contextmanager
 def _imported_anew(package: str) -> Generator[None]:
-    """Import a package anew within the block, and restore the other import at its end."""
+    """Re-import a package within the block, and restore the first import at its end."""
 
     def remove_modules() -> dict[str, ModuleType]:
         mine = [name for name in sys.modules if name.partition(".")[0] == package]

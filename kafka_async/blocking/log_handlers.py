@@ -1,8 +1,8 @@
-"""Keeps logging handlers that call blocking clients from waiting for the event loop for ever.
+"""Prevents deadlocks of logging handlers that call blocking clients.
 
 A handler runs under its lock. If it waits for the background event loop, and the event loop logs a
-record meanwhile, each waits for the other. So the records of the event loop are not passed to a
-handler that has called a blocking client, nor those that such a call logs itself.
+record, each waits for the other. So a handler that has called a blocking client gets no records of
+the event loop, and no records that such a call logs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _OtherThreads(logging.Filter):
-    """Refuses the records for which a handler would wait for itself; warns once.
+    """Refuses records that would make a handler wait for itself; warns once.
 
     A handler calls its filters before it waits for its lock.
     """
@@ -47,14 +47,14 @@ class _OtherThreads(logging.Filter):
 
 
 def refuse_records_of_event_loop(event_loop_thread: Callable[[], int]) -> None:
-    """Refuse records of the event loop in the handlers that run the caller.
+    """Refuse records of the event loop in the handlers that have called the caller.
 
     Args:
         event_loop_thread: Returns the id of the event loop's thread.
 
     Raises:
-        IllegalStateError: The event loop waits for the caller's handler already, which happens at
-            most at the first call of a handler.
+        IllegalStateError: The event loop already waits for the caller's handler, which can happen
+            only at a handler's first call.
     """
     for handler in _handlers_of_caller():
         if any(isinstance(each, _OtherThreads) for each in handler.filters):

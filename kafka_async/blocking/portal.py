@@ -1,7 +1,7 @@
 """Runs the event loop of the blocking clients in a background thread.
 
 No function waits for a lock: a signal handler may call a blocking client while the main thread
-calls one, and the process may be forked meanwhile.
+calls one, and the process may be forked at any time.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class _Call(Generic[R]):
         self._loop = loop
         self._function = function
         self._task: asyncio.Task[R] | None = None
-        # The queue's methods are reentrant: a signal handler may interrupt them by another call.
+        # The queue's methods are reentrant: a signal handler may interrupt them with another call.
         self._ended: SimpleQueue[asyncio.Task[R]] = SimpleQueue()
 
     def result(self) -> R:
-        """Start the function and wait for its result; an exception meanwhile cancels it."""
+        """Start the function and wait for its result; an exception during the wait cancels it."""
         try:
             self._loop.call_soon_threadsafe(self._start)
             task = self._ended.get()
@@ -77,7 +77,7 @@ class _Call(Generic[R]):
     def _end(self, task: asyncio.Task[R]) -> None:
         self._task = None
         if not task.cancelled():
-            task.exception()  # asyncio would log it if `result` was left
+            task.exception()  # asyncio would log it if `result` was interrupted
         self._ended.put(task)
 
     def _cancel(self) -> None:
@@ -89,8 +89,8 @@ class _LoopThread:
     """Runs the event loop of this process in a daemon thread until the process ends.
 
     Exit handlers and logging handlers that were registered earlier run after `finish`, and may call
-    their clients. So the event loop runs on, and each later call delivers its records
-    before it returns.
+    their clients. So the event loop keeps running, and each later call delivers its records before
+    it returns.
     """
 
     def __init__(self) -> None:
@@ -116,12 +116,12 @@ class _LoopThread:
             ) from error
 
     def _run(self) -> None:
-        # A signal handler may start a second thread before the first one gets here.
+        # A signal handler may start a second thread before the first thread gets here.
         if not self._claimed.acquire(blocking=False):
             return
         self.thread_id = threading.get_ident()
         while True:
-            # Functions of the application raise these; the thread that has called gets them too.
+            # The application's functions raise these; the calling thread gets them too.
             with suppress(SystemExit, KeyboardInterrupt):
                 self.loop.run_forever()
 
@@ -143,7 +143,7 @@ class _LoopThread:
             for client in clients_of(self.loop):
                 report_lost(client, client.lost(), END_OF_PROCESS)
             raise
-        # Calls of daemon threads may have added records meanwhile, which they deliver themselves.
+        # Daemon threads may have added records, which their calls deliver themselves.
         for client in clients_of(self.loop):
             report_lost(client, client.uncommitted(), END_OF_PROCESS)
 
@@ -152,21 +152,21 @@ class _LoopThread:
 
 
 _loop_threads: dict[int, _LoopThread] = {}
-"""By process id; a forked child makes another one, since the thread of its parent is not there."""
+"""By process id; a forked child makes another one, since it lacks its parent's thread."""
 
 
 MAX_FORK_DELAY: Final = 5.0
 """Maximum seconds for which a fork waits for the construction and start of clients."""
 
 _importing: dict[object, int] = {}
-"""Blocks of `delaying_forks` that run, and their threads."""
+"""Running blocks of `delaying_forks`, and their threads."""
 
 
 @contextmanager
 def delaying_forks() -> Generator[None]:
     """Let other threads fork the process only after this block, which imports modules.
 
-    A module whose import has begun in another thread stays locked in the child for ever.
+    A module that another thread is importing during a fork stays locked in the child forever.
     """
     block = object()
     _importing[block] = threading.get_ident()
@@ -178,7 +178,7 @@ def delaying_forks() -> Generator[None]:
 
 def _wait_for_imports() -> None:
     end = time.monotonic() + MAX_FORK_DELAY
-    own = threading.get_ident()  # A signal handler may fork in the middle of such a block.
+    own = threading.get_ident()  # A signal handler may fork within such a block.
     while any(thread != own for thread in tuple(_importing.values())) and time.monotonic() < end:
         time.sleep(0.001)
 
@@ -210,7 +210,7 @@ def _loop_thread() -> _LoopThread:
 
 
 def _event_loop_thread_id() -> int:
-    """Return the id of the thread that runs the event loop of this process; 0 if none does."""
+    """Return the id of the thread that runs this process's event loop, or 0."""
     thread = _loop_threads.get(os.getpid())
     return 0 if thread is None else thread.thread_id
 
@@ -218,7 +218,7 @@ def _event_loop_thread_id() -> int:
 def run(function: Callable[P, Awaitable[R]], *args: P.args, **keywords: P.kwargs) -> R:
     """Run an async function on this process's background event loop.
 
-    An exception while waiting, such as Ctrl-C, cancels the function. Inside a running event loop,
+    An exception during the wait, such as Ctrl-C, cancels the function. Inside a running event loop,
     await the asyncio clients instead.
 
     Args:
@@ -230,9 +230,9 @@ def run(function: Callable[P, Awaitable[R]], *args: P.args, **keywords: P.kwargs
         The function's result.
 
     Raises:
-        IllegalStateError: A callback or a listener calls it, in the background event loop, which
-            would wait for itself. The program ends and it is the first call. A logging handler
-            calls it for the first time, and the background event loop waits for that handler. Or
+        IllegalStateError: A callback or listener calls it in the background event loop, which would
+            wait for itself; it is the first call, and the program is ending; a logging handler
+            calls it for the first time while the background event loop waits for that handler; or
             gevent or eventlet has patched the standard library.
     """
     refuse_records_of_event_loop(_event_loop_thread_id)
@@ -247,7 +247,7 @@ def run(function: Callable[P, Awaitable[R]], *args: P.args, **keywords: P.kwargs
 
 
 def start(function: Callable[P, Awaitable[R]], *args: P.args, **keywords: P.kwargs) -> R:
-    """Run the start of a client as `run` does, without a fork meanwhile."""
+    """Run the start of a client like `run`, and delay forks until it has ended."""
     with delaying_forks():
         return run(function, *args, **keywords)
 
@@ -313,7 +313,7 @@ class RequestHandle(Generic[ResponseT]):
     def cancel(self) -> bool:
         """Cancel the request; `response` then raises concurrent.futures.CancelledError.
 
-        A request that has left already is still handled by its broker, but not sent again.
+        A request that was already sent is still handled by its broker, but not retried.
 
         Returns:
             False if the request was done.
@@ -324,11 +324,11 @@ class RequestHandle(Generic[ResponseT]):
         """Wait for the response and return it.
 
         Args:
-            timeout: Maximum time to wait, in seconds (default: no limit but the request's). The
-                request continues.
+            timeout: Maximum time to wait, in seconds (default: the request's own limit). The
+                request continues afterwards.
 
         Raises:
-            KafkaTimeoutError: `timeout` is over, or the request's own timeout.
+            KafkaTimeoutError: `timeout` or the request's own time-out has passed.
             KafkaError: The error of the request, see `Client.request`.
             concurrent.futures.CancelledError: The request was cancelled.
         """
@@ -336,5 +336,5 @@ class RequestHandle(Generic[ResponseT]):
 
 
 def unwrap(value: Any) -> Any:
-    """Return the asyncio client behind a blocking one, and any other value as it is."""
+    """Return the asyncio client behind a blocking client, or any other value unchanged."""
     return value.asynchronous if isinstance(value, BlockingClient) else value

@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; without typer and rich, exit with a line that says what to install."""
+    """Run the command line; without typer and rich, exit with the command to install them."""
     try:
         from kafka_async.cli.app import app
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Reads files that hold a secret, and refuses those that other users can read."""
+"""Reads files with secrets, and refuses files that other users can read."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def read_file(
 
     Args:
         file: Path of the file.
-        private: Raise if the file belongs to this user and others can read it. Windows has no
-            such owners and modes: there this is not checked.
+        private: Raise if the file belongs to this user and others can read it. Not checked on
+            Windows, which has no such owners and modes.
         regular: Raise for a pipe, a device or another special file, without waiting for it.
         max_bytes: Bytes of the largest file that is read.
         name: Name of the file in errors. Default: its path.
@@ -89,12 +89,12 @@ def _belongs_to_this_user(status: os.stat_result) -> bool:
 
 
 def decode(data: SecretBytes, file: Path) -> Secret:
-    """Decode the content of a file as UTF-8; the error has its name and no content."""
+    """Decode the content of a file as UTF-8; the error includes only the file's name."""
     try:
         text, position = Secret(data.reveal().decode()), 0
     except UnicodeDecodeError as error:
         text, position = None, error.start
-    if text is None:  # Outside of the except block, since that error has the file's content.
+    if text is None:  # not in the except block: its error has the content
         raise InvalidConfigurationError(
             f"{file}: the byte at {position:,} is not UTF-8: save the file as UTF-8"
         )

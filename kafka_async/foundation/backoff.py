@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 class Backoff:
     """Computes the delays between retries: `next()` after each failure, `reset()` after a success.
 
-    All delays are in seconds; `maximum` is that before jitter. `jitter` is the maximum random
-    change of a delay, as a fraction of it.
+    All delays are in seconds; `maximum` applies before jitter. `jitter` is the maximum random
+    change of a delay, as a fraction.
     """
 
     initial: float
@@ -38,6 +38,6 @@ class Backoff:
 
 
 def delay_after(failures: int, initial: float, maximum: float, multiplier: float = 2.0) -> float:
-    """Return the seconds before the next attempt after `failures` earlier ones, without jitter."""
-    # The exponent is bounded, because the power would overflow a float.
+    """Return the seconds before the next attempt after `failures` failures, without jitter."""
+    # Bound the exponent: the power would overflow a float.
     return min(initial * multiplier ** min(failures, 64), maximum)

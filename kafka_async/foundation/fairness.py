@@ -38,8 +38,8 @@ BYTES_PER_CHUNK: Final = MIB
 # The producer.
 
 MAX_ITEMS_PER_ITERATION: Final = 128
-"""Batches, partitions or records, of which there may be thousands, handled per event loop
-iteration: a fraction of a millisecond.
+"""Batches, partitions or records handled per event loop iteration, where there may be thousands: a
+fraction of a millisecond.
 """
 MAX_BYTES_PER_ITERATION: Final = 8 * MIB
 """Bytes sent to one broker per event loop iteration; their CRC takes about 0.4 ms."""

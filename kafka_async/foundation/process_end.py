@@ -1,7 +1,7 @@
-"""Reports records that the end of an event loop or of the process would lose without a word.
+"""Reports records that would be lost silently at the end of an event loop or the process.
 
-A producer is watched from its start until it is stopped. The blocking API delivers the records of
-its producers at the end of the process.
+A producer is watched from its start until it is stopped. The blocking API delivers its producers'
+records at the end of the process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CANCELLED: Final = f"It was not stopped before its tasks were cancelled: {CURE}"
 
 
 class Unfinished(Protocol):
-    """A started producer, which may have records to lose."""
+    """A started producer, which may have undelivered records."""
 
     @property
     def name(self) -> str:
@@ -33,7 +33,7 @@ class Unfinished(Protocol):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that it belongs to."""
+        """The producer's event loop."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class Unfinished(Protocol):
         ...
 
     def lost(self) -> str:
-        """Return what would be lost now, such as "3 records were not delivered"; empty if none."""
+        """Return the current loss, such as "3 records were not delivered", or an empty text."""
         ...
 
     def uncommitted(self) -> str:
@@ -50,7 +50,7 @@ class Unfinished(Protocol):
         ...
 
     async def finish(self) -> None:
-        """Deliver what was appended, in bounded time; what is left fails and is logged."""
+        """Deliver the appended records in bounded time; fail and log the rest."""
         ...
 
 
@@ -62,7 +62,7 @@ _reporting_pid = 0
 
 
 def watch(client: Unfinished) -> None:
-    """Report what a client loses, until `unwatch`."""
+    """Report a client's losses until `unwatch`."""
     global _reporting_pid
     _watched[client] = os.getpid()
     if _reporting_pid != os.getpid():
@@ -71,7 +71,7 @@ def watch(client: Unfinished) -> None:
 
 
 def unwatch(client: Unfinished) -> None:
-    """End `watch`: the client was stopped, which raises what it loses."""
+    """End `watch`: the client was stopped, and stopping raises its losses."""
     _watched.pop(client, None)
 
 
@@ -81,15 +81,15 @@ def clients_of(loop: asyncio.AbstractEventLoop) -> list[Unfinished]:
 
 
 def finish_at_exit(loop: asyncio.AbstractEventLoop, finish: Callable[[], object]) -> None:
-    """Call `finish` at the end of the process: it finishes and reports the clients of a loop."""
+    """Call `finish` at the end of the process, to deliver and report a loop's records."""
     _finished_at_exit.add(loop)
     _call_at_exit(finish)
 
 
 def report_lost(client: Unfinished, lost: str, cause: str) -> None:
-    """Log what a client loses, unless it is empty, and the cause, a sentence.
+    """Log a client's loss, unless it is empty, and the cause, a sentence.
 
-    Unless the application configures logging, errors are printed on stderr.
+    Unless the application configures logging, errors are printed to stderr.
     """
     if lost:
         logger.error("%s: %s. %s", client.name, lost, cause)
@@ -98,14 +98,14 @@ def report_lost(client: Unfinished, lost: str, cause: str) -> None:
 def _report_at_exit() -> None:
     for client, pid in tuple(_watched.items()):
         if pid == os.getpid() and client.loop not in _finished_at_exit:
-            unwatch(client)  # spawned processes of multiprocessing call this twice
+            unwatch(client)  # multiprocessing's spawned processes call this twice
             report_lost(client, client.lost(), END_OF_PROCESS)
 
 
 def _call_at_exit(function: Callable[[], object]) -> None:
-    """Call a function at the end of this process, also of one that multiprocessing has forked.
+    """Call a function at the end of this process, even if multiprocessing has forked it.
 
-    Before Python 3.14, such a process does not call the functions of atexit.
+    Before Python 3.14, such a process does not run atexit functions.
     """
     atexit.register(function)
     if sys.version_info < (3, 14) and "multiprocessing.util" in sys.modules:

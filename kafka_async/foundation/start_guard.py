@@ -1,7 +1,7 @@
-"""Lets a client start once, and ends the start if the client is stopped meanwhile.
+"""Lets a client start once, and cancels the start if the client is stopped.
 
-`start()` runs in the task of its caller, often that of a web server's lifespan, and `stop()` in
-another one, such as a signal handler's. A start that cannot end would hold up the application.
+`start()` runs in its caller's task, often a web server's lifespan, and `stop()` in another, such as
+a signal handler's. A start that cannot be cancelled would block the application's exit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StartGuard:
 
     @asynccontextmanager
     async def starting(self) -> AsyncGenerator[None]:
-        """Start a client in the block, which closes what it has started if it is cancelled.
+        """Start a client in the block; if it is cancelled, the block must undo the start.
 
         Raises:
             IllegalStateError: The client was started before, even if that start has failed.
@@ -58,11 +58,10 @@ class StartGuard:
     async def end(self) -> bool:
         """Cancel a start in progress, and wait until it has ended.
 
-        A task that was created before may only be about to start the client: it gets an event loop
-        iteration to begin.
+        A task that is about to start the client gets one event loop iteration to begin.
 
         Returns:
-            False if no start has begun: the client has nothing to stop, and may be started later.
+            False if no start has begun: the client need not be stopped, and may be started later.
 
         Raises:
             IllegalStateError: The client is being started in another event loop or process.
@@ -93,12 +92,12 @@ class _Start:
         self._cancelled = False
 
     def cancel(self) -> None:
-        # Not by `asyncio.timeout`, which cancels in the next event loop iteration only: the start
-        # may have returned by then.
+        # Not with `asyncio.timeout`: it cancels in the next event loop iteration, when the start
+        # may have returned.
         if not self._cancelled:
             self._cancelled = True
             self._task.cancel()
 
     def was_cancelled_by_stop(self) -> bool:
-        """Return True unless another cancellation of the task is the reason, or another one too."""
+        """Return True if `cancel` is the only cancellation of the task."""
         return self._cancelled and self._task.uncancel() <= self._cancellations

@@ -12,16 +12,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_READS: Final = 100
-"""Reads that another thread may disturb one after another before the error is raised."""
+"""Maximum consecutive reads that another thread may disturb before the error is raised."""
 
 
 def readable_in_any_thread(read: Callable[P, R]) -> Callable[P, R]:
-    """Make a function that only reads repeat its work if another thread disturbs it.
+    """Repeat a read-only function if another thread disturbs it.
 
-    The event loop's thread may change a collection between two steps of an iteration over it, or
-    close a connection between the check for one and its use. Both raise an error, and a second read
-    finds the new state. In the loop's own thread nothing changes meanwhile. A lock would slow down
-    the paths of records, and a call in the loop would wait while the loop is blocked.
+    The event loop's thread may change a collection during an iteration over it, or close a
+    connection between its check and its use. Both raise an error, and a second read finds the new
+    state. In the loop's own thread, no state changes during the read. A lock would slow down the
+    paths of records, and a call in the loop would wait while the loop is blocked.
     """
 
     @functools.wraps(read)

@@ -1,4 +1,4 @@
-"""Compares our wire format with that of Kafka's Java classes.
+"""Compares our wire format with Kafka's Java classes.
 
 python -m tools.conformance [--count N] [--seed N] [--only NAME[:VERSION] ...] [--part NAME ...]
 

@@ -1,4 +1,4 @@
-"""Compares assignments with those of Kafka's assignors, for random groups.
+"""Compares assignments with Kafka's assignors, for random groups.
 
 Each assignor gets 5 groups per count with racks and 5 without. `range` and `roundrobin` must assign
 the same partitions as Java's. `sticky` and `cooperative-sticky` start from a former assignment

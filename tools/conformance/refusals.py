@@ -221,7 +221,7 @@ def values(field: Field, version: int, rng: random.Random) -> list[object]:
 
 
 def nearest(every: Iterable[int], version: int, fits: Callable[[int], bool]) -> int | None:
-    """Return the version closest to `version` for which `fits` is true, None if there is none."""
+    """Return the version closest to `version` for which `fits` is true, or None."""
     return min(filter(fits, every), key=lambda other: abs(other - version), default=None)
 
 

@@ -36,7 +36,7 @@ ALPHABETS: Final[tuple[Sequence[int], ...]] = (
     range(0x10000, sys.maxunicode + 1),
     tuple(map(ord, 'a"\\\0\x7f\x80\u07ff\u0800\ud7ff\ue000\ufeff\uffff\U00010000\U0010ffff')),
 )
-"""Sets of code points, one of which a string consists of: one to four bytes, all planes."""
+"""Sets of code points for strings: one to four bytes, all planes."""
 
 UNKNOWN_TAGS: Final = (100, 127, 128, 10_000, 16_383, 16_384, 2**21, 2**28 - 1, 2**28, 2**31 - 2)
 """Tags that no schema has; the last is the largest that Java can write."""

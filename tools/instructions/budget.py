@@ -38,14 +38,14 @@ class Comparison:
 
     @property
     def share(self) -> float | None:
-        """Difference from the budget, as a share of it; None without a count or a budget."""
+        """Difference from the budget as a fraction, or None without both a count and a budget."""
         if self.counted is None or self.row is None:
             return None
         return self.counted / self.row.instructions - 1
 
     @property
     def problem(self) -> str:
-        """Reason to fail, with the cure; empty if there is none."""
+        """Reason to fail, with the remedy, or an empty text."""
         if self.row is None:
             return "has no budget: write one"
         if self.share is None:

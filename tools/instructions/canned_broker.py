@@ -40,7 +40,7 @@ class CannedBroker:
     async def dial(
         self, protocol_factory: Callable[[], P], host: str, port: int, **tls: Any
     ) -> tuple[asyncio.Transport, P]:
-        """Connect to a listener of the cluster; raise ConnectionRefusedError if there is none."""
+        """Connect to a listener of the cluster; raise ConnectionRefusedError if nothing listens."""
         transport, protocol = await self._network.dial(protocol_factory, host, port, **tls)
         assert isinstance(protocol, asyncio.BufferedProtocol)
         connection = _Connection(transport.write, protocol)

@@ -222,7 +222,7 @@ async def incremental_alter_configs(
     context: RequestContext,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse:
-    """Change each resource completely or not at all; errors are per resource."""
+    """Change all or no configurations of each resource; errors are per resource."""
     counts = Counter((it.resource_type, it.resource_name) for it in request.resources)
     return IncrementalAlterConfigsResponse(
         responses=[

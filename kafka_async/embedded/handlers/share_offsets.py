@@ -59,8 +59,8 @@ async def describe(
 ) -> DescribeShareGroupOffsetsResponse:
     """Return start offsets and lags; errors are per group.
 
-    Any broker responds for given topics. Partitions without a share state, including those of
-    missing topics and groups, have the offset -1.
+    Any broker responds for given topics. Partitions without a share state, also in missing topics
+    and groups, have the offset -1.
     """
     described: list[DescribeShareGroupOffsetsResponseGroup] = []
     for group in request.groups:

@@ -2,7 +2,7 @@
 
     {"type": "run", "id": "r-1", "job": "count", "ranges": {"clicks": {"0": [0, 100]}}}
 
-| type | fields besides id and reply_topic | effect |
+| type | fields other than id and reply_topic | effect |
 |---|---|---|
 | run | job, ranges, params, tag, pool, timeout | run a job; ranges once for all messages |
 | backfill | the same, ranges required | process ranges again, once for this id |
