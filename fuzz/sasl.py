@@ -34,8 +34,8 @@ from kafka_async.client.security.sasl.oauthbearer import OAuthBearer
 from kafka_async.client.security.sasl.plain import Plain
 from kafka_async.client.security.sasl.scram import Scram
 from kafka_async.config import ClientConfig
-from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.errors import KafkaConnectionError, SaslAuthenticationError
+from kafka_async.secrets import Secret, SecretBytes
 from kafka_async.types import Token
 
 if TYPE_CHECKING:

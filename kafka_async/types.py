@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from kafka_async.config.secrets import Secret
+from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
     from uuid import UUID

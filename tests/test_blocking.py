@@ -31,7 +31,6 @@ from kafka_async.admin import (
     UserScramCredentialDeletion,
 )
 from kafka_async.client.metadata.request_router import AnyBroker, Leader
-from kafka_async.config.secrets import SecretBytes
 from kafka_async.embedded import run_in_thread
 from kafka_async.errors import (
     ClientClosedError,
@@ -49,6 +48,7 @@ from kafka_async.protocol.messages.produce import (
     TopicProduceData,
 )
 from kafka_async.records.batch import RecordBatch
+from kafka_async.secrets import SecretBytes
 from kafka_async.types import PreparedTransaction, ProducerRecord, TopicPartition
 from tests.raw_connection import batch
 

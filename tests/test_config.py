@@ -24,11 +24,11 @@ from kafka_async.config import (
 )
 from kafka_async.config import options as kinds
 from kafka_async.config.addresses import SERVERS
-from kafka_async.config.secrets import Secret
 from kafka_async.config.spelling import Writing, options_written_as, with_dots
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.group.assignors import RangeAssignor
 from kafka_async.hooks import Hooks
+from kafka_async.secrets import Secret
 from kafka_async.types import Token
 
 ROLES = [

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_async.config.jaas import parse_jaas
-from kafka_async.config.secrets import Secret
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import Secret
 
 pytestmark = pytest.mark.one_kernel
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

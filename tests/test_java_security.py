@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
-from kafka_async.config.secrets import Secret
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import Secret
 
 pytestmark = pytest.mark.one_kernel
 KAFKA = "org.apache.kafka.common.security"

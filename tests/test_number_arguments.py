@@ -28,7 +28,6 @@ from kafka_async.app import WorkerPool
 from kafka_async.client.client import Client
 from kafka_async.client.metadata.request_router import AnyBroker
 from kafka_async.client.request_handle import RequestHandle
-from kafka_async.config.secrets import SecretBytes
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.embedded import EmbeddedCluster
@@ -45,6 +44,7 @@ from kafka_async.producer.producer import Producer
 from kafka_async.producer.transactions.transaction import Transaction
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
 from kafka_async.records.batch import RecordBatch
+from kafka_async.secrets import SecretBytes
 from kafka_async.serde import Integer
 from kafka_async.types import OffsetAndMetadata, PreparedTransaction, ProducerRecord, TopicPartition
 from tests.embedded_client import InMemory, now

@@ -16,8 +16,8 @@ import pytest
 from kafka_async import Admin, Client, Consumer, Producer, blocking
 from kafka_async.admin import UserScramCredentialUpsertion
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
-from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import Secret, SecretBytes
 from kafka_async.types import Token
 from tests.planted_secrets import (
     CLIENT_SECRET,

@@ -11,10 +11,10 @@ import pytest
 
 from kafka_async import Producer
 from kafka_async.admin import UserScramCredentialUpsertion
-from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.embedded import Listener
 from kafka_async.errors import KafkaError
 from kafka_async.hooks import ClientEvent, Hooks
+from kafka_async.secrets import Secret, SecretBytes
 from kafka_async.types import Token
 from tests.embedded_client import InMemory
 from tests.planted_secrets import NEW_PASSWORD, PASSWORD, TOKEN, secrets_in, text_of

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kafka_async import Client
-from kafka_async.config.secrets import Secret
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import Secret
 from tests.client.test_tls import encrypted, request
 from tests.client.tls_broker import Authority, TlsBroker, chain_text, reconnect, server_context
 from tests.planted_secrets import KEY_PASSWORD, PASSWORD, secrets_in

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     )
     from kafka_async.client.client import Client
     from kafka_async.config import ClientOptions
-    from kafka_async.config.secrets import SecretBytes
     from kafka_async.foundation.clock import Clock, Dialer
     from kafka_async.hooks import Hooks
+    from kafka_async.secrets import SecretBytes
     from kafka_async.types import (
         Health,
         OffsetAndMetadata,

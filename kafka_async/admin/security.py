@@ -22,7 +22,6 @@ from kafka_async.admin.security_values import (
     UserScramCredentialUpsertion,
 )
 from kafka_async.client.metadata.request_router import AnyBroker, Controller
-from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.errors import (
     IncompleteResponseError,
     KafkaError,
@@ -60,6 +59,7 @@ from kafka_async.protocol.messages.describe_user_scram_credentials import (
 )
 from kafka_async.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kafka_async.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from kafka_async.secrets import Secret, SecretBytes
 
 if TYPE_CHECKING:
     from kafka_async.admin.call import Call

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kafka_async.config import hide_secret
-from kafka_async.config.secrets import Secret, SecretBytes
+from kafka_async.secrets import Secret, SecretBytes
 
 if TYPE_CHECKING:
     from typing import Literal

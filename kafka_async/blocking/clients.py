@@ -64,7 +64,6 @@ if TYPE_CHECKING:
         ShareConsumerConfig,
         ShareConsumerOptions,
     )
-    from kafka_async.config.secrets import Secret, SecretBytes
     from kafka_async.consumer.consumer import Consumer as AsyncConsumer
     from kafka_async.consumer.consumer import Offsets, Partitions
     from kafka_async.consumer.delivery.partition_batch import PartitionBatch
@@ -83,6 +82,7 @@ if TYPE_CHECKING:
     from kafka_async.producer.transactions.transaction import Transaction as AsyncTransaction
     from kafka_async.protocol.message import Request
     from kafka_async.records.batch import RecordBatch
+    from kafka_async.secrets import Secret, SecretBytes
     from kafka_async.types import (
         ArrowData,
         GroupMetadata,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from kafka_async.config.secrets import Secret
+from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
     from kafka_async.config import ClientConfig

@@ -12,10 +12,10 @@ from kafka_async.cli import terminal
 from kafka_async.cli.option_names import CLIENT_SECRET, SASL_PASSWORD, SSL_PASSWORD
 from kafka_async.cli.properties import parse_properties
 from kafka_async.config.secret_files import decode, read_file, read_secret
-from kafka_async.config.secrets import Secret
 from kafka_async.config.spelling import with_underscores
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.foundation.arguments import missing_extra
+from kafka_async.secrets import Secret
 
 _JAAS: Final = "sasl_jaas_config"
 _SECRET_OF_JAAS: Final = re.compile("password|secret", re.IGNORECASE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.config.secrets import Secret, SecretBytes
+from kafka_async.secrets import Secret, SecretBytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from kafka_async.client.connection.brokers import Brokers
     from kafka_async.client.metadata.request_router import Destination
     from kafka_async.config import ClientOptions
-    from kafka_async.config.secrets import Secret
     from kafka_async.foundation.clock import Clock, Dialer
     from kafka_async.protocol.message import Response
+    from kafka_async.secrets import Secret
 
 ResponseT = TypeVar("ResponseT", bound="Response")
 kernel_logger = logging.getLogger("kafka_async.kernel")

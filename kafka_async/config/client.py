@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from kafka_async.config.option_types import SecretSource, TokenProvider
-    from kafka_async.config.secrets import Secret
+    from kafka_async.secrets import Secret
 
 
 class ClientOptions(TypedDict, total=False):
@@ -174,7 +174,8 @@ class ClientConfig:
         ANY,
         None,
         "Mechanism of SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, "
-        "or an object with the methods of kafka_async.client.security.sasl.mechanism.SaslMechanism.",
+        "or an object with the methods of "
+        "kafka_async.client.security.sasl.mechanism.SaslMechanism.",
         check=check_mechanism,
         java="GSSAPI",
         why="SASL without a mechanism is reported, not guessed",

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar, cast
 
 from kafka_async.config.options import OPTIONS, PRIVATE_KEY
-from kafka_async.config.secrets import Secret
 from kafka_async.config.spelling import with_underscores
+from kafka_async.secrets import Secret
 
 GivenT = TypeVar("GivenT")
 

@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafka_async.config.secrets import Secret
 from kafka_async.config.spelling import option_error
+from kafka_async.secrets import Secret
 
 
 class LoginModule(NamedTuple):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from kafka_async.config.jaas import LoginModule, parse_jaas
-from kafka_async.config.secrets import Secret
 from kafka_async.config.spelling import if_objects, option_error, spell
+from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
     from kafka_async.errors import InvalidConfigurationError

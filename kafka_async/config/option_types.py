@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Protocol
 
-from kafka_async.config.secrets import Secret
+from kafka_async.secrets import Secret
 from kafka_async.types import Headers, Token
 
 

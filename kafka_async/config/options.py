@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from typing_extensions import dataclass_transform
 
-from kafka_async.config.secrets import HIDDEN, Secret
 from kafka_async.config.spelling import option_error, spell, spell_given
+from kafka_async.secrets import HIDDEN, Secret
 
 MAX_INT32: Final = 2**31 - 1
 MAX_INT64: Final = 2**63 - 1

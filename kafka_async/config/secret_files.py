@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import Secret, SecretBytes
 
 MAX_FILE_BYTES: Final = 2**20
 """Bytes of the largest file that is read."""

@@ -16,8 +16,8 @@ from typing_extensions import TypeVar
 from kafka_async.client.client import connect_with, services_of
 from kafka_async.config import ConsumerConfig, hide_secrets, seconds
 from kafka_async.consumer.buffer.deserialize import converter_of
-from kafka_async.consumer.closing import CloseDeadlines
 from kafka_async.consumer.delivery.partition_batch import PartitionBatch
+from kafka_async.consumer.group.closing import CloseDeadlines
 from kafka_async.consumer.group.rebalance_listener import (
     Callback,
     RebalanceListener,

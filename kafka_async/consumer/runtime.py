@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from anyio import move_on_after
 
 from kafka_async.config import seconds
-from kafka_async.consumer.closing import Closing
 from kafka_async.consumer.delivery.delivery_gate import DeliveryGate
 from kafka_async.consumer.delivery.delivery_queue import DeliveryQueue
 from kafka_async.consumer.delivery.partition_streams import PartitionStreams, StreamRunner
@@ -28,6 +27,7 @@ from kafka_async.consumer.delivery.record_delivery import RecordDelivery
 from kafka_async.consumer.delivery.record_processor import ProcessOptions, RecordProcessor
 from kafka_async.consumer.delivery.undecodable import UndecodableRecords
 from kafka_async.consumer.fetch.fetcher import Fetcher
+from kafka_async.consumer.group.closing import Closing
 from kafka_async.consumer.group.group_session import GroupSession, NoGroup
 from kafka_async.consumer.group.transaction_offsets import TransactionOffsets
 from kafka_async.consumer.missing_topics_monitor import MissingTopicsMonitor
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from kafka_async.config import ConsumerConfig
     from kafka_async.consumer.buffer.deserialize import Convert
     from kafka_async.consumer.buffer.fetch_buffer import AnyRecord
-    from kafka_async.consumer.closing import CloseDeadlines
     from kafka_async.consumer.delivery.record_processor import Handler, Ordering, RawKeys
     from kafka_async.consumer.delivery.undecodable import OnUndecodable
+    from kafka_async.consumer.group.closing import CloseDeadlines
     from kafka_async.consumer.group.rebalance_listener import RebalanceListenerInvoker
     from kafka_async.consumer.interceptors import ConsumerInterceptors
     from kafka_async.consumer.subscription import PartitionState, Subscription

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from typing import Literal, Self, Unpack
 
-    from kafka_async.config.secrets import Secret
     from kafka_async.embedded.network import OpenPort
     from kafka_async.embedded.quotas.quota_manager import QuotaCallback
     from kafka_async.embedded.security.listeners import Listener, Listeners
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     from kafka_async.embedded.state.partition import Topic
     from kafka_async.foundation.clock import Clock
     from kafka_async.foundation.memory_network import MemoryNetwork
+    from kafka_async.secrets import Secret
     from kafka_async.types import TopicPartition
 
 R = TypeVar("R")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from kafka_async.config.secrets import SecretBytes
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.network import ResponseFrame
 from kafka_async.embedded.requests.context import Disconnect, RequestContext
@@ -15,6 +14,7 @@ from kafka_async.embedded.security.sasl_server_authenticator import Action
 from kafka_async.errors import DecodeError, EncodeError, UnsupportedVersionError
 from kafka_async.protocol.header import decode_request, decode_request_header, encode_response
 from kafka_async.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from kafka_async.secrets import SecretBytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from kafka_async.config.secrets import Secret
     from kafka_async.embedded.failures import Failure
     from kafka_async.embedded.faults import Faults
     from kafka_async.embedded.security.listeners import Listeners
     from kafka_async.embedded.settings import SettingOptions
     from kafka_async.embedded.state.acls import AclAuthorizer
     from kafka_async.embedded.state.partition import Topic
+    from kafka_async.secrets import Secret
     from kafka_async.types import TopicPartition
 
 R = TypeVar("R")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafka_async.config import ClientConfig, hide_secret, hide_secrets
 from kafka_async.config.secret_files import read_secret
-from kafka_async.config.secrets import Secret
 from kafka_async.config.spelling import (
     PropertyNames,
     option_error,
@@ -26,6 +25,7 @@ from kafka_async.config.spelling import (
     with_underscores,
 )
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
     from kafka_async.config import ConsumerConfig, ProducerConfig

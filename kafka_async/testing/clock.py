@@ -35,7 +35,7 @@ class VirtualTimeError(RuntimeError):
 class VirtualClockEventLoop(asyncio.SelectorEventLoop):
     """Runs callbacks on virtual time, from `start` to at most `start + limit` seconds.
 
-    The loop opens no sockets: connect through `kafka_async.foundation.memory_network.MemoryNetwork`.
+    The loop opens no sockets: connect through `MemoryNetwork`, in `foundation/memory_network.py`.
     """
 
     virtual_time = True

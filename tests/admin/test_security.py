@@ -25,7 +25,6 @@ from kafka_async.admin import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.errors import (
     ClusterAuthorizationError,
     DelegationTokenDisabledError,
@@ -64,6 +63,7 @@ from kafka_async.protocol.messages.describe_user_scram_credentials import (
 )
 from kafka_async.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
 from kafka_async.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
+from kafka_async.secrets import Secret, SecretBytes
 from tests.client.scripted import World, always
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]

@@ -21,7 +21,7 @@ from kafka_async.cli.app import app
 from kafka_async.cli.connection import Connection
 from kafka_async.cli.credentials import CLIENT_SECRET, SASL_PASSWORD, SSL_PASSWORD
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
-from kafka_async.config.secrets import Secret
+from kafka_async.secrets import Secret
 from tests.cli.conftest import Ended, call
 
 PASSWORD = "planted-5up3r-password"

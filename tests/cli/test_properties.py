@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_async.cli.properties import parse_properties
-from kafka_async.config.secrets import Secret
+from kafka_async.secrets import Secret
 
 READ_BY_JAVA = [
     (

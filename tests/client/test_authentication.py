@@ -19,7 +19,6 @@ from kafka_async.client.connection.connection_authentication import (
 from kafka_async.client.metadata.request_router import AnyBroker
 from kafka_async.client.security.sasl.aws_msk_iam import MskIamTokens
 from kafka_async.client.security.sasl.mechanism import Await, Compute, Exchange, SaslContext
-from kafka_async.config.secrets import SecretBytes
 from kafka_async.errors import (
     BootstrapError,
     EncodeError,
@@ -39,6 +38,7 @@ from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatR
 from kafka_async.protocol.messages.produce import ProduceRequest
 from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from kafka_async.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from kafka_async.secrets import SecretBytes
 from kafka_async.types import Token
 from tests.client.scripted import METADATA, Peer, always
 from tests.client.secure_world import (

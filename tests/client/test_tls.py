@@ -43,7 +43,7 @@ from tests.client.tls_broker import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafka_async.config.secrets import Secret
+    from kafka_async.secrets import Secret
 
 pytestmark = [
     pytest.mark.asyncio,

@@ -15,7 +15,6 @@ import pytest_asyncio
 
 from kafka_async.client.security.token_source import TokenSource, refresh_at, token_source
 from kafka_async.config import ClientConfig
-from kafka_async.config.secrets import Secret
 from kafka_async.errors import (
     ClientClosedError,
     KafkaConnectionError,
@@ -24,6 +23,7 @@ from kafka_async.errors import (
 )
 from kafka_async.foundation.clock import LoopClock
 from kafka_async.foundation.supervisor import Supervisor
+from kafka_async.secrets import Secret
 from kafka_async.types import Token
 
 if TYPE_CHECKING:

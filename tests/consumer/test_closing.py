@@ -12,8 +12,8 @@ import pytest
 from kafka_async.admin import Admin
 from kafka_async.client.client import services_of
 from kafka_async.client.metadata.request_router import CoordinatorOfGroup
-from kafka_async.consumer.closing import CloseDeadlines
 from kafka_async.consumer.consumer import ERROR_CLOSE_TIMEOUT, Consumer
+from kafka_async.consumer.group.closing import CloseDeadlines
 from kafka_async.errors import ClientClosedError, GroupAuthorizationError, KafkaError, TaskDiedError
 from kafka_async.protocol.messages.describe_groups import DescribeGroupsRequest
 

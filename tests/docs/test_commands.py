@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from kafka_async.cli.app import app
 from kafka_async.cli.properties import parse_properties
-from kafka_async.config.secrets import Secret
+from kafka_async.secrets import Secret
 from tests.docs.markdown_blocks import PAGES, blocks_of
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_async.config.secrets import Secret
 from kafka_async.embedded.security.options import SecurityOptions
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import Secret
 from tests.integration.certificates import Certificates
 
 

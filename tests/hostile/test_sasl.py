@@ -14,7 +14,6 @@ from kafka_async.client.client import services_of
 from kafka_async.client.connection.connection import MAX_HANDSHAKE_FRAME_SIZE
 from kafka_async.client.security.sasl import scram
 from kafka_async.client.security.sasl.scram import salted_password
-from kafka_async.config.secrets import Secret
 from kafka_async.errors import KafkaError, SaslAuthenticationError, UnsupportedSaslMechanismError
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
 from kafka_async.protocol.messages.sasl_authenticate import (
@@ -22,6 +21,7 @@ from kafka_async.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from kafka_async.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from kafka_async.secrets import Secret
 from tests.client.scripted import Handler, Peer, always
 from tests.client.secure_world import (
     SASL_AUTHENTICATE,

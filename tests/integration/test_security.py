@@ -20,7 +20,6 @@ from kafka_async.client.connection.diagnosis import MAX_HANG_UPS
 from kafka_async.client.metadata.request_router import AnyBroker
 from kafka_async.client.security.sasl.mechanism import Await
 from kafka_async.config import ClientConfig
-from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.errors import (
     AuthenticationError,
     BootstrapError,
@@ -34,6 +33,7 @@ from kafka_async.errors import (
     UnsupportedSaslMechanismError,
 )
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
+from kafka_async.secrets import Secret, SecretBytes
 from tests.integration.helpers import create_topic, create_topic_blocking
 from tests.integration.secure_cluster import (
     ADMIN,

@@ -21,7 +21,6 @@ from kafka_async.admin.security_values import (
 from kafka_async.admin.values import ConfigResource, NewTopic, OffsetSpec, ResourceType
 from kafka_async.app import WorkerPool
 from kafka_async.client.metadata.request_router import AnyBroker
-from kafka_async.config.secrets import SecretBytes
 from kafka_async.consumer.share.share_consumer import ShareConsumer
 from kafka_async.consumer.share.share_record import ShareRecord
 from kafka_async.errors import (
@@ -35,6 +34,7 @@ from kafka_async.errors import (
 from kafka_async.group.group_member import GroupMember
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.records.batch import RecordBatch
+from kafka_async.secrets import SecretBytes
 from kafka_async.types import PreparedTransaction, ProducerRecord, TopicPartition
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kafka_async.config.secrets import Secret
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import Secret
 from kafka_async.spark.sink.sink_options import sink_options
 from kafka_async.spark.source.source_options import source_options
 from tests.planted_secrets import KEY_PEM, PASSPHRASE, PASSWORD, secrets_in, text_of

@@ -14,7 +14,7 @@ import tempfile
 from contextlib import asynccontextmanager
 from typing import IO, TYPE_CHECKING, Final
 
-from kafka_async.config.secrets import Secret
+from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping

@@ -23,7 +23,7 @@ from typing import Final
 
 from kafka_async.cli.connection import Connection
 from kafka_async.cli.demo.spark import CHECKPOINT, PIPELINE, SparkEvent, SparkJob
-from kafka_async.config.secrets import Secret, SecretBytes
+from kafka_async.secrets import Secret, SecretBytes
 from kafka_async.spark.pipeline import Pipeline, PipelineStatus
 from kafka_async.spark.pipeline.session import create_session
 

@@ -27,9 +27,9 @@ from kafka_async.cli import background_io
 from kafka_async.cli.connection import Connection
 from kafka_async.cli.demo.words import split_words
 from kafka_async.config import ConsumerConfig, ProducerConfig
-from kafka_async.config.secrets import Secret
 from kafka_async.errors import TransactionAbortableError
 from kafka_async.hooks import Hooks, TransactionEnded
+from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Sequence

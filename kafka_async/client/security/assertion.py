@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafka_async.config.secret_files import MAX_SECRET_BYTES, read_file
-from kafka_async.config.secrets import Secret
 from kafka_async.config.spelling import spell
 from kafka_async.errors import InvalidConfigurationError, SaslAuthenticationError
+from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafka_async.config import ClientConfig
-    from kafka_async.config.secrets import SecretBytes
+    from kafka_async.secrets import SecretBytes
 
 NOT_BEFORE: Final = 60
 """Seconds by which an assertion's validity begins early, for clocks that differ."""

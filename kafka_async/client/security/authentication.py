@@ -16,7 +16,6 @@ from kafka_async.client.security.sasl import mechanism_for
 from kafka_async.client.security.sasl.mechanism import Await, Compute, SaslContext
 from kafka_async.client.wire.handshake import Step
 from kafka_async.config import MECHANISMS_WITHOUT_PASSWORD
-from kafka_async.config.secrets import HIDDEN, Secret, SecretBytes
 from kafka_async.config.spelling import spell
 from kafka_async.errors import (
     AuthenticationError,
@@ -31,6 +30,7 @@ from kafka_async.errors import (
     error_for,
 )
 from kafka_async.protocol.header import decode_response
+from kafka_async.secrets import HIDDEN, Secret, SecretBytes
 from kafka_async.types import Token
 
 if TYPE_CHECKING:

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from kafka_async.client.security.assertion import assertion_of
 from kafka_async.client.security.tls import load_authorities
 from kafka_async.client.security.token_errors import TokenEndpointUnreachableError
-from kafka_async.config.secrets import Secret
 from kafka_async.config.spelling import spell, spell_given
 from kafka_async.errors import (
     InvalidConfigurationError,
@@ -40,6 +39,7 @@ from kafka_async.errors import (
 )
 from kafka_async.foundation.arguments import missing_extra
 from kafka_async.foundation.backoff import Backoff
+from kafka_async.secrets import Secret
 from kafka_async.types import Token
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast
 
-from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.config.spelling import option_error, spell, spell_given
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import Secret, SecretBytes
 
 if TYPE_CHECKING:
     import ssl

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from kafka_async.client.metadata.metadata import ClusterMetadata
     from kafka_async.client.services import ClientServices
     from kafka_async.config import ConsumerConfig
-    from kafka_async.consumer.closing import Closing
     from kafka_async.consumer.delivery.delivery_gate import DeliveryGate
+    from kafka_async.consumer.group.closing import Closing
     from kafka_async.consumer.group.rebalance_listener import RebalanceListenerInvoker
     from kafka_async.consumer.interceptors import ConsumerInterceptors
     from kafka_async.consumer.positions.offset_lookup import OffsetLookup

@@ -26,7 +26,7 @@ from kafka_async.errors import (
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from kafka_async.client.services import ClientServices
     from kafka_async.config import ConsumerConfig

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.config.secrets import SecretBytes
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.security.principals import ANONYMOUS, USER, split_principal
 from kafka_async.embedded.state.acls import Operation, ResourceType
@@ -16,6 +15,7 @@ from kafka_async.protocol.messages.describe_delegation_token import (
 )
 from kafka_async.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
 from kafka_async.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
+from kafka_async.secrets import SecretBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

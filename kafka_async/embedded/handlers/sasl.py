@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.config.secrets import SecretBytes
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from kafka_async.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from kafka_async.secrets import SecretBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

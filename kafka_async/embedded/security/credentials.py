@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafka_async.config.secrets import Secret
+from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

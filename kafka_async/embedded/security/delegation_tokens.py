@@ -9,9 +9,9 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.security.credentials import scram_credentials_of
+from kafka_async.secrets import Secret, SecretBytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

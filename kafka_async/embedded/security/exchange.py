@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from kafka_async.config.secrets import SecretBytes
+    from kafka_async.secrets import SecretBytes
 
 
 class Authenticated(NamedTuple):

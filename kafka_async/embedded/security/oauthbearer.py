@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
-from kafka_async.config.secrets import Secret
 from kafka_async.embedded.security.exchange import Authenticated, Rejected
 from kafka_async.embedded.security.scram import SASL_NAME
+from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,9 +6,9 @@ import ssl
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kafka_async.config.secret_files import read_secret
-from kafka_async.config.secrets import Secret
 from kafka_async.embedded.security.listeners import Listener
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
     from pathlib import Path

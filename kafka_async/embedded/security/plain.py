@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.config.secrets import Secret
 from kafka_async.embedded.security.exchange import Authenticated, Rejected
+from kafka_async.secrets import Secret
 
 if TYPE_CHECKING:
     from kafka_async.embedded.security.credentials import Credentials

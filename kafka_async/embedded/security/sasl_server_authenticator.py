@@ -18,8 +18,8 @@ from kafka_async.embedded.security.principals import ANONYMOUS, split_principal,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafka_async.config.secrets import SecretBytes
     from kafka_async.embedded.security.exchange import Authenticated, Exchange, StartExchange
+    from kafka_async.secrets import SecretBytes
 
 MIN_REAUTHENTICATION_INTERVAL_SECONDS: Final = 1.0
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36

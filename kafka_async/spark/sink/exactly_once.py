@@ -12,8 +12,8 @@ driver plans, the query is unknown.
 
 So each attempt writes in a transaction that it prepares, that is, flushes and leaves open. The
 driver receives the prepared transactions of the chosen attempts, writes them to the ledger (the
-decision), and commits them. `kafka_async.spark.sink.ledger` defines the ledger's records, `sink_driver`
-implements the steps below.
+decision), and commits them. `ledger.py` defines the ledger's records, `sink_driver.py` implements
+the steps below.
 
 Plan, before any task of a job:
 

@@ -34,7 +34,6 @@ from kafka_async.client.security.sasl.aws_msk_iam import (
 from kafka_async.client.security.sasl.mechanism import SaslMechanism
 from kafka_async.client.security.token_source import token_source
 from kafka_async.config import ClientConfig
-from kafka_async.config.secrets import Secret
 from kafka_async.embedded import EmbeddedCluster, Listener
 from kafka_async.errors import (
     InvalidConfigurationError,
@@ -46,6 +45,7 @@ from kafka_async.foundation.clock import LoopClock
 from kafka_async.foundation.supervisor import Supervisor
 from kafka_async.hooks import Authenticated
 from kafka_async.protocol.messages.metadata import MetadataRequest
+from kafka_async.secrets import Secret
 from kafka_async.types import Token
 
 MSK = "b-1.demo.abc123.c2.kafka.eu-west-3.amazonaws.com:9098"

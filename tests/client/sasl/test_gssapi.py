@@ -12,12 +12,12 @@ import pytest
 from kafka_async.client.security.sasl.gssapi import MAX_STEPS, Gssapi
 from kafka_async.client.security.sasl.mechanism import Await, Compute, SaslContext, SaslMechanism
 from kafka_async.config import ClientConfig
-from kafka_async.config.secrets import SecretBytes
 from kafka_async.errors import (
     InvalidConfigurationError,
     KafkaConnectionError,
     SaslAuthenticationError,
 )
+from kafka_async.secrets import SecretBytes
 
 KERBEROS_ERRORS = 2**32 - 1765328384
 

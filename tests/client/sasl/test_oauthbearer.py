@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kafka_async.client.security.sasl.mechanism import Await, Exchange, SaslContext, SaslMechanism
 from kafka_async.client.security.sasl.oauthbearer import OAuthBearer, initial_response
 from kafka_async.config import ClientConfig
-from kafka_async.config.secrets import SecretBytes
 from kafka_async.errors import InvalidConfigurationError, SaslAuthenticationError
+from kafka_async.secrets import SecretBytes
 from kafka_async.types import Token
 
 TOKEN = Token("planted.token-value_1")

@@ -12,8 +12,8 @@ from kafka_async.client.security.sasl import mechanism_for
 from kafka_async.client.security.sasl.mechanism import SaslContext
 from kafka_async.client.security.sasl.plain import Plain
 from kafka_async.config import ClientConfig
-from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import Secret, SecretBytes
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 

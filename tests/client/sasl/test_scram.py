@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kafka_async.client.security.sasl import scram
 from kafka_async.client.security.sasl.mechanism import Compute, SaslContext
 from kafka_async.client.security.sasl.scram import MAX_CACHED_KEYS, Scram, escape
-from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.errors import SaslAuthenticationError
+from kafka_async.secrets import Secret, SecretBytes
 from tests.client.sasl.test_plain import TEXT, config
 from tests.client.secure_world import Rejected, ServerExchange, scram_server
 

@@ -26,7 +26,6 @@ from urllib.parse import quote
 
 from kafka_async.client.security.sasl.oauthbearer import OAuthBearer
 from kafka_async.config import split_server
-from kafka_async.config.secrets import Secret
 from kafka_async.config.spelling import option_error, spell
 from kafka_async.errors import (
     KafkaConnectionError,
@@ -34,6 +33,7 @@ from kafka_async.errors import (
     SaslAuthenticationError,
 )
 from kafka_async.foundation.arguments import missing_extra
+from kafka_async.secrets import Secret
 from kafka_async.types import Token
 
 if TYPE_CHECKING:

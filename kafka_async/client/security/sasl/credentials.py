@@ -8,7 +8,7 @@ from kafka_async.config.spelling import option_error, spell
 from kafka_async.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
-    from kafka_async.config.secrets import Secret
+    from kafka_async.secrets import Secret
 
 _NOT_SENDABLE: Final = " has a character that cannot be sent: NUL, or half of a surrogate pair"
 

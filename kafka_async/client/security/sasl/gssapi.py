@@ -17,7 +17,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafka_async.client.security.sasl.mechanism import Compute
-from kafka_async.config.secrets import SecretBytes
 from kafka_async.config.spelling import option_error, spell
 from kafka_async.errors import (
     KafkaConnectionError,
@@ -25,6 +24,7 @@ from kafka_async.errors import (
     SaslAuthenticationError,
 )
 from kafka_async.foundation.arguments import missing_extra
+from kafka_async.secrets import SecretBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_
 
 if TYPE_CHECKING:
     from kafka_async.config import ClientConfig
-    from kafka_async.config.secrets import Secret, SecretBytes
+    from kafka_async.secrets import Secret, SecretBytes
     from kafka_async.types import Token
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from kafka_async.client.security.sasl.mechanism import Await
-from kafka_async.config.secrets import HIDDEN, SecretBytes
 from kafka_async.config.spelling import if_objects, option_error, spell
 from kafka_async.errors import InvalidConfigurationError, KafkaError, SaslAuthenticationError
+from kafka_async.secrets import HIDDEN, SecretBytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_async.client.security.sasl.credentials import check_username_and_password
-from kafka_async.config.secrets import SecretBytes
 from kafka_async.config.spelling import spell
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.secrets import SecretBytes
 
 if TYPE_CHECKING:
     from kafka_async.client.security.sasl.mechanism import Exchange, SaslContext

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_async.client.security.sasl.credentials import check_username_and_password
 from kafka_async.client.security.sasl.mechanism import Compute
-from kafka_async.config.secrets import Secret, SecretBytes
 from kafka_async.config.spelling import spell
 from kafka_async.errors import SaslAuthenticationError
+from kafka_async.secrets import Secret, SecretBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
