@@ -216,6 +216,7 @@ def test_a_batch_with_a_write_id_is_written_once(spark: SparkSession, sink: Sink
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 def test_each_batch_without_a_write_id_is_written(spark: SparkSession, sink: Sink) -> None:
     for _ in range(2):
         sink.write(numbers(spark, 10))
@@ -224,6 +225,7 @@ def test_each_batch_without_a_write_id_is_written(spark: SparkSession, sink: Sin
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("apache")
 def test_a_failed_job_writes_nothing_and_leaves_nothing_open(
     spark: SparkSession, sink: Sink
 ) -> None:
@@ -238,6 +240,7 @@ def test_a_failed_job_writes_nothing_and_leaves_nothing_open(
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("apache")
 def test_a_task_killed_after_its_flush_leaves_no_transaction_open(
     spark: SparkSession, sink: Sink
 ) -> None:
@@ -273,6 +276,7 @@ def test_a_time_out_above_the_brokers_maximum_is_refused(spark: SparkSession, si
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.one_backend("apache")
 def test_a_query_continues_from_its_checkpoint_after_its_driver_was_killed(sink: Sink) -> None:
     for number in range(3):
         sink.add_input(f"{number}a", f"{number}b")
@@ -290,6 +294,7 @@ def test_a_query_continues_from_its_checkpoint_after_its_driver_was_killed(sink:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.one_backend("embedded")
 def test_an_attempt_that_lost_to_a_speculative_one_leaves_no_transaction_open(sink: Sink) -> None:
     """The first attempt has flushed its rows when Spark kills it for the second one."""
     sink.add_input(*map(str, range(10)))
@@ -314,6 +319,7 @@ def test_an_attempt_that_lost_to_a_speculative_one_leaves_no_transaction_open(si
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.one_backend("embedded")
 def test_a_commit_that_fails_after_its_decision_is_completed(sink: Sink) -> None:
     sink.add_input("a", "b")
     assert "failed" in sink.run(fault="fail-commit")
@@ -324,6 +330,7 @@ def test_a_commit_that_fails_after_its_decision_is_completed(sink: Sink) -> None
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.one_backend("apache")
 def test_a_torn_epoch_stops_each_start_of_the_query_until_it_is_repaired(
     spark: SparkSession, sink: Sink
 ) -> None:
@@ -353,6 +360,7 @@ def test_a_torn_epoch_stops_each_start_of_the_query_until_it_is_repaired(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.one_backend("apache")
 def test_of_two_drivers_the_later_wins(sink: Sink) -> None:
     sink.add_input("1")
     with sink.running(idle=True) as first:
