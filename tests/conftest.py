@@ -21,6 +21,7 @@ import pytest_asyncio
 from blockbuster import blockbuster_ctx
 from hypothesis import HealthCheck, settings
 
+from kafka_async.testing.backends.apache import JAVA_OPTIONS
 from kafka_async.testing.backends.base import BackendUnavailableError, ClusterOptions
 from kafka_async.testing.backends.jvm import find_java
 from kafka_async.testing.clock import VirtualClockEventLoop
@@ -179,8 +180,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give Hypothesis the run's seed, unless the command line has one, and no time limits.
 
     A shell makes its background processes and their children ignore Ctrl-C. The commands that tests
-    interrupt must not inherit that.
+    interrupt must not inherit that. Drivers of Spark start with half the CPU time if their JVMs
+    optimize little.
     """
+    for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
+        os.environ.setdefault(name, " ".join(JAVA_OPTIONS))
     pytest.MonkeyPatch().setattr("anyio._core._eventloop.sniffio", StrictSniffio)
     settings.register_profile(
         "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
