@@ -68,16 +68,13 @@ class Stage:
     flags: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: Path = ROOT
-    computes: bool = False
-    """Whether it keeps a core busy, where others mostly wait for processes."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Stages in the order in which they start.
+    """Stages in the order in which they start, at most `parallel` at a time.
 
-    At most `parallel` run at a time, and beside them one that computes. The time limit of all
-    stages is `minutes` on two idle cores.
+    The time limit of all of them is `minutes` on two idle cores.
     """
 
     minutes: int
@@ -152,32 +149,32 @@ CPU_BOUND = [
 """Directories whose slow tests use one core; the others mostly wait for processes."""
 
 
-def on_both(name: str, group: str, select: str, *arguments: str, computes: bool = False) -> Stage:
+def on_both(name: str, group: str, select: str, *arguments: str) -> Stage:
     """Return a stage of slow tests on the embedded cluster and on Apache Kafka."""
-    return Stage(
-        name, group, select, backends=BOTH_BACKENDS, arguments=[*arguments], computes=computes
-    )
+    return Stage(name, group, select, backends=BOTH_BACKENDS, arguments=[*arguments])
 
 
 SLOW_STAGES = [
+    on_both("computing", "slow tests", SLOW, *CPU_BOUND),
     on_both("spark-processes", "Spark", SPARK, ON_CLUSTERS[1], *SPARK_PROCESSES),
-    on_both("computing", "slow tests", SLOW, *CPU_BOUND, computes=True),
-    on_both("failures", "slow tests", SLOW, "tests/integration"),
+    on_both("failures", "slow tests", SLOW, ON_CLUSTERS[0]),
+    on_both(
+        *("slow", "slow tests", SLOW, IGNORE_INTEGRATION),
+        *(f"--ignore={name}" for name in CPU_BOUND),
+    ),
     on_both(
         *("spark", "Spark", SPARK, ON_CLUSTERS[0]),
         *(f"--ignore={file}" for file in SPARK_PROCESSES),
     ),
-    on_both(
-        *("slow", "slow tests", SLOW, IGNORE_INTEGRATION),
-        *(f"--ignore={name}" for name in CPU_BOUND),
-        computes=True,
-    ),
+    on_both("foreign", "foreign clients", FOREIGN, WITH_FOREIGN[0]),
+    on_both("contract", "contract suite", FOREIGN, WITH_FOREIGN[1]),
     on_both("security", "security", f"{SECURITY} and not foreign"),
     on_both("foreign-security", "security", f"{SECURITY} and foreign", *WITH_FOREIGN),
-    on_both("foreign", "foreign clients", FOREIGN, WITH_FOREIGN[0]),
-    on_both("contract", "contract suite", FOREIGN, WITH_FOREIGN[1], computes=True),
 ]
-"""Parts of `make test-slow`; a forge runs each on a machine of its own, and the core's."""
+"""Parts of `make test-slow`: those that compute between those that wait for processes.
+
+A forge runs each on a machine of its own, and the core tests on each of the other Pythons.
+"""
 OLDER_BROKERS_STAGE = Stage(
     "older-brokers",
     "integration",
@@ -246,7 +243,7 @@ def fast(summary: Summary, names: Set[str]) -> Plan:
 
 def slow(summary: Summary, names: Set[str]) -> Plan:
     """Return the plan of slow tests and of core tests on another Python; make its environment."""
-    return Plan(30, 2, [*chosen(SLOW_STAGES, names), *other_pythons(summary, names)])
+    return Plan(30, 3, [*chosen(SLOW_STAGES, names), *other_pythons(summary, names)])
 
 
 def matrix(summary: Summary, names: Set[str]) -> Plan:
@@ -288,7 +285,6 @@ def other_pythons(summary: Summary, names: Set[str]) -> list[Stage]:
                 "uvloop",
                 python=str(python),
                 arguments=[f"tests/{name}" for name in CORE],
-                computes=True,
             )
         )
     return stages
@@ -377,16 +373,12 @@ def run(plan: Plan, kind: str, seed: str) -> list[int]:
         wait(started, deadline)
         return started
 
-    with ThreadPoolExecutor(plan.parallel) as waiting, ThreadPoolExecutor(1) as computing:
+    with ThreadPoolExecutor(plan.parallel) as pool:
         try:
-            futures = [
-                (computing if stage.computes else waiting).submit(run_stage, stage)
-                for stage in plan.stages
-            ]
+            futures = [pool.submit(run_stage, stage) for stage in plan.stages]
             return [show(future.result()) for future in futures]
         except BaseException:
-            for pool in (waiting, computing):
-                pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
             for each in running:
                 end(each.process)
             raise

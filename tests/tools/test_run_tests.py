@@ -143,7 +143,7 @@ def test_runs_the_named_stages_of_a_kind() -> None:
     assert [stage.name for stage in plan.stages] == ["spark", "contract"]
 
 
-def test_runs_a_stage_that_computes_beside_others_and_shows_them_in_order(
+def test_runs_stages_in_parallel_and_shows_them_in_order(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(run_tests, "RESULTS", tmp_path)
@@ -157,9 +157,8 @@ def test_runs_a_stage_that_computes_beside_others_and_shows_them_in_order(
             )
         )
         python.chmod(0o755)
-        computes = mine == "two"
-        stages.append(Stage(mine, "unit", "not slow", python=str(python), computes=computes))
-    assert run_tests.run(Plan(1, 1, stages), "normal", "1") == [0, 0]
+        stages.append(Stage(mine, "unit", "not slow", python=str(python)))
+    assert run_tests.run(Plan(1, 2, stages), "normal", "1") == [0, 0]
     assert all(run_tests.report_of(stage, "normal").exists() for stage in stages)
     out = capfd.readouterr().out
     first, second = out.index("--- one ---"), out.index("--- two ---")
