@@ -123,6 +123,12 @@ FAST = [
     *("test_backoff.py", "test_serde.py", "test_supervisor.py"),
 ]
 """Tests of `make test-fast`, below tests: those of the code that changes most."""
+NOT_FAST = [
+    "kernel/test_memory.py",
+    "producer/test_cancellation.py",
+    "producer/test_transaction_error_table.py",
+]
+"""Files of them that take ten seconds each, and so are left to `make test`."""
 FAST_STAGE = Stage(
     "fast",
     "fast",
@@ -130,7 +136,7 @@ FAST_STAGE = Stage(
     "c/uvloop",
     kernel="c",
     loop="uvloop",
-    arguments=[f"tests/{name}" for name in FAST],
+    arguments=[*(f"tests/{name}" for name in FAST), *(f"--ignore=tests/{it}" for it in NOT_FAST)],
 )
 SPARK = "spark and slow"
 SECURITY = "security and slow and not spark"

@@ -209,7 +209,7 @@ def test_halves_of_spark_tests_are_complements() -> None:
 
 
 def test_directories_of_core_and_fast_tests_exist() -> None:
-    chosen = {*run_tests.CORE, *run_tests.FAST}
+    chosen = {*run_tests.CORE, *run_tests.FAST, *run_tests.NOT_FAST}
     assert [name for name in chosen if not (ROOT / "tests" / name).exists()] == []
 
 
