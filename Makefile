@@ -12,7 +12,7 @@ KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxi kafka_asy
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-environments test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-quotas bench-spark bench-tls bench-wire reliability-consumer-kills reliability-groups reliability-orchestrator reliability-restarts reliability-spark reliability-transactions clean spark dev kernel kcat kdc kerberos
+.PHONY: help demo test test-fast test-slow test-environments test-matrix test-spark-matrix conformance conformance-spark contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-quotas bench-spark bench-tls bench-wire reliability-consumer-kills reliability-groups reliability-orchestrator reliability-restarts reliability-spark reliability-transactions clean spark dev kernel kcat kdc kerberos
 
 # A heading of this file, or a target with the text after its ##.
 help:
@@ -91,10 +91,7 @@ else
 	  $(BIN)/kafka-async demo $(FILES) $(DEMO_ARGS)
 endif
 
-RUNS ?= 20
 BACKEND ?= embedded
-demo-repeat: $(VENV)/.installed-dev ## the demo again and again, to find rare failures [RUNS=20] [BACKEND=apache]
-	@$(BIN)/python tools/repeat_demo.py --runs $(RUNS) --backend $(BACKEND) $(REPEAT_ARGS)
 
 # --- Check a change -------------------------------------------------------------------------------
 
@@ -109,11 +106,14 @@ endif
 lint: $(VENV)/.installed-dev $(VENV)/.installed-spark ## style, imports, spelling, language and types
 	@$(BIN)/python tools/run_lint.py
 
-test: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) ## unit and integration tests
-	@$(BIN)/python tools/run_tests.py
+test-fast: $(VENV)/.installed-dev ## a minute of unit tests of producer, group, records and kernel
+	@$(BIN)/python tools/run_tests.py fast
 
-test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) kcat kdc ## slow tests, and core tests on the machine's other Pythons
-	@$(BIN)/python tools/run_tests.py slow
+test: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) ## unit and integration tests [STAGES='unit-c']
+	@$(BIN)/python tools/run_tests.py normal $(STAGES)
+
+test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) kcat kdc ## slow tests, and core tests on another Python [STAGES='spark core-3.12']
+	@$(BIN)/python tools/run_tests.py slow $(STAGES)
 
 test-matrix: $(VENV)/.installed-dev ## integration tests on older brokers
 	@$(BIN)/python tools/run_tests.py matrix

@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,6 +21,7 @@ import pytest_asyncio
 from blockbuster import blockbuster_ctx
 from hypothesis import HealthCheck, settings
 
+from kafka_async.testing.backends.apache import JAVA_OPTIONS
 from kafka_async.testing.backends.base import BackendUnavailableError, ClusterOptions
 from kafka_async.testing.backends.jvm import find_java
 from kafka_async.testing.clock import VirtualClockEventLoop
@@ -53,6 +54,8 @@ MESSAGES_ONLY = {"admin", "cluster", "group"}
 tests/protocol compares the messages of both kernels. So these tests run on one, except those that
 run on the event loop in use, which are for both loops.
 """
+CLUSTERS = ("kafka_cluster", "secure_cluster", "moving_cluster", "two_clusters")
+"""Fixtures with a backend as their parameter."""
 SEED = int(os.environ.get("KAFKA_ASYNC_TEST_SEED") or random.SystemRandom().randrange(2**32))
 
 
@@ -86,13 +89,30 @@ def pytest_asyncio_loop_factories(
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by directory and file, and those that do not depend on the kernel in use."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by directory and file, and those that do not depend on the kernel in use.
+
+    Tests marked `one_backend` are left out on the other backends.
+    """
+    backends = str(config.getoption("--kafka-backend")).split(",")
+    left_out = [item for item in items if runs_elsewhere(item, backends)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in {*left_out}]
     for item in items:
         for mark in marks_of(item.path):
             item.add_marker(mark)
         if "kernel" in getattr(item, "fixturenames", ()) or uses_messages_only(item):
             item.add_marker("one_kernel")
+
+
+def runs_elsewhere(item: pytest.Item, backends: Sequence[str]) -> bool:
+    """Return True if a test is marked for another one of the backends than its own."""
+    mark = item.get_closest_marker("one_backend")
+    call = getattr(item, "callspec", None)
+    if mark is None or call is None or mark.args[0] not in backends:
+        return False
+    return any(call.params.get(name, mark.args[0]) != mark.args[0] for name in CLUSTERS)
 
 
 def uses_messages_only(item: pytest.Item) -> bool:
@@ -160,8 +180,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give Hypothesis the run's seed, unless the command line has one, and no time limits.
 
     A shell makes its background processes and their children ignore Ctrl-C. The commands that tests
-    interrupt must not inherit that.
+    interrupt must not inherit that. Drivers of Spark start with half the CPU time if their JVMs
+    optimize little.
     """
+    for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
+        os.environ.setdefault(name, " ".join(JAVA_OPTIONS))
     pytest.MonkeyPatch().setattr("anyio._core._eventloop.sniffio", StrictSniffio)
     settings.register_profile(
         "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -1,14 +1,15 @@
 """Runs the test suite in stages, and prints what the tests ran on.
 
     python tools/run_tests.py           unit tests and integration tests
-    python tools/run_tests.py slow      core tests on other Python versions, and tests marked slow
-    python tools/run_tests.py slow spark computing     these stages only
+    python tools/run_tests.py fast      a minute of unit tests, which start no process
+    python tools/run_tests.py slow      core tests on another Python version, and tests marked slow
+    python tools/run_tests.py slow spark core-3.12     these stages only
     python tools/run_tests.py matrix    tests marked any_broker, on older brokers
     python tools/run_tests.py spark-matrix    tests with Spark, on older versions of it
     python tools/run_tests.py environments    core tests in other people's environments
 
 Unit tests run with the compiled kernel on uvloop and, where the kernel matters, with the kernel in
-plain Python on asyncio. Two or three stages run at the same time, because many mostly wait for
+plain Python on asyncio. Up to three stages run at the same time, because many mostly wait for
 processes; the longest start first. If a requirement (Java, Maven, a C compiler) is missing, the
 other tests run, and the last line names the tests that did not run and what to install; with
 CI=true that is a failure. Only with CI=true is there a time limit, so that a test that hangs does
@@ -117,6 +118,26 @@ NORMAL_STAGES = [
         arguments=[IGNORE_INTEGRATION, *(f"--ignore=tests/{name}" for name in ONE_KERNEL)],
     ),
 ]
+FAST = [
+    *("group", "kernel", "producer", "records"),
+    *("test_backoff.py", "test_serde.py", "test_supervisor.py"),
+]
+"""Tests of `make test-fast`, below tests: those of the code that changes most."""
+NOT_FAST = [
+    "kernel/test_memory.py",
+    "producer/test_cancellation.py",
+    "producer/test_transaction_error_table.py",
+]
+"""Files of them that take ten seconds each, and so are left to `make test`."""
+FAST_STAGE = Stage(
+    "fast",
+    "fast",
+    f"{UNIT} and not may_block",
+    "c/uvloop",
+    kernel="c",
+    loop="uvloop",
+    arguments=[*(f"tests/{name}" for name in FAST), *(f"--ignore=tests/{it}" for it in NOT_FAST)],
+)
 SPARK = "spark and slow"
 SECURITY = "security and slow and not spark"
 FOREIGN = "foreign and slow and not spark and not security"
@@ -140,18 +161,26 @@ def on_both(name: str, group: str, select: str, *arguments: str) -> Stage:
 
 
 SLOW_STAGES = [
+    on_both("computing", "slow tests", SLOW, *CPU_BOUND),
+    on_both("spark-processes", "Spark", SPARK, ON_CLUSTERS[1], *SPARK_PROCESSES),
+    on_both("failures", "slow tests", SLOW, ON_CLUSTERS[0]),
+    on_both(
+        *("slow", "slow tests", SLOW, IGNORE_INTEGRATION),
+        *(f"--ignore={name}" for name in CPU_BOUND),
+    ),
     on_both(
         *("spark", "Spark", SPARK, ON_CLUSTERS[0]),
         *(f"--ignore={file}" for file in SPARK_PROCESSES),
     ),
-    on_both("spark-processes", "Spark", SPARK, ON_CLUSTERS[1], *SPARK_PROCESSES),
-    on_both("computing", "slow tests", SLOW, *CPU_BOUND),
-    on_both("slow", "slow tests", SLOW, *(f"--ignore={name}" for name in CPU_BOUND)),
-    on_both("security", "security", f"{SECURITY} and not foreign"),
-    on_both("foreign-security", "security", f"{SECURITY} and foreign", *WITH_FOREIGN),
     on_both("foreign", "foreign clients", FOREIGN, WITH_FOREIGN[0]),
     on_both("contract", "contract suite", FOREIGN, WITH_FOREIGN[1]),
+    on_both("security", "security", f"{SECURITY} and not foreign"),
+    on_both("foreign-security", "security", f"{SECURITY} and foreign", *WITH_FOREIGN),
 ]
+"""Parts of `make test-slow`: those that compute between those that wait for processes.
+
+A forge runs each on a machine of its own, and the core tests on each of the other Pythons.
+"""
 OLDER_BROKERS_STAGE = Stage(
     "older-brokers",
     "integration",
@@ -172,7 +201,7 @@ CORE = [
     *("admin", "app", "cluster", "consumer", "group", "kernel", "producer", "records"),
     *("test_blocking.py", "test_serde.py", "test_supervisor.py"),
 ]
-"""Tests, below tests, that run on each Python version: those of code that a version can change."""
+"""Tests, below tests, that run on another Python version: those of code that it can change."""
 CI_TIME_FACTOR = 1.6
 """Factor for time limits with CI=true, because machines differ."""
 
@@ -213,9 +242,14 @@ def normal(summary: Summary, names: Set[str]) -> Plan:
     return Plan(13, 3, chosen(NORMAL_STAGES, names))
 
 
+def fast(summary: Summary, names: Set[str]) -> Plan:
+    """Return the plan of the inner loop."""
+    return Plan(1, 1, chosen([FAST_STAGE], names))
+
+
 def slow(summary: Summary, names: Set[str]) -> Plan:
-    """Return the plan of slow tests and of core tests on other Pythons; make their environments."""
-    return Plan(40, 2, [*chosen(SLOW_STAGES, names), *other_pythons(summary, names)])
+    """Return the plan of slow tests and of core tests on another Python; make its environment."""
+    return Plan(30, 3, [*chosen(SLOW_STAGES, names), *other_pythons(summary, names)])
 
 
 def matrix(summary: Summary, names: Set[str]) -> Plan:
@@ -234,17 +268,19 @@ def limit(plan: Plan) -> float | None:
 
 
 def other_pythons(summary: Summary, names: Set[str]) -> list[Stage]:
-    """Make environments for other Python versions; return the stages of the core tests on them."""
+    """Return the stages of the core tests on other Python versions, in environments made here.
+
+    They are those that `names` has; without names, the newest version that is found.
+    """
+    found = list(find_pythons().items())
+    chosen = [pair for pair in found if f"core-{pair[0]}" in names] if names else found[-1:]
     stages: list[Stage] = []
-    for number, (version, interpreter) in enumerate(find_pythons().items()):
-        if names and f"core-{version}" not in names:
-            continue
+    for version, interpreter in chosen:
         print(f"\n--- the environment of Python {version} ---", flush=True)
         python = make_environment(version, interpreter)
         if python is None:
             summary.failed_stages.append(f"the environment of Python {version}")
             continue
-        loop = ("uvloop", "asyncio")[number % 2]
         stages.append(
             Stage(
                 f"core-{version}",
@@ -252,7 +288,7 @@ def other_pythons(summary: Summary, names: Set[str]) -> list[Stage]:
                 UNIT,
                 f"Python {version}",
                 "c",
-                loop,
+                "uvloop",
                 python=str(python),
                 arguments=[f"tests/{name}" for name in CORE],
             )
@@ -322,6 +358,7 @@ def other_environments(summary: Summary, names: Set[str]) -> Plan:
 
 PLANS: Mapping[str, Callable[[Summary, Set[str]], Plan]] = {
     "normal": normal,
+    "fast": fast,
     "slow": slow,
     "matrix": matrix,
     "spark-matrix": spark_matrix,

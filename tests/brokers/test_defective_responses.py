@@ -192,7 +192,7 @@ async def test_a_defect_of_all_responses_ends_with_an_error_and_without_a_busy_l
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", [*SCENARIOS][::3])  # each takes as long as all above
+@pytest.mark.parametrize("scenario", [*SCENARIOS][::6])  # each takes as long as all above
 async def test_one_defective_response_of_every_api_changes_no_result(scenario: str) -> None:
     _, sent = await sent_in(scenario)
     every = ((key, each) for key in sent for each in defects_of(lookup(key).response, sent[key]))

@@ -84,11 +84,12 @@ def problem(expected: object, result: object) -> str:
     return "" if result == expected or refused else repr(result)
 
 
-async def check_lower_maxima(scenario: str, keys: Iterable[int]) -> None:
+async def check_lower_maxima(scenario: str, keys: Iterable[int], last: int = 0) -> None:
+    """Check all lower maxima of each API, or only the `last` ones."""
     expected, _ = await sent_in(scenario)
     problems: dict[str, str] = {}
     for key in keys:
-        for versions in lower_maxima(key):
+        for versions in [*lower_maxima(key)][-last:]:
             if versions == WITHOUT_API and key in NOT_NEEDED:
                 continue
             found = problem(expected, await result_of(scenario, api_versions={key: versions}))
@@ -107,11 +108,12 @@ async def test_each_lower_maximum_has_the_same_result_or_names_what_is_missing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_each_lower_maximum_of_every_api_has_the_same_result_or_names_what_is_missing(
+async def test_oldest_version_of_every_api_has_the_same_result_or_names_what_is_missing(
     scenario: str,
 ) -> None:
+    """Checks it without the API too; all versions of an API are tested in its home."""
     _, sent = await sent_in(scenario)
-    await check_lower_maxima(scenario, sent)
+    await check_lower_maxima(scenario, sent, last=2)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -16,7 +16,7 @@ from tools.conformance.parts import PARTS, Options, load
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-COUNT = 25
+COUNT = 10
 COUNTS = {"assignors": 100}
 """Other counts by part; 100 is 1,000 groups by each assignor."""
 

@@ -21,7 +21,13 @@ from tests.docs.markdown_blocks import NOT_RUN, PAGES, ROOT, Block, blocks_of
 DEADLINE = 60.0
 """Seconds for one example."""
 SPARK_DEADLINE = 300.0
-"""Seconds for one example with Spark, which starts a JVM, and Python workers for each job."""
+"""Seconds for the examples of a page with Spark, which starts a JVM and Python workers."""
+RUN_FILES = """
+import os, runpy, sys
+for file in sys.argv[1:]:
+    os.chdir(os.path.dirname(file))
+    runpy.run_path(file, run_name="__main__")
+"""
 
 WITH_SECURE_CLUSTER = {"security.md"}
 """Pages whose examples need secure listeners: see test_security_recipes.py."""
@@ -120,8 +126,9 @@ def test_program_imports_public_names_from_the_package(program: Path) -> None:
 def test_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
     with run_in_thread(brokers=3) as cluster:
         output = ""
+        run_spark([*filter(runs_spark, python_blocks(page))], cluster.bootstrap_servers, tmp_path)
         for block in blocks_of(page):
-            if block.language == "python":
+            if block.language == "python" and not runs_spark(block):
                 output = run_block(block, cluster.bootstrap_servers, tmp_path)
             elif block.title == OUTPUT:
                 assert output == block.body, block.place
@@ -130,14 +137,35 @@ def test_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
 
 def run_block(block: Block, bootstrap: str, where: Path) -> str:
     """Run one example, which must end by itself and print no warning; return its output."""
-    folder = where / f"line{block.line}"
-    folder.mkdir()
-    (folder / block.name).write_text(block.program(bootstrap), "utf-8")
+    file = write_block(block, bootstrap, where)
     if block.kind == "conftest":
-        (folder / "test_conftest.py").write_text(TEST_OF_CONFTEST, "utf-8")
+        file.with_name("test_conftest.py").write_text(TEST_OF_CONFTEST, "utf-8")
     arguments = [block.name] if block.kind == "script" else PYTEST
-    with_spark = runs_spark(block)
-    deadline = SPARK_DEADLINE if with_spark else DEADLINE
+    result = run_python(arguments, file.parent, DEADLINE, block.place)
+    assert not result.stderr, f"{block.place}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+def run_spark(blocks: list[Block], bootstrap: str, where: Path) -> None:
+    """Run the examples with Spark in one process, because each JVM takes many seconds to start."""
+    if blocks:
+        files = [str(write_block(block, bootstrap, where)) for block in blocks]
+        place = f"one of {', '.join(block.place for block in blocks)}"
+        run_python(["-c", RUN_FILES, *files], where, SPARK_DEADLINE, place)
+
+
+def write_block(block: Block, bootstrap: str, where: Path) -> Path:
+    """Write an example to its file in a new folder; return the path."""
+    file = where / f"line{block.line}" / block.name
+    file.parent.mkdir()
+    file.write_text(block.program(bootstrap), "utf-8")
+    return file
+
+
+def run_python(
+    arguments: list[str], folder: Path, deadline: float, place: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python, which must succeed within a deadline in seconds."""
     try:
         result = subprocess.run(
             [sys.executable, "-W", "error", *arguments],
@@ -150,12 +178,9 @@ def run_block(block: Block, bootstrap: str, where: Path) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        pytest.fail(f"{block.place} does not end in {deadline:g} s; it printed {error.stdout!r}")
-    output = f"{block.place}\n{result.stdout}\n{result.stderr}"
-    assert result.returncode == 0, output
-    if not with_spark:  # Spark always logs something.
-        assert not result.stderr, output
-    return result.stdout
+        pytest.fail(f"{place} does not end in {deadline:g} s; it printed {error.stdout!r}")
+    assert result.returncode == 0, f"{place}\n{result.stdout}\n{result.stderr}"
+    return result
 
 
 def environment() -> dict[str, str]:

@@ -18,7 +18,6 @@ from tools import generated_page
         "generate_errors",
         "generate_lifecycle",
         "draw_states",
-        "draw_diagrams",
     ],
 )
 def test_generated_page_is_up_to_date(tool: str) -> None:

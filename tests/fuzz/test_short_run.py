@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 60
+SECONDS = 45
 
 
 @pytest.fixture(autouse=True)

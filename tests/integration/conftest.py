@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from kafka_async.testing.backends.apache import JAVA_OPTIONS
 from kafka_async.testing.backends.base import BackendUnavailableError
 from tests.integration.certificates import Certificates
 from tests.integration.kafka_tools import Tools
@@ -103,7 +102,7 @@ def two_clusters(
 
 @pytest.fixture(scope="module")
 def spark(spark_installation: None) -> Iterator[SparkSession]:
-    """Start a local session without logging; its JVM starts as fast as those of the brokers."""
+    """Start a local session without logging."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -116,7 +115,6 @@ def spark(spark_installation: None) -> Iterator[SparkSession]:
         .config("spark.scheduler.mode", "FAIR")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", " ".join(JAVA_OPTIONS))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

@@ -201,6 +201,7 @@ def failover_limit() -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("apache")
 async def test_example_of_group_members_divides_units(kafka_cluster: ClusterHandle) -> None:
     arguments = ("group_member.py", kafka_cluster.bootstrap_servers, kafka_cluster.group())
     first = await Program.start(*arguments, "3")
@@ -216,6 +217,7 @@ async def test_example_of_group_members_divides_units(kafka_cluster: ClusterHand
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 async def test_leader_is_replaced_after_kill_and_fenced_after_freeze(
     kafka_cluster: ClusterHandle, failover_limit: float
 ) -> None:
@@ -247,6 +249,7 @@ async def test_leader_is_replaced_after_kill_and_fenced_after_freeze(
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 async def test_resources_of_killed_process_move(
     kafka_cluster: ClusterHandle, failover_limit: float
 ) -> None:
@@ -268,6 +271,7 @@ async def test_resources_of_killed_process_move(
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("apache")
 async def test_killed_and_frozen_writers_leave_complete_sequence(
     kafka_cluster: ClusterHandle, failover_limit: float
 ) -> None:

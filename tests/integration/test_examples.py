@@ -151,6 +151,7 @@ async def test_spark_driver_waits_for_new_records_without_blocking_the_event_loo
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.may_block(reason="Spark starts in this process")
+@pytest.mark.one_backend("embedded")
 async def test_spark_driver_runs_a_job_on_new_records(kafka_cluster: ClusterHandle) -> None:
     topic = await create_topic(kafka_cluster, "clicks", 2)
     bootstrap = kafka_cluster.bootstrap_servers

@@ -106,6 +106,7 @@ class Replies:
                         self.failed.append(reply)
 
 
+@pytest.mark.one_backend("apache")
 async def test_every_range_takes_effect_once_while_drivers_are_killed(
     kafka_cluster: ClusterHandle, seeded: int
 ) -> None:

@@ -99,6 +99,7 @@ async def until_spark_is_idle(spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 async def test_cancellation_interrupts_only_the_tagged_job(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
@@ -146,6 +147,7 @@ def scheduler_has(spark: SparkSession, pool: str) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 async def test_thread_has_the_pool_and_tags_of_its_job(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
@@ -167,6 +169,7 @@ async def test_thread_has_the_pool_and_tags_of_its_job(
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 async def test_bisects_a_failing_stage_to_the_record(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
@@ -191,6 +194,7 @@ async def test_bisects_a_failing_stage_to_the_record(
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 async def test_error_of_the_plan_fails_the_job_at_once(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
@@ -206,6 +210,7 @@ async def test_error_of_the_plan_fails_the_job_at_once(
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("apache")
 async def test_streams_events_of_queries_and_writes_them_to_a_topic(
     kafka_cluster: ClusterHandle, spark: SparkSession, tmp_path: Path
 ) -> None:

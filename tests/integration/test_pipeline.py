@@ -144,6 +144,7 @@ def test_counts_words_over_two_runs(world: World, spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 def test_mode_complete_writes_all_counts_in_each_batch(world: World, spark: SparkSession) -> None:
     for lines in (["a b", "a"], ["b c"]):
         world.write(lines)
@@ -154,6 +155,7 @@ def test_mode_complete_writes_all_counts_in_each_batch(world: World, spark: Spar
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 def test_query_has_the_interval_of_its_trigger_and_the_limit_of_its_source(
     world: World, spark: SparkSession
 ) -> None:
@@ -190,6 +192,7 @@ def test_query_has_the_interval_of_its_trigger_and_the_limit_of_its_source(
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 def test_watermarks_tell_when_windows_are_complete(world: World, spark: SparkSession) -> None:
     """Reads records of 0 to 200 s, with watermarks that are 10 and 90 s behind the last one."""
 
@@ -236,6 +239,7 @@ def test_watermarks_tell_when_windows_are_complete(world: World, spark: SparkSes
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 def test_writes_a_view_as_parquet_and_to_the_console_with_a_function(
     world: World, spark: SparkSession
 ) -> None:
@@ -268,6 +272,7 @@ def test_writes_a_view_as_parquet_and_to_the_console_with_a_function(
         ),
     ],
 )
+@pytest.mark.one_backend("embedded")
 def test_validation_names_the_step(
     world: World, spark: SparkSession, step: str, message: str
 ) -> None:
@@ -300,6 +305,7 @@ path = "{directory}/rows"
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 def test_source_has_the_columns_of_its_json_values(
     world: World, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -321,6 +327,7 @@ def test_source_has_the_columns_of_its_json_values(
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 def test_validation_names_the_sink_whose_columns_are_wrong(
     world: World, spark: SparkSession
 ) -> None:
@@ -331,6 +338,7 @@ def test_validation_names_the_sink_whose_columns_are_wrong(
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 def test_error_of_a_query_is_raised_and_reported(world: World, spark: SparkSession) -> None:
     world.write(LINES)
     step = '[[step]]\nname = "failing"\nsql = "SELECT assert_true(word = \'x\') FROM words"'

@@ -47,6 +47,8 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(180)]
 
 SCRAM = "SCRAM-SHA-256"
+BACKENDS = ("apache", "embedded", "apache", "embedded")
+"""Backend of the long test of each mechanism."""
 CONNECTION_KINDS = {"general", "slow", "produce", "fetch", "coordinator"}
 
 
@@ -159,7 +161,10 @@ async def check_new_topics(client: Client, name: str, stop: asyncio.Event) -> No
     ("mechanism", "sessions"),
     [
         pytest.param(SCRAM, 1),
-        *[pytest.param(name, 4, marks=pytest.mark.slow) for name in MECHANISMS],
+        *[
+            pytest.param(name, 4, marks=[pytest.mark.slow, pytest.mark.one_backend(backend)])
+            for name, backend in zip(MECHANISMS, BACKENDS, strict=True)
+        ],
     ],
 )
 async def test_no_record_is_lost_or_duplicated_while_all_connections_authenticate_again(

@@ -109,6 +109,7 @@ class Copy:
             )
 
 
+@pytest.mark.one_backend("apache")
 def test_each_record_is_written_once_although_a_worker_is_killed(
     kafka_cluster: ClusterHandle, tmp_path: Path
 ) -> None:

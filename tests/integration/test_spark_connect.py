@@ -65,6 +65,7 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
         assert program.left() == []
 
 
+@pytest.mark.one_backend("apache")
 def test_reads_writes_and_streams_through_connect(
     secure_cluster: SecureCluster, connect: Program, tmp_path: Path
 ) -> None:

@@ -273,7 +273,13 @@ async def test_spark_continues_while_former_addresses_do_not_respond(
             await move_brokers(moving_cluster, port, role)
 
 
-@pytest.mark.parametrize("api", [MetadataRequest, ApiVersionsRequest])
+@pytest.mark.parametrize(
+    "api",
+    [
+        pytest.param(MetadataRequest, marks=pytest.mark.one_backend("apache")),
+        pytest.param(ApiVersionsRequest, marks=pytest.mark.one_backend("embedded")),
+    ],
+)
 async def test_spark_continues_after_brokers_require_rebootstrap(
     moving_cluster: Moving,
     queries: Queries,
@@ -293,6 +299,7 @@ async def test_spark_continues_after_brokers_require_rebootstrap(
         assert proxies.refusals > 0
 
 
+@pytest.mark.one_backend("embedded")
 async def test_spark_follows_another_cluster(
     two_clusters: tuple[Moving, Moving], queries: Queries, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
+@pytest.mark.one_backend("apache")
 def test_writes_and_reads_with_a_password_from_a_file(
     secure_cluster: SecureCluster, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ def send(cluster: ClusterHandle, topic: str, count: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("apache")
 def test_query_stops_if_its_topic_was_created_again(
     kafka_cluster: ClusterHandle, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_query_stops_if_its_topic_was_created_again(
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 def test_filters_are_pushed_where_spark_pushes(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
@@ -142,6 +144,7 @@ def test_filters_are_pushed_where_spark_pushes(
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 def test_query_with_a_wrong_option_fails_with_its_error(
     kafka_cluster: ClusterHandle, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -152,6 +155,7 @@ def test_query_with_a_wrong_option_fails_with_its_error(
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("apache")
 def test_empty_topic_has_no_rows(kafka_cluster: ClusterHandle, spark: SparkSession) -> None:
     topic = create_topic_blocking(kafka_cluster)
     reader = spark.read.format("kafka_async").option("subscribe", topic)

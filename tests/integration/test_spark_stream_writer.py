@@ -75,6 +75,7 @@ def test_streaming_query_writes_each_row_and_continues_after_restart(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("exactly_once", [False, True])
+@pytest.mark.one_backend("embedded")
 def test_error_of_a_query_names_the_row(
     kafka_cluster: ClusterHandle, spark: SparkSession, tmp_path: Path, exactly_once: bool
 ) -> None:
@@ -155,6 +156,7 @@ FIRST_BATCH = ("a=2", "b=1")
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("apache")
 def test_mode_complete_writes_the_whole_result_of_each_batch_once(words: Words) -> None:
     writer = words.counted("complete").format("kafka_async").options(**words.sink)
     expected = Counter([*FIRST_BATCH, "a=2", "b=2", "c=1"])
@@ -168,6 +170,7 @@ def test_mode_complete_writes_the_whole_result_of_each_batch_once(words: Words) 
 
 
 @pytest.mark.slow
+@pytest.mark.one_backend("embedded")
 def test_mode_update_is_refused_by_spark_and_written_by_foreach_batch(words: Words) -> None:
     """The recipe of docs/spark.md."""
     with pytest.raises(Exception, match="kafka_async does not support Update mode"):

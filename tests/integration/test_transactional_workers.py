@@ -74,7 +74,13 @@ async def committed_lines(cluster: ClusterHandle, group: str) -> int:
 
 
 @pytest.mark.slow  # Takes a minute on Apache Kafka.
-@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        pytest.param("cooperative-sticky", marks=pytest.mark.one_backend("apache")),
+        pytest.param("range", marks=pytest.mark.one_backend("embedded")),
+    ],
+)
 async def test_each_rebalance_aborts_at_most_one_transaction_per_worker(
     kafka_cluster: ClusterHandle, strategy: str
 ) -> None:

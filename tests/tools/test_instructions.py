@@ -79,24 +79,38 @@ def valgrind_installed(cannot_run: CannotRun) -> None:
         cannot_run("instructions", f"no budget for {python}: make instructions --write makes one")
 
 
+@pytest.fixture(scope="module")
+def counts(
+    valgrind_installed: None, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, valgrind.Count]:
+    """Count all paths once."""
+    return valgrind.count(PATHS, tmp_path_factory.mktemp("counts"))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.usefixtures("valgrind_installed")
-def test_hot_paths_keep_their_budget(tmp_path: Path) -> None:
-    output = output_of("-m", "tools.instructions", "--folder", tmp_path)
-    for path in PATHS:
-        assert path.name in output
+def test_hot_paths_keep_their_budget(counts: dict[str, valgrind.Count]) -> None:
+    rows = budget.load()[budget.python_version()]
+    comparisons = compare({name: count.total for name, count in counts.items()}, rows)
+    assert not [each for each in comparisons if each.problem], budget.table(comparisons)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.usefixtures("valgrind_installed")
-def test_detects_one_more_dictionary_access_per_record(tmp_path: Path) -> None:
+@pytest.mark.timeout(600)
+def test_command_prints_each_path_that_it_counts(valgrind_installed: None, tmp_path: Path) -> None:
+    output = output_of("-m", "tools.instructions", "--folder", tmp_path, "--only", "append")
+    assert "append" in output
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_detects_one_more_dictionary_access_per_record(
+    counts: dict[str, valgrind.Count], tmp_path: Path
+) -> None:
     planted = planted_paths.PATHS
     names = [path.name for path in planted]
-    baseline = valgrind.count([path for path in PATHS if path.name in names], tmp_path)
     tolerances = {name: budget.load()[budget.python_version()][name].tolerance for name in names}
-    rows = {name: Row(count.total, tolerances[name]) for name, count in baseline.items()}
+    rows = {name: Row(counts[name].total, tolerances[name]) for name in names}
     again = valgrind.count([path for path in PATHS if path.name in names], tmp_path / "again")
     assert not [
         each for each in compare({n: c.total for n, c in again.items()}, rows) if each.problem
@@ -109,10 +123,8 @@ def test_detects_one_more_dictionary_access_per_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.usefixtures("valgrind_installed")
-def test_counts_of_functions_add_up_to_count_of_path(tmp_path: Path) -> None:
-    paths = [path for path in PATHS if path.name == "append"]
-    (count,) = valgrind.count(paths, tmp_path).values()
+@pytest.mark.timeout(600)
+def test_counts_of_functions_add_up_to_count_of_path(counts: dict[str, valgrind.Count]) -> None:
+    count = counts["append"]
     assert sum(count.functions.values()) == pytest.approx(count.total, rel=0.001)
     assert any("OpenBatch_put" in function for function in count.functions)

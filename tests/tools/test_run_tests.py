@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from pathlib import Path
 
@@ -207,15 +208,38 @@ def test_halves_of_spark_tests_are_complements() -> None:
     assert [each for each in files if not (ROOT / each).is_file()] == []
 
 
-def test_core_tests_of_other_pythons_exist() -> None:
-    assert [name for name in run_tests.CORE if not (ROOT / "tests" / name).exists()] == []
+def test_directories_of_core_and_fast_tests_exist() -> None:
+    chosen = {*run_tests.CORE, *run_tests.FAST, *run_tests.NOT_FAST}
+    assert [name for name in chosen if not (ROOT / "tests" / name).exists()] == []
 
 
-def test_halves_of_slow_tests_are_complements() -> None:
-    slow, computing = slow_stages("slow", "computing")
-    assert slow.select == computing.select
-    assert slow.arguments == [f"--ignore={directory}" for directory in computing.arguments]
-    assert [each for each in computing.arguments if not (ROOT / each).is_dir()] == []
+def test_parts_of_slow_tests_are_complements() -> None:
+    slow, computing, failures = slow_stages("slow", "computing", "failures")
+    assert slow.select == computing.select == failures.select
+    others = [*failures.arguments, *computing.arguments]
+    assert slow.arguments == [f"--ignore={directory}" for directory in others]
+    assert [each for each in others if not (ROOT / each).is_dir()] == []
+
+
+def test_forge_runs_each_stage_of_slow_tests() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+    stages = re.findall(r"\{target: test-slow, stage: (\S+)\}", workflow)
+    slow = [stage.name for stage in run_tests.SLOW_STAGES]
+    assert [stage for stage in stages if not stage.startswith("core-")] == slow
+    assert len(stages) > len(slow)
+
+
+@pytest.mark.parametrize(
+    ("names", "made"), [((), ["3.13"]), (("core-3.12", "slow"), ["3.12"]), (("slow",), [])]
+)
+def test_core_tests_run_on_the_newest_other_python_or_the_named_ones(
+    monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], made: list[str]
+) -> None:
+    pythons = {"3.12": "python3.12", "3.13": "python3.13"}
+    monkeypatch.setattr(run_tests, "find_pythons", lambda: pythons)
+    monkeypatch.setattr(run_tests, "make_environment", lambda version, _: Path(version))
+    stages = run_tests.other_pythons(Summary("slow"), {*names})
+    assert [stage.python for stage in stages] == made
 
 
 def test_ci_adds_up_runs_and_counts_failed_part_without_tests(
