@@ -1,4 +1,4 @@
-"""Rows of a table that one test checks, named in its failure; and rows that cover all pairs."""
+"""Rows of a table that one test checks, and choices of rows where all would be too many."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import combinations, product
 from typing import Any
+
+import pytest
 
 
 @contextmanager
@@ -19,6 +21,11 @@ def row(*values: object) -> Generator[None]:
     except BaseException as error:
         error.add_note(f"in the row: {', '.join(f'{value!s:.200}' for value in values)}")
         raise
+
+
+def others_slow(rows: Sequence[tuple[Any, ...]], chosen: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Return all rows as parameters of a test, which is slow unless its row is one of `chosen`."""
+    return [pytest.param(*each, marks=() if each in chosen else pytest.mark.slow) for each in rows]
 
 
 def pairs(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -86,6 +86,9 @@ def eight_mib_stream(codec: Codec) -> bytes:
     return make[codec](8 * MIB)
 
 
+LIMIT = 10 * MIB
+"""Bytes that the bombs may decompress to, a tenth of what records may."""
+
 # The codec, the compressed bytes and the minimum ratio. The highest possible ratio is zstd's
 # 32,768 to 1; data that claims more is malformed (below).
 BOMBS: dict[str, tuple[Codec, Callable[[], bytes], int]] = {
