@@ -1,7 +1,7 @@
 """Runs the test suite in stages, and prints what the tests ran on.
 
     python tools/run_tests.py           unit tests and integration tests
-    python tools/run_tests.py slow      core tests on other Python versions, and tests marked slow
+    python tools/run_tests.py slow      core tests on another Python version, and tests marked slow
     python tools/run_tests.py slow spark computing     these stages only
     python tools/run_tests.py matrix    tests marked any_broker, on older brokers
     python tools/run_tests.py spark-matrix    tests with Spark, on older versions of it
@@ -34,6 +34,7 @@ from typing import IO
 
 from kafka_async.testing.environment import in_ci
 from tools import environments, sparks
+from tools.changed_tools import unchanged_tests
 from tools.flaky_tests import (
     FLAKY,
     REPEAT_MINUTES,
@@ -172,7 +173,9 @@ CORE = [
     *("admin", "app", "cluster", "consumer", "group", "kernel", "producer", "records"),
     *("test_blocking.py", "test_serde.py", "test_supervisor.py"),
 ]
-"""Tests, below tests, that run on each Python version: those of code that a version can change."""
+"""Tests, below tests, that run on another Python: those of code that a version can change."""
+CORE_PYTHON = "KAFKA_ASYNC_CORE_PYTHON"
+"""Variable with the version on which they run, as 3.12; the newest without it."""
 CI_TIME_FACTOR = 1.6
 """Factor for time limits with CI=true, because machines differ."""
 
@@ -210,11 +213,22 @@ def chosen(stages: Iterable[Stage], names: Set[str]) -> list[Stage]:
 
 def normal(summary: Summary, names: Set[str]) -> Plan:
     """Return the plan of unit tests and integration tests."""
-    return Plan(13, 3, chosen(NORMAL_STAGES, names))
+    return Plan(13, 3, [without_unchanged(stage) for stage in chosen(NORMAL_STAGES, names)])
+
+
+def without_unchanged(stage: Stage) -> Stage:
+    """Return a stage of unit tests without the tests of tools that have not changed."""
+    if stage.group != "unit":
+        return stage
+    unchanged = unchanged_tests()
+    print(f"{stage.name} does not run tests of unchanged tools: {', '.join(unchanged) or 'none'}")
+    return replace(
+        stage, arguments=[*stage.arguments, *(f"--ignore={tests}" for tests in unchanged)]
+    )
 
 
 def slow(summary: Summary, names: Set[str]) -> Plan:
-    """Return the plan of slow tests and of core tests on other Pythons; make their environments."""
+    """Return the plan of slow tests and of core tests on another Python; make its environment."""
     return Plan(40, 2, [*chosen(SLOW_STAGES, names), *other_pythons(summary, names)])
 
 
@@ -234,10 +248,15 @@ def limit(plan: Plan) -> float | None:
 
 
 def other_pythons(summary: Summary, names: Set[str]) -> list[Stage]:
-    """Make environments for other Python versions; return the stages of the core tests on them."""
+    """Make environments for other Python versions; return the stages of the core tests on them.
+
+    Those of the named stages; without names one version, CORE_PYTHON or the newest.
+    """
     stages: list[Stage] = []
-    for number, (version, interpreter) in enumerate(find_pythons().items()):
-        if names and f"core-{version}" not in names:
+    found = find_pythons()
+    chosen_version = os.environ.get(CORE_PYTHON) or next(reversed(found), "")
+    for number, (version, interpreter) in enumerate(found.items()):
+        if f"core-{version}" not in (names or {f"core-{chosen_version}"}):
             continue
         print(f"\n--- the environment of Python {version} ---", flush=True)
         python = make_environment(version, interpreter)
