@@ -104,8 +104,9 @@ def uses_messages_only(item: pytest.Item) -> bool:
 
 @functools.cache
 def directory_of(path: Path) -> str:
-    """Return the name of the directory below tests with a file; empty for others."""
-    return path.relative_to(ROOT).parts[0] if path.is_relative_to(ROOT) else ""
+    """Return the name of the directory below tests with a file; empty for a file elsewhere."""
+    *directories, _ = path.relative_to(ROOT).parts if path.is_relative_to(ROOT) else ("",)
+    return directories[0] if directories else ""
 
 
 @functools.cache
