@@ -112,7 +112,7 @@ lint: $(VENV)/.installed-dev $(VENV)/.installed-spark ## style, imports, spellin
 test: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) ## unit and integration tests
 	@$(BIN)/python tools/run_tests.py
 
-test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) kcat kdc ## slow tests, and core tests on the machine's other Pythons
+test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) kcat kdc ## slow tests, and core tests on another Python
 	@$(BIN)/python tools/run_tests.py slow
 
 test-matrix: $(VENV)/.installed-dev ## integration tests on older brokers
