@@ -17,7 +17,6 @@ from kafka_async.protocol.messages.share_group_heartbeat import ShareGroupHeartb
 from tests.embedded_client import InMemory
 from tests.integration.permission_cases import CASES, Case, Names, offset_commit
 from tests.raw_connection import RawConnection
-from tests.rows import row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,13 +39,8 @@ def acl_of(binding: AclBinding) -> Acl:
     )
 
 
-async def test_error_codes_depend_on_acls() -> None:
-    for case in CASES:
-        with row(case):
-            await check_error_codes_depend_on_acls(case)
-
-
-async def check_error_codes_depend_on_acls(case: Case) -> None:
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+async def test_error_codes_depend_on_acls(case: Case) -> None:
     authorizer = AclAuthorizer()
     async with InMemory(authorizer=authorizer) as memory:
         topic, other = "topic-of-user", "other-topic"
