@@ -133,8 +133,9 @@ def greedy_cases(message: type[Message], newest: int) -> Iterator[tuple[int, int
     """Yield versions of a message, sizes of its arrays, and numbers of tagged fields in them."""
     yield newest, MANY, 0
     if flexible(message, newest):
-        if newest != message.FLEXIBLE_FROM:
-            yield cast("int", message.FLEXIBLE_FROM), MANY, 0
+        first = cast("int", message.FLEXIBLE_FROM)
+        if first != newest and (message, first) in DECODERS:
+            yield first, MANY, 0
         yield newest, MANY // 4, 1
         yield newest, MANY // 8, 30
 
