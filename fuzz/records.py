@@ -24,12 +24,12 @@ def framed(payload: bytes, codec: Codec, count: int) -> bytes:
     )
 
 
-def large_sections() -> Iterator[tuple[bytes, int]]:
-    """Yield records of 64 KiB and their number, the worst of each kind for time or memory."""
+def large_sections(large: int = LARGE) -> Iterator[tuple[bytes, int]]:
+    """Yield records of `large` bytes and their number, the worst of each kind."""
     for key, value in ((None, None), (b"", b""), (b"ab", b"cd"), (b"x" * 100, b"y" * 1000)):
         records: list[bytes] = []
         size = 0
-        while size < LARGE - 1200:
+        while size < large - 1200:
             records.append(record(key=key, value=value, delta=len(records)))
             size += len(records[-1])
         yield b"".join(records), len(records)
@@ -51,11 +51,11 @@ def large_sections() -> Iterator[tuple[bytes, int]]:
         ([b"%03x" % number for number in range(4096)], [None]),
     ]
     for names, values in kinds:
-        count = (LARGE - 100) // (len(field(names[-1])) + len(field(values[-1])))
+        count = (large - 100) // (len(field(names[-1])) + len(field(values[-1])))
         pairs = zip(itertools.cycle(names), itertools.cycle(values), strict=False)
         headers = encoded_headers(*itertools.islice(pairs, count))
         yield record(value=None, headers=headers), 1
-    yield record(value=b"v" * (LARGE - 100)), 1
+    yield record(value=b"v" * (large - 100)), 1
 
 
 def dictionary() -> str:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import pytest
 import pytest_asyncio
-from blockbuster import blockbuster_ctx
+from blockbuster import BlockBuster
 from hypothesis import HealthCheck, settings
 
 from kafka_async.testing.backends.apache import JAVA_OPTIONS
@@ -48,8 +48,8 @@ SECURITY = {
     "tls",
 }
 """Words in the names of files with tests of security."""
-MESSAGES_ONLY = {"admin", "cluster", "group"}
-"""Directories with tests of code that uses the kernel for protocol messages only.
+MESSAGES_ONLY = {"", "admin", "app", "cluster", "contract", "embedded", "group", "lifecycle"}
+"""Directories (the empty one is tests) of code that uses the kernel for protocol messages only.
 
 tests/protocol compares the messages of both kernels. So these tests run on one, except those that
 run on the event loop in use, which are for both loops.
@@ -123,8 +123,9 @@ def uses_messages_only(item: pytest.Item) -> bool:
 
 @functools.cache
 def directory_of(path: Path) -> str:
-    """Return the name of the directory below tests with a file; empty for others."""
-    return path.relative_to(ROOT).parts[0] if path.is_relative_to(ROOT) else ""
+    """Return the name of the directory below tests with a file; empty for a file elsewhere."""
+    *directories, _ = path.relative_to(ROOT).parts if path.is_relative_to(ROOT) else ("",)
+    return directories[0] if directories else ""
 
 
 @functools.cache
@@ -146,6 +147,17 @@ def pytest_collection_finish() -> None:
 
     It is half a million objects, which every full collection of a test would visit.
     """
+    exempt_from_collection()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Exempt what the tests of a file have left, such as their reports, too."""
+    if nextitem is not None and nextitem.path != item.path:
+        exempt_from_collection()
+
+
+def exempt_from_collection() -> None:
     gc.collect()
     gc.freeze()
 
@@ -303,6 +315,21 @@ def no_threads_left(request: pytest.FixtureRequest) -> Iterator[None]:
         assert not thread.is_alive(), f"the test left the thread {thread.name!r} running"
 
 
+@functools.cache
+def block_buster() -> BlockBuster:
+    """Return the detector of calls that block an event loop; making it takes a millisecond."""
+    return BlockBuster("kafka_async")
+
+
+@contextmanager
+def blocking_detected() -> Generator[None]:
+    block_buster().activate()
+    try:
+        yield
+    finally:
+        block_buster().deactivate()
+
+
 @pytest.fixture(autouse=True)
 def watched(request: pytest.FixtureRequest, no_threads_left: None) -> Iterator[None]:
     """Fail an asynchronous test that leaves tasks behind, and a unit test that blocks its loop."""
@@ -313,7 +340,7 @@ def watched(request: pytest.FixtureRequest, no_threads_left: None) -> Iterator[N
     if not is_unit(request) or request.node.get_closest_marker("may_block"):
         yield
         return
-    with blockbuster_ctx("kafka_async"):
+    with blocking_detected():
         yield
 
 

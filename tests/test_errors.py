@@ -8,6 +8,7 @@ import pytest
 
 from kafka_async import errors
 from kafka_async.errors import Category, KafkaError, Path, category_of, to_transaction_error
+from tests.rows import row
 
 
 def test_every_error_code_has_one_class() -> None:
@@ -98,20 +99,16 @@ KIP_1050: dict[Category | None, str] = {
 """Errors by category, for a producer and in a transaction."""
 
 
-@pytest.mark.parametrize(
-    ("name", "producer", "transaction"),
-    [
+def test_categories_of_kip_1050() -> None:
+    for name, producer, transaction in [
         *((name, each, each) for each, names in KIP_1050.items() for name in names.split()),
         ("CommitFailedError", None, Category.APPLICATION_RECOVERABLE),
         ("InvalidTxnStateError", Category.ABORTABLE, Category.APPLICATION_RECOVERABLE),
-    ],
-)
-def test_categories_of_kip_1050(
-    name: str, producer: Category | None, transaction: Category | None
-) -> None:
-    error = getattr(errors, name)()
-    assert category_of(error, Path.PRODUCE) is producer
-    assert category_of(error, Path.TRANSACTION) is transaction
+    ]:
+        with row(name, producer, transaction):
+            error = getattr(errors, name)()
+            assert category_of(error, Path.PRODUCE) is producer
+            assert category_of(error, Path.TRANSACTION) is transaction
 
 
 def test_errors_have_a_category() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kafka_async.config.jaas import parse_jaas
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.secrets import Secret
+from tests.rows import row
 
 pytestmark = pytest.mark.one_kernel
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -45,9 +46,8 @@ def test_reads_options(text: str, expected: dict[str, str]) -> None:
         assert options_of(f"{PLAIN} {flag} {text}\n;") == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_error_names_the_problem_and_no_part_of_the_text() -> None:
+    for text, words in [
         ("", "is empty"),
         (" // nothing", "is empty"),
         (PLAIN, "login module and a control flag"),
@@ -65,12 +65,11 @@ def test_reads_options(text: str, expected: dict[str, str]) -> None:
         (f"{PLAIN} required; {PLAIN} required;", "more than one login module"),
         (f"{PLAIN} required; geheim", "more than one login module"),
         (f"KafkaClient {{ {PLAIN} required password=geheim; }};", "not allowed without quotes"),
-    ],
-)
-def test_error_names_the_problem_and_no_part_of_the_text(text: str, words: str) -> None:
-    with pytest.raises(InvalidConfigurationError, match=words) as raised:
-        parse_jaas(Secret(text))
-    assert "geheim" not in str(raised.value)
+    ]:
+        with row(text, words):
+            with pytest.raises(InvalidConfigurationError, match=words) as raised:
+                parse_jaas(Secret(text))
+            assert "geheim" not in str(raised.value)
 
 
 @given(st.text(max_size=60))

@@ -35,6 +35,7 @@ from typing import IO
 
 from kafka_async.testing.environment import in_ci
 from tools import environments, sparks
+from tools.changed_tools import unchanged_tests
 from tools.flaky_tests import (
     FLAKY,
     REPEAT_MINUTES,
@@ -239,7 +240,18 @@ def chosen(stages: Iterable[Stage], names: Set[str]) -> list[Stage]:
 
 def normal(summary: Summary, names: Set[str]) -> Plan:
     """Return the plan of unit tests and integration tests."""
-    return Plan(13, 3, chosen(NORMAL_STAGES, names))
+    return Plan(13, 3, [without_unchanged(stage) for stage in chosen(NORMAL_STAGES, names)])
+
+
+def without_unchanged(stage: Stage) -> Stage:
+    """Return a stage of unit tests without the tests of tools that have not changed."""
+    if stage.group != "unit":
+        return stage
+    unchanged = unchanged_tests()
+    print(f"{stage.name} does not run tests of unchanged tools: {', '.join(unchanged) or 'none'}")
+    return replace(
+        stage, arguments=[*stage.arguments, *(f"--ignore={tests}" for tests in unchanged)]
+    )
 
 
 def fast(summary: Summary, names: Set[str]) -> Plan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,8 @@ from typing import Any
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import rounds, special
-from benchmarks.cases import CASES
-from benchmarks.clients import JAVA, OURS, PEERS, PLAIN, PYTHONS, THIS_PYTHON, Peer, on_python
+from benchmarks import rounds
+from benchmarks.clients import OURS, PEERS, PLAIN
 from benchmarks.payload import WrongResultError
 from benchmarks.peers.task import Figures, Task
 from kafka_async.testing.backends.base import Backend, BackendUnavailableError
@@ -101,61 +99,6 @@ def test_early_end_keeps_results_and_exits_with_1(
     assert row["peer"] == PLAIN
 
 
-def test_failed_special_case_exits_with_1_and_others_continue(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(name: str) -> None:
-        raise ImportError(f"no {name}")
-
-    monkeypatch.setattr(special.importlib, "import_module", fail)
-    assert program.main([*arguments, "--only", "metadata,assignor"]) == 1
-    reason = "ImportError: no benchmarks.special."
-    assert read(tmp_path)["failed"] == {
-        "metadata": f"{reason}metadata",
-        "assignor": f"{reason}assignor",
-    }
-
-
-def test_python_versions_have_separate_table(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    launched = Launched(monkeypatch, FIGURES)
-    mine = on_python(OURS, THIS_PYTHON)
-    arguments += ["--pythons", "--peers", mine, "--only", "pythons-round-trip"]
-    assert program.main(arguments) == 0
-    assert launched.clients == [("round_trip", mine)]
-    document = read(tmp_path, "bench_pythons_part")
-    assert document["rows"][0]["peer"] == mine
-    assert platform.python_version() in document["context"]["Python"].split(", ")
-    assert {row["case"] for row in document["outcomes"]} == {"pythons-round-trip"}
-
-
-def test_cases_over_tls_have_separate_table(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    launched = Launched(monkeypatch)
-    assert program.main([*arguments, "--tls", "--peers", PLAIN]) == 1
-    assert launched.clients == [*[("produce", PLAIN)] * 2, *[("consume", PLAIN)] * 2]
-    document = read(tmp_path, "bench_tls_part")
-    over_tls = {case.name: case.title for case in CASES.values() if case.tls}
-    assert set(document["failed"]) == {
-        f"{PEERS[PLAIN].title} {CASES[name].contenders[1].way} in {title}"
-        for name, title in over_tls.items()
-    }
-    titles = {one["what"].removesuffix(", best peer") for one in document["outcomes"]}
-    assert titles == set(over_tls.values())
-
-
-def test_tables_have_different_clients(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        program.main(["--pythons", "--defaults"])
-    assert "not allowed with argument" in capsys.readouterr().err
-    options = program.parse(["--pythons"])
-    assert {PEERS[name].python for name in options.peers} == {"", *PYTHONS}
-    assert {name for name in options.peers if not PEERS[name].python} == {JAVA}
-    assert not any(PEERS[name].python for name in program.parse([]).peers)
-
-
 def missing() -> str:
     raise BackendUnavailableError("install it")
 
@@ -176,11 +119,6 @@ def test_names_missing_client_and_does_not_start_it(
     assert "round 1" not in output.err
 
 
-def test_peer_without_module_is_missing() -> None:
-    module = "benchmarks.peers.no_such_peer"
-    assert Peer("a", "A", module).missing() == f"there is no module {module}"
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -198,16 +136,3 @@ def test_refuses_invalid_options(
     with pytest.raises(SystemExit):
         program.main(options)
     assert words in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        ["--only", "round-trip,produce-100", "--peers", f"{PLAIN},aiokafka"],
-        ["--only", "round-trip", "produce-100", "--peers", PLAIN, "aiokafka"],
-        ["--only", "round-trip", "--only=produce-100", "--peers", f"{PLAIN},", "aiokafka,"],
-    ],
-)
-def test_accepts_names_with_commas_and_spaces(chosen: list[str]) -> None:
-    options = program.parse(chosen)
-    assert (options.only, options.peers) == (["round-trip", "produce-100"], [PLAIN, "aiokafka"])

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +18,6 @@ from benchmarks.peers.java_peer import (
     read_consumer_lines,
     read_consumer_progress,
     read_producer_lines,
-    read_producer_progress,
 )
 from benchmarks.peers.kafka_async_peer import KafkaAsyncPeer
 from benchmarks.peers.task import Figures, Task
@@ -163,14 +159,6 @@ def test_peer_measures_latency_of_single_records(
     assert figures.seconds > (49 / rate if rate else 0)
 
 
-@pytest.mark.parametrize("tuned", [True, False])
-def test_figures_have_options_of_client(tuned: bool, bootstrap: str) -> None:
-    options: dict[str, Any] = {"way": "enqueue", "compression": "lz4", "records": RECORDS}
-    _, figures = run("ours", bootstrap, "produce", tuned=tuned, **options)
-    fast = {"linger_ms": 5, "batch_size": 131_072, "enable_idempotence": True}
-    assert figures.settings == {"acks": "all", "compression_type": "lz4", **(fast if tuned else {})}
-
-
 # -- Kafka's tools --------------------------------------------------------------------------------
 
 
@@ -231,28 +219,6 @@ def test_consumer_tool_that_ends_early_raises() -> None:
         read_consumer_progress([row, EARLY])
 
 
-def test_row_of_consumer_tool_is_found_behind_other_lines() -> None:
-    head, row = CONSUMER
-    other = Line(0.9, "a line, of another kind")
-    assert read_consumer_lines([head, other, row], {}) == read_consumer_lines(CONSUMER, {})
-    with pytest.raises(ToolError, match="printed no table: a line, of another kind"):
-        read_consumer_lines([head, other], {})
-    with pytest.raises(ToolError, match="printed another table: 2026-11-22"):
-        read_consumer_lines([head, Line(2.65, row.text.rpartition(", ")[0])], {})
-
-
-def test_reads_progress_of_producer_tool_without_its_summary() -> None:
-    lines = [
-        "100 records sent, 50.0 records/sec (0.48 MB/sec), 3.1 ms avg latency, 9.0 ms max latency.",
-        "0 records sent, 0.0 records/sec (0.00 MB/sec), NaN ms avg latency, 0.0 ms max latency.",
-        "30 records sent, 10.0 records/sec (0.10 MB/sec), 3.1 ms avg latency, 9.0 ms max latency.",
-        "130 records sent, 26.0 records/sec (0.25 MB/sec), 3.10 ms avg latency, "
-        "9.00 ms max latency, 3 ms 50th, 8 ms 95th, 9 ms 99th, 9 ms 99.9th.",
-    ]
-    found = read_producer_progress([Line(0.0, line) for line in lines])
-    assert found == [(2.0, 100), (5.0, 130)]
-
-
 def test_reads_progress_of_consumer_tool_from_its_first_row() -> None:
     lines = [
         "time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec",
@@ -263,12 +229,6 @@ def test_reads_progress_of_consumer_tool_from_its_first_row() -> None:
     assert found == [(0.0, 1000), (11.5, 2000)]
 
 
-@pytest.mark.parametrize("read", [read_producer_progress, read_consumer_progress])
-def test_tool_without_rows_raises(read: Callable[[list[Line]], object]) -> None:
-    with pytest.raises(ToolError, match=r"perf-test.*: no output"):
-        read([])
-
-
 @pytest.mark.parametrize("read", [read_producer_lines, read_consumer_lines])
 @pytest.mark.parametrize("printed", [[], [Line(1.0, "Exception in thread main")]])
 def test_unexpected_output_of_tool_raises(
@@ -276,11 +236,3 @@ def test_unexpected_output_of_tool_raises(
 ) -> None:
     with pytest.raises(ToolError, match=r"perf-test.*: (no output|Exception)"):
         read(printed, {})
-
-
-def test_error_without_java_names_package_to_install() -> None:
-    task = json.dumps(asdict(Task("produce", "localhost:1", "topic", "enqueue")))
-    command = [sys.executable, "-m", "benchmarks.peers.java_peer", task]
-    done = subprocess.run(command, env={"PATH": ""}, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "the Java peer: install Java 17 or newer\n"

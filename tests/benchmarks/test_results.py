@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import chart, page, results
+from benchmarks import page, results
 from benchmarks.__main__ import RESULTS
-from benchmarks.clients import JAVA, OURS, RAW
-from benchmarks.peers.task import Figures
+from benchmarks.clients import OURS, RAW
 from benchmarks.results import Results, collect
-from benchmarks.rows import Figure, Row, Sample, Spread, rows_of
-from benchmarks.runs import CHECK, Run, RunLog
+from benchmarks.rows import Row, Sample, Spread, rows_of
+from benchmarks.runs import Run, RunLog
 from benchmarks.special import results as special
 from benchmarks.special.results import Goal, Result
 from benchmarks.targets import (
@@ -25,10 +24,9 @@ from benchmarks.targets import (
     TARGETS,
     Group,
     Target,
-    Wanted,
     comparisons,
 )
-from benchmarks.verdicts import Achievement, Outcome, is_met, outcomes, special_outcomes, summary
+from benchmarks.verdicts import Achievement, Outcome, outcomes, special_outcomes, summary
 from tests.benchmarks.planted_peer import CASE, runs, trips
 
 CONTEXT = {"cores": "2", "system": "Debian", "broker": "Apache Kafka 4.4.0", "Python": "3.11.7"}
@@ -74,31 +72,7 @@ def test_limit_is_raw_socket_of_same_case() -> None:
     assert [row.of_limit for row in rows_of(runs(OURS, [2.0]))] == [None]
 
 
-def test_rows_exclude_checks_and_failures() -> None:
-    check = Run("consume-100", OURS, "poll", CHECK, Figures(9.0, 9.0, 8_000, checksum=1))
-    failed = Run("consume-100", OURS, "poll", 2, error="it broke")
-    [row] = rows_of([check, *runs(OURS, [2.0], way="poll", case="consume-100"), failed])
-    assert row.rate == Spread(4_000, 4_000, 4_000)
-
-
 # -- verdicts -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("wanted", "limit", "just", "no_more"),
-    [
-        (Wanted.TIMES, 1.2, 120.0, 119.0),
-        (Wanted.LESS, 1.0, 99.0, 100.0),
-        (Wanted.AT_MOST, 1.2, 120.0, 121.0),
-        (Wanted.ABOVE, 60.0, 160.0, 161.0),
-    ],
-)
-def test_target_is_met_up_to_its_limit(
-    wanted: Wanted, limit: float, just: float, no_more: float
-) -> None:
-    target = Target("a case", CASE, "enqueue", ("aiokafka",), Figure.RATE, wanted, limit)
-    assert is_met(target, just, 100.0)
-    assert not is_met(target, no_more, 100.0)
 
 
 def test_targets_are_met_not_met_or_open() -> None:
@@ -140,20 +114,6 @@ def test_compares_only_rounds_of_both_clients() -> None:
     assert outcome.by_round == "9.00 (9.00 - 9.00)"
 
 
-def test_compares_with_best_peer_and_names_missing_ones() -> None:
-    seconds = {OURS: 1.0, "aiokafka": 9.0, "confluent": 3.0, "kafka_python": 20.0, JAVA: 0.1}
-    measured = [
-        run
-        for peer, each in seconds.items()
-        for run in runs(peer, [each], way="poll", case="consume-100")
-    ]
-    poll = outcomes_of(measured, "consume 100 B, poll")
-    assert [(one.against, one.reached, one.met) for one in poll] == [
-        ("confluent-kafka (confluent-kafka asyncio not measured)", "3.00x", True),
-        ("Java tool", "0.10x", False),
-    ]
-
-
 @pytest.mark.parametrize(
     ("goal", "by_round", "verdict"),
     [
@@ -169,16 +129,6 @@ def test_compares_with_best_peer_and_names_missing_ones() -> None:
 def test_verdict_of_special_goal_considers_rounds(goal: Goal, by_round: str, verdict: str) -> None:
     [found] = special_outcomes({"idle": Result("idle", "idle", "", [], [goal]).plain()}, ["idle"])
     assert (found.by_round, found.verdict) == (by_round, verdict)
-
-
-def test_special_cases_without_result_are_open() -> None:
-    found = special_outcomes({"memory": {"case": "memory", "error": "it took longer than 300 s"}})
-    assert {(one.what, one.reached) for one in found} >= {
-        ("peak memory at full speed", "failed"),
-        ("idle, 3 brokers", "not measured"),
-    }
-    assert {one.verdict for one in found} == {"open"}
-    assert special_outcomes({}, ["produce-100"]) == []
 
 
 # -- the page -------------------------------------------------------------------------------------
@@ -200,23 +150,6 @@ def found(tmp_path: Path) -> Results:
     run_log.add_special("idle", idle.plain())
     run_log.add_special("memory", {"case": "memory", "error": "it took longer than 300 s"})
     return collect(run_log, {"Java tool": "install Java 17 or newer"}, tuned=True)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "- Java tool: install Java 17 or newer",
-        "- kafka-python enqueue in produce 100 B: exit code 1: it broke",
-        "- memory: it took longer than 300 s",
-        "| peak memory at full speed |  |  |  | failed |  | at most 40 MB and the budgets | open |",
-        "| produce 100 B, enqueue | 1,000,000 records/s | 6,000 records/s | 4,000 - 8,000 | "
-        "not reached |",
-        "| to_arrow() | 5,000,000 records/s | not measured |  | open |",
-        "| 10,000 partitions of metadata | 60 ms | not measured |  | open |",
-    ],
-)
-def test_page_has_failures_and_missing_clients(line: str, found: Results) -> None:
-    assert line in page.markdown(found).splitlines()
 
 
 def checked_in(name: str) -> Results:
@@ -257,43 +190,6 @@ def test_checked_in_results_have_their_page_and_verdicts(
     assert [one for one in recorded if one not in judged] == []
 
 
-def test_case_behind_in_defaults_has_reason(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(page, "REASONS", {"send-concurrent": "each record waits"})
-    measured = log_of(
-        tmp_path,
-        *runs(OURS, [2.0], case="send-concurrent", way="send"),
-        *runs("aiokafka", [1.0], case="send-concurrent", way="send"),
-        *runs(OURS, [2.0], case="produce-1k"),
-        *runs("aiokafka", [1.0], case="produce-1k"),
-    )
-    text = page.markdown(collect(measured, {}, tuned=False))
-    assert "Behind, because:\n\n- " in text
-    assert "- 1,000 concurrent await send(), 100 B: each record waits\n" in text
-    assert "- produce 1 KiB: no reason is stated\n" in text
-    assert "Behind" not in page.markdown(collect(measured, {}, tuned=True))
-
-
-@pytest.mark.parametrize(
-    ("operations", "cells"),
-    [(20, "110 | - | -"), (100, "110 | 220 | -"), (1_000, "110 | 220 | 330")],
-)
-def test_page_omits_percentiles_of_too_few_operations(
-    operations: int, cells: str, tmp_path: Path
-) -> None:
-    found = collect(log_of(tmp_path, *trips(OURS, [110.0], operations)), {}, tuned=True)
-    assert f"| kafka_async | {cells} | 110 - 110 | 1.00 |" in page.markdown(found)
-
-
-def test_partial_run_has_only_outcomes_of_selected_cases(tmp_path: Path) -> None:
-    run_log = log_of(tmp_path, *runs(OURS, [1.0]), *runs("aiokafka", [8.0]))
-    part = collect(run_log, {}, tuned=True, selected=[CASE, "idle"])
-    titles = {ENQUEUE, "produce 100 B", "idle, 3 brokers"}
-    assert {one.what for one in part.outcomes} == titles
-    assert part.achievements == []
-
-
 def test_writes_json_page_and_chart(found: Results, tmp_path: Path) -> None:
     results.write(found, "bench", tmp_path / "results")
     document = json.loads((tmp_path / "results" / "bench.json").read_text())
@@ -304,10 +200,3 @@ def test_writes_json_page_and_chart(found: Results, tmp_path: Path) -> None:
     width, height = struct.unpack(">II", picture[16:24])
     assert 1_200 <= width <= 1_600
     assert 300 <= height <= 1_600
-
-
-def test_writes_no_chart_without_rows(tmp_path: Path) -> None:
-    unseen = rows_of(runs(OURS, [1.0], case="produce-100-zstd"))
-    assert unseen
-    assert not chart.draw(unseen, "a machine", tmp_path / "bench.png")
-    assert not (tmp_path / "bench.png").exists()

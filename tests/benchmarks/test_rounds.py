@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks import machine, rounds
+from benchmarks import rounds
 from benchmarks.cases import CASES, Case, Contender
 from benchmarks.clients import PEERS, PLAIN
 from benchmarks.payload import WrongResultError
-from benchmarks.peers.pacing import delay, paced
 from benchmarks.peers.task import Figures, Task
-from benchmarks.progress import ESTIMATE_WEIGHT, Progress, Step
+from benchmarks.progress import Progress
 from benchmarks.rounds import CaseRunner, order, remaining
-from benchmarks.runs import CHECK, Run, RunLog
+from benchmarks.runs import Run, RunLog
 from kafka_async.embedded import run_in_thread
 from tests.benchmarks.planted_peer import planted
 
@@ -75,15 +73,6 @@ def test_wrong_client_ends_benchmark(
     with pytest.raises(WrongResultError, match=message):
         measure(case, bootstrap, run_log)
     assert run_log.runs == []
-
-
-def test_peer_that_only_counts_needs_no_checksum(
-    bootstrap: str, run_log: RunLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    peer = replace(planted("reads other values"), counts_only=True)
-    monkeypatch.setitem(PEERS, "planted", peer)
-    measure(CONSUME, bootstrap, run_log)
-    assert [run.number for run in run_log.runs] == [CHECK, 1]
 
 
 @pytest.mark.parametrize(
@@ -173,70 +162,4 @@ def test_resumes_only_runs_of_same_machine_and_keeps_their_date(tmp_path: Path) 
     assert again.context["date"] == "2026-11-21"
 
 
-def test_drops_earlier_runs_without_resume(tmp_path: Path, run_log: RunLog) -> None:
-    run_log.add(Run("produce-100", "planted", "enqueue", 1, error="it broke"))
-    RunLog(tmp_path / "runs.jsonl", CONTEXT, resume=False)
-    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [{"context": CONTEXT}]
-
-
-@pytest.mark.parametrize(("changed", "revision"), [("", "abc1"), ("M a.py", "abc1 with changes")])
-def test_revision_mentions_uncommitted_changes(
-    changed: str, revision: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def git(command: str, *_: str) -> str:
-        return "abc1" if command == "rev-parse" else changed
-
-    monkeypatch.setattr(machine, "_git", git)
-    assert machine.describe("embedded")["revision"] == revision
-
-
 # -- time -----------------------------------------------------------------------------------------
-
-
-def test_estimates_remaining_time_by_steps_and_pace() -> None:
-    seconds = 0.0
-    steps = [
-        *(Step("produce-100", number, 60.0) for number in (1, 2)),
-        *(Step("consume-100", 0, 40.0), Step("consume-100", 1, 80.0)),
-        Step("idle", 0, 120.0),
-    ]
-    progress = Progress(steps, lambda: seconds)
-    assert progress.line("produce-100", 1) == "[case 1 of 3, round 1 of 2, about 6 minutes left]"
-    seconds = 120.0
-    assert progress.line("consume-100", 0) == "[case 2 of 3, check, about 4 minutes left]"
-    seconds = 240.0
-    assert progress.line("idle") == "[case 3 of 3, about 2 minutes left]"
-    seconds = 2 * 240.0 + ESTIMATE_WEIGHT  # twice as long as estimated
-    assert progress.line("idle") == "[case 3 of 3, about 4 minutes left]"
-
-
-def test_remaining_steps_exclude_runs_in_log(run_log: RunLog) -> None:
-    case = CASES["consume-100"]
-    contenders = case.contenders[:2]
-    assert [step.number for step in remaining(case, contenders, 2, run_log)] == [0, 1, 2]
-    for contender in contenders:
-        run_log.add(Run(case.name, contender.peer, contender.way, 1, error="it broke"))
-    assert [step.number for step in remaining(case, contenders, 2, run_log)] == [0, 2]
-
-
-@pytest.mark.parametrize(
-    ("start", "rate", "now", "expected"),
-    [
-        (0.0, 1.0, 92.25, 0.0),
-        (100.125, 1.0, 92.25, 7.875),
-        (100.125, 1.0, 102.25, 0.875),  # late: the same fraction of the next second
-        (100.125, 4.0, 102.25, 0.125),
-    ],
-)
-def test_late_client_starts_at_next_multiple_of_interval(
-    start: float, rate: float, now: float, expected: float
-) -> None:
-    assert delay(start, rate, lambda: now) == expected
-
-
-def test_late_operation_does_not_delay_later_ones() -> None:
-    clock = iter([0.0, 0.0, 0.25, 0.25, 0.25])
-    waits: list[float] = []
-    assert len(list(paced([b""] * 4, 10.0, 0.0, lambda: next(clock), waits.append))) == 4
-    assert waits == [pytest.approx(0.05)]  # the last one, due at 0.3; two were late

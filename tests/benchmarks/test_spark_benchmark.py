@@ -55,11 +55,3 @@ def test_verdicts_compare_each_case_with_its_target() -> None:
         "control message to job, p50": True,
         "control message to job, p99": False,
     }
-
-
-def test_no_verdict_on_cases_that_did_not_run() -> None:
-    assert goals.check({}, {}) == []
-    ratios = {(goals.READ_1K, goals.CONNECTOR): 1.5}
-    assert [str(verdict) for verdict in goals.check(ratios, {})] == [
-        "batch read, 1 KiB, Spark's connector: 1.50 times meets 1.50"
-    ]

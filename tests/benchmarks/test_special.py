@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import json
-import pkgutil
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from benchmarks import special
 from benchmarks.payload import WrongResultError
-from benchmarks.peers.task import Figures
 from benchmarks.special import assignor, fairness, idle, many_topics, memory, metadata
 from benchmarks.special.metadata import Shape
-from benchmarks.special.results import timed_result
-from benchmarks.topics import Tally
 from benchmarks.wire import timing
 from kafka_async.embedded import run_in_thread
 
@@ -25,9 +19,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
 
 SMALL = Shape(6, 3)
 MEMBERS = ["a", "b", "c"]
-ASSIGNMENT = {
-    member: [(topic, number) for topic in SMALL.names] for number, member in enumerate(MEMBERS)
-}
 
 
 @pytest.fixture(autouse=True)
@@ -35,16 +26,6 @@ def short_samples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(timing, "SAMPLE_SECONDS", 1e-6)
     yield
     gc.unfreeze()
-
-
-def test_every_module_with_measure_is_a_special_case() -> None:
-    names = {module.name for module in pkgutil.iter_modules(special.__path__)}
-    measured = {
-        name
-        for name in names
-        if hasattr(importlib.import_module(f"benchmarks.special.{name}"), "measure")
-    }
-    assert set(special.SPECIAL) == measured
 
 
 def test_measures_metadata_of_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,35 +57,6 @@ def test_measures_assignors_of_every_client(monkeypatch: pytest.MonkeyPatch) -> 
     assert ("sticky, one leaves", "kafka_async cooperative-sticky") in named
 
 
-@pytest.mark.parametrize(
-    ("assignment", "even", "valid"),
-    [
-        (ASSIGNMENT, True, True),
-        ({**ASSIGNMENT, "a": ASSIGNMENT["a"][1:]}, False, False),
-        ({**ASSIGNMENT, "a": [*ASSIGNMENT["a"], ASSIGNMENT["b"][0]]}, False, False),
-        ({**ASSIGNMENT, "a": [*ASSIGNMENT["a"], ("elsewhere", 0)]}, False, False),
-        ({"a": ASSIGNMENT["a"], "b": ASSIGNMENT["b"] + ASSIGNMENT["c"]}, False, False),
-        ({"a": ASSIGNMENT["a"], "b": ASSIGNMENT["b"] + ASSIGNMENT["c"], "c": []}, False, True),
-        ({"a": ASSIGNMENT["a"], "b": ASSIGNMENT["b"] + ASSIGNMENT["c"], "c": []}, True, False),
-    ],
-    ids=["valid", "lost", "twice", "invented", "member lost", "uneven", "uneven but sticky"],
-)
-def test_valid_assignment_has_one_owner_per_partition(
-    assignment: assignor.Partitions, even: bool, valid: bool
-) -> None:
-    assert assignor.is_valid(assignment, SMALL, MEMBERS, even=even) == valid
-
-
-def test_goal_is_ratio_to_fastest_other_client() -> None:
-    ours = timing.Row("first answer", "kafka_async", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
-    plain = replace(ours, client="kafka_async in plain Python", ratio=1.1)
-    near = replace(ours, client="kafka-python", ratio=2.5, ratio_low=1.9, ratio_high=2.6)
-    far = replace(ours, client="aiokafka", ratio=4.0)
-    [goal] = timed_result("case", "A case", "", [ours, plain, far, near], 2).goals
-    assert goal.what == "kafka-python, first answer: its time in ours"
-    assert (goal.figure, goal.low, goal.high, goal.met) == (2.5, 1.9, 2.6, True)
-
-
 def test_measures_longest_iteration_of_each_case(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = {name: fairness.CASES[name] for name in ("a record a call", "record by record")}
     monkeypatch.setattr(fairness, "RECORDS", 1000)
@@ -117,33 +69,11 @@ def test_measures_longest_iteration_of_each_case(monkeypatch: pytest.MonkeyPatch
     assert [goal.figure for goal in result.goals] == [max(row.median for row in result.rows)]
 
 
-def test_refuses_iteration_time_of_too_few_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    def launch(*_: object) -> Figures:
-        return Figures(1.0, 1.0, 999, longest_iteration_ms=1.0)
-
-    monkeypatch.setattr(fairness, "launch", launch)
-    with run_in_thread() as cluster, pytest.raises(WrongResultError, match="999 of 100000 records"):
-        fairness.run_client("kafka_async", cluster.bootstrap_servers, "a record a call")
-
-
-@pytest.mark.parametrize("wrong", [{"records": 9}, {"checksum": 1}])
-def test_compares_records_read_from_many_topics(wrong: dict[str, int]) -> None:
-    found = Tally.expected(10, many_topics.SIZE)
-    many_topics.check(found, 10)
-    with pytest.raises(WrongResultError, match="10"):
-        many_topics.check(replace(found, **wrong), 10)
-
-
 def test_writes_and_reads_many_topics() -> None:
     with run_in_thread(brokers=1) as cluster:
         figures = many_topics.write(cluster.bootstrap_servers, 20, 1, 2_000)
     assert figures.seconds > 0
     assert figures.peak_mb > 10
-
-
-def test_memory_limit_is_sum_of_base_and_options() -> None:
-    assert memory.limit("producer") == pytest.approx(40 + 32 * 2**20 / 1e6)
-    assert memory.limit("consumer") == pytest.approx(40 + (64 + 128) * 2**20 / 1e6)
 
 
 @pytest.mark.slow

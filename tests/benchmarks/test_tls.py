@@ -15,13 +15,12 @@ from benchmarks.cases import CASES
 from benchmarks.peers import java_peer
 from benchmarks.peers.aiokafka_peer import cluster_options as aiokafka_options
 from benchmarks.peers.confluent_peer import cluster_options as confluent_options
-from benchmarks.peers.java_peer import JavaPeer, Line
 from benchmarks.peers.task import Figures, Task
 from benchmarks.processes import launch
 from benchmarks.progress import Progress
 from benchmarks.rounds import CaseRunner, FailedError, remaining
 from benchmarks.runs import RunLog
-from benchmarks.tls import TlsListener, client_options, make_certificate, secure_cluster
+from benchmarks.tls import TlsListener, client_options, make_certificate
 from kafka_async.embedded import BlockingCluster, Listener, run_in_thread
 from kafka_async.testing.backends.base import BackendUnavailableError
 
@@ -81,14 +80,6 @@ def test_certificate_is_trusted_for_the_address_of_the_broker(tmp_path: Path) ->
     assert ours.version() == "TLSv1.3"
 
 
-def test_backend_without_a_listener_for_tls_is_reported() -> None:
-    with (
-        pytest.raises(BackendUnavailableError, match="external has no listener with TLS"),
-        secure_cluster("external"),
-    ):
-        pass
-
-
 def test_each_client_checks_the_broker_with_the_authority(cafile: str) -> None:
     assert client_options(cafile) == {"security_protocol": "SSL", "ssl_cafile": cafile}
     confluent = confluent_options(task(cafile))
@@ -103,30 +94,6 @@ def test_clients_connect_without_tls_in_other_cases() -> None:
     assert client_options("") == {}
     assert confluent_options(task()) == {"bootstrap.servers": "broker:9093"}
     assert aiokafka_options(task()) == {"bootstrap_servers": "broker:9093"}
-
-
-@pytest.mark.parametrize("tuned", [True, False])
-def test_java_consumer_tool_gets_each_property_in_an_option(
-    tuned: bool, cafile: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[str] = []
-
-    def run(_jars: str, _program: str, *arguments: str) -> list[Line]:
-        given.extend(arguments)
-        raise FailedError("started")
-
-    monkeypatch.setattr(java_peer, "_run", run)
-    monkeypatch.setattr(java_peer, "_tool_jars", str)
-    with pytest.raises(FailedError, match="started"):
-        JavaPeer().consume(task(cafile, tuned=tuned))
-    flags = [at for at, word in enumerate(given) if word == "--command-property"]
-    properties = dict(given[at + 1].split("=", 1) for at in flags)
-    assert properties.pop("max.poll.records", None) == ("5000" if tuned else None)
-    assert properties == {
-        "security.protocol": "SSL",
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": cafile,
-    }
 
 
 @pytest.mark.parametrize("case", OVER_TLS, ids=lambda case: case.name)

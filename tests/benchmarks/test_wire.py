@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.payload import WrongResultError
-from benchmarks.wire import batches, first_use, timing
+from benchmarks.wire import first_use, timing
 from benchmarks.wire.__main__ import first_use_table, message_cases, summary, sweep_line
 from benchmarks.wire.batch_clients import (
     BatchClient,
@@ -22,7 +21,7 @@ from benchmarks.wire.batch_clients import (
     ours,
     plain_aiokafka,
 )
-from benchmarks.wire.batches import cases, compiled_cases, kernel, plain_cases, subjects
+from benchmarks.wire.batches import cases, kernel, subjects
 from benchmarks.wire.codecs import CLIENTS, NEWEST, codec, modules
 from benchmarks.wire.first_use import FirstUse
 from benchmarks.wire.messages import SUBJECTS
@@ -132,23 +131,3 @@ def test_wrong_batch_raises(kind: str) -> None:
     )
     with pytest.raises(WrongResultError, match=f"{kind} .*: ours has a wrong result"):
         measure(case, rounds=1)
-
-
-def test_each_kernel_is_compared_with_peers_of_its_kind() -> None:
-    assert [each.client for each in compiled_cases()[0].contenders] == [
-        *("kafka_async", "aiokafka in Cython", "kafka-python")
-    ]
-    assert [each.client for each in plain_cases()[0].contenders] == [
-        *("kafka_async in plain Python", "kafka-python", "aiokafka in plain Python")
-    ]
-    assert [case.units for case in compiled_cases()] == [len(s.records) for s in subjects()] * 3
-    assert [round(len(each.data) / batches.BATCH, 1) for each in subjects()] == [1.0] * 4
-
-
-def test_aiokafka_runs_with_and_without_extensions() -> None:
-    data = subjects()[0].data
-    fast = {type(record).__name__ for record in aiokafka("fast").decode(data)}
-    before = sys.modules["aiokafka.record.default_records"]
-    plain = {type(record).__name__ for record in plain_aiokafka("plain").decode(data)}
-    assert (fast, plain) == ({"DefaultRecord"}, {"_DefaultRecordPy"})
-    assert sys.modules["aiokafka.record.default_records"] is before

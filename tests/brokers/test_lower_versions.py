@@ -17,7 +17,7 @@ from kafka_async.protocol.api import lookup
 from tests.brokers.scenarios import SCENARIOS, Stage, home_of, result_of, sent_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
@@ -84,12 +84,26 @@ def problem(expected: object, result: object) -> str:
     return "" if result == expected or refused else repr(result)
 
 
-async def check_lower_maxima(scenario: str, keys: Iterable[int], last: int = 0) -> None:
-    """Check all lower maxima of each API, or only the `last` ones."""
+def ends(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the highest of the lower maxima, the lowest, and the range of a missing API."""
+    highest, *others = ranges
+    return [highest, *others[-2:]]
+
+
+def lowest(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the lowest of the lower maxima, and the range of a missing API."""
+    return [*ranges][-2:]
+
+
+async def check_lower_maxima(
+    scenario: str,
+    keys: Iterable[int],
+    choose: Callable[[Iterable[tuple[int, int]]], Iterable[tuple[int, int]]],
+) -> None:
     expected, _ = await sent_in(scenario)
     problems: dict[str, str] = {}
     for key in keys:
-        for versions in [*lower_maxima(key)][-last:]:
+        for versions in choose(lower_maxima(key)):
             if versions == WITHOUT_API and key in NOT_NEEDED:
                 continue
             found = problem(expected, await result_of(scenario, api_versions={key: versions}))
@@ -103,24 +117,37 @@ async def test_each_lower_maximum_has_the_same_result_or_names_what_is_missing(
     scenario: str,
 ) -> None:
     _, sent = await sent_in(scenario)
-    await check_lower_maxima(scenario, [key for key in sent if await home_of(key) == scenario])
+    keys = [key for key in sent if await home_of(key) == scenario]
+    await check_lower_maxima(scenario, keys, ends)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_oldest_version_of_every_api_has_the_same_result_or_names_what_is_missing(
+async def test_each_version_of_every_api_has_the_same_result_or_names_what_is_missing(
     scenario: str,
 ) -> None:
-    """Checks it without the API too; all versions of an API are tested in its home."""
+    """Checks all versions of an API in its home, the lowest and its absence elsewhere."""
     _, sent = await sent_in(scenario)
-    await check_lower_maxima(scenario, sent, last=2)
+    home = [key for key in sent if await home_of(key) == scenario]
+    await check_lower_maxima(scenario, home, list)
+    await check_lower_maxima(scenario, sent.keys() - home, lowest)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_each_pair_has_the_same_result_or_names_what_is_missing(scenario: str) -> None:
+    await check_pairs(scenario, PAIRS)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_each_pair_has_the_same_result_or_names_what_is_missing(scenario: str) -> None:
+async def test_some_pairs_have_the_same_result_or_name_what_is_missing(scenario: str) -> None:
+    await check_pairs(scenario, PAIRS[list(SCENARIOS).index(scenario) % 3 :: 3])
+
+
+async def check_pairs(scenario: str, pairs: Iterable[dict[int, tuple[int, int]]]) -> None:
     expected, sent = await sent_in(scenario)
     problems: dict[str, str] = {}
-    for ranges in PAIRS:
+    for ranges in pairs:
         if sent.keys() >= ranges.keys() - OPTIONAL and (
             found := problem(expected, await result_of(scenario, api_versions=ranges))
         ):
@@ -128,14 +155,26 @@ async def test_each_pair_has_the_same_result_or_names_what_is_missing(scenario: 
     assert problems == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_each_profile_has_the_same_result_or_names_what_is_missing(scenario: str) -> None:
+    await check_profiles(scenario, PROFILES)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_half_of_the_profiles_have_the_same_result_or_name_what_is_missing(
+    scenario: str,
+) -> None:
+    await check_profiles(scenario, [*PROFILES][list(SCENARIOS).index(scenario) % 2 :: 2])
+
+
+async def check_profiles(scenario: str, profiles: Iterable[str]) -> None:
     expected, _ = await sent_in(scenario)
-    results = {name: await result_of(scenario, profile=name) for name in PROFILES}
+    results = {name: await result_of(scenario, profile=name) for name in profiles}
     problems = {name: found for name, each in results.items() if (found := problem(expected, each))}
     assert problems == {}
     same = {name for name, result in results.items() if result == expected}
-    assert same >= EVERYWHERE.get(scenario, set())
+    assert same >= EVERYWHERE.get(scenario, set()) & results.keys()
 
 
 async def test_a_profile_that_does_not_exist_is_refused() -> None:

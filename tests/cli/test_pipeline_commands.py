@@ -21,6 +21,7 @@ from kafka_async.spark.pipeline.status import combined_state
 from kafka_async.spark.pipeline.status_file import write_status
 from tests.cli.conftest import call
 from tests.docs.markdown_blocks import PAGES, ROOT, blocks_of
+from tests.rows import row
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -302,12 +303,13 @@ def test_local_run_keeps_the_configuration_of_the_file(file: Path) -> None:
     assert local.with_trigger("available-now").definition.trigger == "available-now"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_definitions_in_the_documentation_are_valid(page: Path) -> None:
-    for block in blocks_of(page):
-        if block.language == "toml":
-            definition = define(parse(tomllib.loads(block.body)))
-            Pipeline(**vars(definition)).validate()
+def test_definitions_in_the_documentation_are_valid() -> None:
+    for page in PAGES:
+        with row(page):
+            for block in blocks_of(page):
+                if block.language == "toml":
+                    definition = define(parse(tomllib.loads(block.body)))
+                    Pipeline(**vars(definition)).validate()
 
 
 def test_example_is_valid() -> None:

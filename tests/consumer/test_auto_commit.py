@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafka_async.types import TopicPartition
     from tests.consumer.conftest import Stage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 
 async def _poll(consumer: Consumer, timeout: float | None) -> None:

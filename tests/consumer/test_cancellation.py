@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.consumer import Consumer
     from tests.consumer.conftest import Stage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 ITERATIONS = range(0, 60, 3)
 

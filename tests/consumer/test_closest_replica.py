@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.consumer import Consumer
     from tests.consumer.conftest import Stage, StartStage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 TP: Final = TopicPartition("t", 0)
 LEADER, FOLLOWER, OTHER = 1, 2, 3

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Use = Callable[[], Coroutine[Any, Any, None]]
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 AUTO = {"enable_auto_commit": True, "auto_commit_interval_ms": 600_000}
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.consumer import Consumer
     from tests.consumer.conftest import Stage, StartStage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 PROTOCOL: dict[str, Any] = {"group_protocol": "consumer"}
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafka_async.group.assignors.abc import Assignments, Members
     from tests.consumer.conftest import Stage, StartStage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 KEPT, GONE = TopicPartition("kept", 0), TopicPartition("gone", 0)
 

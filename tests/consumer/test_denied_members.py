@@ -23,7 +23,7 @@ from tests.recording_listener import RecordingListener
 if TYPE_CHECKING:
     from kafka_async.consumer.consumer import Consumer
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 SASL: dict[str, Any] = {
     "security_protocol": "SASL_PLAINTEXT",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kafka_async import Consumer
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 OPTIONS: dict[str, Any] = {"auto_offset_reset": "earliest", "metadata_max_age_ms": 5_000}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.consumer import Consumer
     from tests.consumer.conftest import Stage, StartStage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 
 class CoordinatorLookups:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafka_async.group.assignors.abc import Members
     from tests.consumer.conftest import Stage, StartStage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 
 class SilentAssignor(FailingAssignor):

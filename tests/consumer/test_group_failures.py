@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafka_async.embedded.faults import Fault
     from tests.consumer.conftest import Stage, StartStage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 PARTITIONS = 6
 SESSION, HEARTBEAT = 10.0, 3.0

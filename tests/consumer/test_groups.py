@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,6 +38,7 @@ from kafka_async.types import OffsetAndMetadata, ProducerRecord, TopicPartition
 from tests.compacted_batch import end_later
 from tests.consumer.conftest import poll_until
 from tests.recording_listener import RecordingListener
+from tests.rows import pairs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -44,13 +46,14 @@ if TYPE_CHECKING:
     from kafka_async.consumer.consumer import Consumer
     from tests.consumer.conftest import Stage, StartStage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 _REBALANCES = "the group rebalances"
 """Reason of members that join since the coordinator says so."""
 COOPERATIVE: dict[str, Any] = {"partition_assignment_strategy": ["cooperative-sticky"]}
 AUTO_COMMIT: dict[str, Any] = {"enable_auto_commit": True, "auto_commit_interval_ms": 1000}
-STRATEGIES = [pytest.param({}, id="eager"), pytest.param(COOPERATIVE, id="cooperative")]
+EAGER: dict[str, Any] = {}
+STRATEGIES = [EAGER, COOPERATIVE]
 
 
 def owned(*consumers: Consumer) -> list[set[int]]:
@@ -829,7 +832,7 @@ async def test_waits_for_unstable_offsets(stage: Stage, error: str) -> None:
 
 # -- failures -------------------------------------------------------------------------------------
 
-PASSING = {
+PASSING_ERRORS = {
     "JoinGroup": [
         *("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"),
         *("UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "UNKNOWN_SERVER_ERROR"),
@@ -844,11 +847,12 @@ PASSING = {
     ],
     "FindCoordinator": ["COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"],
 }
+PASSING = [(api, error) for api, errors in PASSING_ERRORS.items() for error in errors]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize(
-    ("api", "error"), [(api, error) for api, errors in PASSING.items() for error in errors]
+    ("api", "error", "strategy"),
+    [(*case, strategy) for case, strategy in zip(PASSING, cycle(STRATEGIES), strict=False)],
 )
 async def test_group_recovers_from_retriable_errors(
     stage: Stage, api: str, error: str, strategy: dict[str, Any]
@@ -861,10 +865,13 @@ async def test_group_recovers_from_retriable_errors(
         await poll_until_balanced(4, first, second)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("disconnect", ["before", "after"])
 @pytest.mark.parametrize(
-    "api", ["JoinGroup", "SyncGroup", "Heartbeat", "OffsetFetch", "FindCoordinator", "LeaveGroup"]
+    ("api", "disconnect", "strategy"),
+    pairs(
+        ["JoinGroup", "SyncGroup", "Heartbeat", "OffsetFetch", "FindCoordinator", "LeaveGroup"],
+        ["before", "after"],
+        STRATEGIES,
+    ),
 )
 async def test_group_recovers_from_lost_connections(
     stage: Stage, api: str, disconnect: Any, strategy: dict[str, Any]

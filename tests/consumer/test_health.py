@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafka_async.protocol.messages.offset_fetch import OffsetFetchResponse
     from tests.consumer.conftest import Stage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 
 async def test_reports_each_state_from_new_to_closed(stage: Stage) -> None:

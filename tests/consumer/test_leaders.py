@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafka_async.types import TopicPartition
     from tests.consumer.conftest import Stage, StartStage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 
 async def offsets(consumer: Consumer, timeout: float = 20) -> list[int]:

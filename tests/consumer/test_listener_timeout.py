@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafka_async.types import TopicPartition
     from tests.consumer.conftest import Stage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 TIMEOUT = 60.0

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafka_async.types import TopicPartition
     from tests.consumer.conftest import Stage, StartStage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 PROTOCOLS = ["classic", "consumer"]
 SESSION = 45.0

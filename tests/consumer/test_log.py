@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafka_async.producer.producer import Producer
     from tests.consumer.conftest import Stage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 

@@ -20,7 +20,7 @@ from kafka_async.types import TopicPartition
 if TYPE_CHECKING:
     from tests.consumer.conftest import Stage, StartStage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 GROUPS: list[str | None] = ["g", None]
 NEVER_CREATE: dict[str, Any] = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.consumer import Consumer
     from tests.consumer.conftest import Stage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 ADDED = TopicPartition("t", 1)
 LATEST: dict[str, Any] = {"auto_offset_reset": "latest", "metadata_max_age_ms": 60_000}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafka_async.client.client import Client
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 RIGHT, WRONG = "wonderland", "guess"
 SASL: dict[str, Any] = {
@@ -165,11 +165,12 @@ async def describe(clients: Clients) -> None:
     await clients.admin.describe_topics(["t"])
 
 
-calls = pytest.mark.parametrize("call", [send, poll, commit, describe])
+calls = pytest.mark.parametrize(
+    ("call", "brokers"), [(send, 1), (poll, 3), (commit, 1), (describe, 3)]
+)
 
 
 @calls
-@pytest.mark.parametrize("brokers", [1, 3])
 async def test_attempt_in_progress_is_repeated_with_the_new_credentials(
     brokers: int, call: Callable[[Clients], Coroutine[Any, Any, None]]
 ) -> None:
@@ -192,7 +193,6 @@ async def test_attempt_in_progress_is_repeated_with_the_new_credentials(
 
 
 @calls
-@pytest.mark.parametrize("brokers", [1, 3])
 async def test_attempt_that_fails_just_before_the_replacement_raises_no_error(
     brokers: int, call: Callable[[Clients], Coroutine[Any, Any, None]]
 ) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Record
     from tests.consumer.conftest import Stage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 STRATEGIES = ["range", "cooperative-sticky"]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.consumer.conftest import Stage
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 OPTIONS: dict[str, Any] = {"group_protocol": "consumer", "rewind_check_interval_ms": 1000}
 REWINDS = "g.rewinds"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafka_async.consumer.consumer import Consumer
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock, pytest.mark.one_kernel]
 
 Call: TypeAlias = Callable[[], Awaitable[Any]]
 LIMIT = 100.0

@@ -17,6 +17,7 @@ import pytest
 import kafka_async
 from kafka_async.embedded import run_in_thread
 from tests.docs.markdown_blocks import NOT_RUN, PAGES, ROOT, Block, blocks_of
+from tests.rows import row
 
 DEADLINE = 60.0
 """Seconds for one example."""
@@ -78,23 +79,25 @@ def page_parameters() -> list[object]:
     return parameters
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_block_has_a_known_language(page: Path) -> None:
-    unknown = [
-        block.place
-        for block in blocks_of(page)
-        if block.language != "python" and block.language not in NOT_RUN
-    ]
-    assert not unknown, f"blocks that are neither python nor one of {sorted(NOT_RUN)}"
-    assert page.read_text("utf-8").count("\n```") == 2 * len(list(blocks_of(page)))
+def test_every_block_has_a_known_language() -> None:
+    for page in PAGES:
+        with row(page):
+            unknown = [
+                block.place
+                for block in blocks_of(page)
+                if block.language != "python" and block.language not in NOT_RUN
+            ]
+            assert not unknown, f"blocks that are neither python nor one of {sorted(NOT_RUN)}"
+            assert page.read_text("utf-8").count("\n```") == 2 * len(list(blocks_of(page)))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_code_fits_the_width_of_the_site(page: Path) -> None:
+def test_code_fits_the_width_of_the_site() -> None:
     """Checks them, since longer lines are cut off on a wide screen; drawings scroll."""
-    for block in blocks_of(page):
-        if block.language != "text":
-            assert max(map(len, block.body.splitlines()), default=0) <= COLUMNS, block.place
+    for page in PAGES:
+        with row(page):
+            for block in blocks_of(page):
+                if block.language != "text":
+                    assert max(map(len, block.body.splitlines()), default=0) <= COLUMNS, block.place
 
 
 def imports_from_modules(source: str) -> set[str]:
@@ -108,17 +111,17 @@ def imports_from_modules(source: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_example_imports_public_names_from_the_package(page: Path) -> None:
-    for block in python_blocks(page):
-        assert imports_from_modules(block.body) == set(), block.place
+def test_example_imports_public_names_from_the_package() -> None:
+    for page in PAGES:
+        with row(page):
+            for block in python_blocks(page):
+                assert imports_from_modules(block.body) == set(), block.place
 
 
-@pytest.mark.parametrize(
-    "program", sorted((ROOT / "examples").rglob("*.py")), ids=lambda it: it.stem
-)
-def test_program_imports_public_names_from_the_package(program: Path) -> None:
-    assert imports_from_modules(program.read_text("utf-8")) == set()
+def test_program_imports_public_names_from_the_package() -> None:
+    for program in sorted((ROOT / "examples").rglob("*.py")):
+        with row(program):
+            assert imports_from_modules(program.read_text("utf-8")) == set()
 
 
 @pytest.mark.timeout(600)
@@ -205,12 +208,13 @@ def test_runs_examples_with_the_package_of_this_checkout(
     run_block(Block(PAGES[0], 2, "python", "test_it.py", test), "nowhere:1", tmp_path)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_output_follows_an_example(page: Path) -> None:
-    previous = ""
-    for block in blocks_of(page):
-        assert block.title != OUTPUT or previous == "python", block.place
-        previous = block.language
+def test_every_output_follows_an_example() -> None:
+    for page in PAGES:
+        with row(page):
+            previous = ""
+            for block in blocks_of(page):
+                assert block.title != OUTPUT or previous == "python", block.place
+                previous = block.language
 
 
 def test_finds_a_failing_block(tmp_path: Path) -> None:

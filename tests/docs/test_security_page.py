@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 
-import pytest
-
 from kafka_async import errors
 from kafka_async.config.java_security import JKS_TO_PKCS12, PKCS12_TO_PEM, TRUSTSTORE_TO_PEM
 from tests.docs.markdown_blocks import PAGES, ROOT
 from tests.integration.test_failure_times import CASES
+from tests.rows import row
 from tools.generated_page import tracked_files
 
 PAGE = (ROOT / "docs" / "security.md").read_text("utf-8")
@@ -109,9 +108,10 @@ def test_times_are_given_for_every_measured_case() -> None:
 # -- errors ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", rows("Errors"), ids=lambda row: row[0])
-def test_errors_of_the_table_exist(row: list[str]) -> None:
-    assert issubclass(getattr(errors, row[1].strip("`")), errors.KafkaError)
+def test_errors_of_the_table_exist() -> None:
+    for words, name, *_ in rows("Errors"):
+        with row(words):
+            assert issubclass(getattr(errors, name.strip("`")), errors.KafkaError)
 
 
 def test_messages_of_the_table_are_those_of_the_code() -> None:

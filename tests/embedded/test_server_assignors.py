@@ -15,6 +15,7 @@ from kafka_async.embedded.groups.server_assignors import (
     assign_simple,
     assign_uniform,
 )
+from tests.rows import row
 
 Topic = uuid.UUID
 Counts = dict[Topic, int]
@@ -118,9 +119,14 @@ def test_group_without_topics_or_members_has_no_assignment(name: str) -> None:
     assert SERVER_ASSIGNORS[name]({"m": member}, {}) == {"m": frozenset()}
 
 
-@pytest.mark.parametrize("same_topics", [True, False])
-@pytest.mark.parametrize("number", range(50))
-def test_simple_assigns_all_partitions_and_all_members(number: int, same_topics: bool) -> None:
+def test_simple_assigns_all_partitions_and_all_members() -> None:
+    for number in range(50):
+        for same_topics in [True, False]:
+            with row(number, same_topics):
+                check_simple_assigns_all_partitions_and_all_members(number, same_topics)
+
+
+def check_simple_assigns_all_partitions_and_all_members(number: int, same_topics: bool) -> None:
     members, counts = random_group(random.Random(number), same_topics=same_topics)
     partitions = [(topic, index) for topic, count in counts.items() for index in range(count)]
     targets = assign_simple(members, partitions)

@@ -6,11 +6,11 @@ import pytest
 
 from kafka_async.embedded.groups.topic_patterns import compile_pattern
 from kafka_async.errors import InvalidRegularExpressionError
+from tests.rows import row
 
 
-@pytest.mark.parametrize(
-    ("pattern", "matching", "other"),
-    [
+def test_matches_whole_names() -> None:
+    for pattern, matching, other in [
         ("a", "a", "ab"),
         ("a.*", "abc", "ba"),
         (r"\Qa.b\E", "a.b", "axb"),
@@ -32,11 +32,10 @@ from kafka_async.errors import InvalidRegularExpressionError
         ("(?i)A", "a", "b"),
         ("a{2}", "aa", "a"),
         (r"\.", ".", "a"),
-    ],
-)
-def test_matches_whole_names(pattern: str, matching: str, other: str) -> None:
-    assert compile_pattern(pattern).fullmatch(matching)
-    assert not compile_pattern(pattern).fullmatch(other)
+    ]:
+        with row(pattern, matching, other):
+            assert compile_pattern(pattern).fullmatch(matching)
+            assert not compile_pattern(pattern).fullmatch(other)
 
 
 @pytest.mark.parametrize(

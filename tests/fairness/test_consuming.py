@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from kafka_async.records.arrow import to_arrow
 from kafka_async.types import TopicPartition
 from tests.fairness.conftest import RECORDS
 from tests.fairness.work import LIMIT, MAX_STEPS, Meter, check, steps
+from tests.rows import others_slow
 
 if TYPE_CHECKING:
     from kafka_async.embedded import BlockingCluster
@@ -79,8 +81,13 @@ def reader(
     )
 
 
-@pytest.mark.parametrize("read", [iterate, poll_usual, poll_one, poll_all, poll_batches, one])
-@pytest.mark.parametrize("topic", TOPICS)
+READS = [iterate, poll_usual, poll_one, poll_all, poll_batches, one]
+CASES = [(topic, read) for topic in TOPICS for read in READS]
+
+
+@pytest.mark.parametrize(
+    ("topic", "read"), others_slow(CASES, [*zip(cycle(TOPICS), READS, strict=False)])
+)
 async def test_consuming_bounds_the_work_of_an_iteration(
     cluster: BlockingCluster, meter: Meter, topic: str, read: Read
 ) -> None:

@@ -28,7 +28,6 @@ from kafka_async.group.member_states import (
     SYNC_ERRORS,
     TRANSITIONS,
     Invalidation,
-    MembershipErrorAction,
     MembershipErrorTable,
     MembershipEvent,
     MemberState,
@@ -36,6 +35,7 @@ from kafka_async.group.member_states import (
     membership_error_action,
     next_state,
 )
+from tests.rows import row
 
 CODES = [code for code in range(-1, 137) if code and for_code(code).code == code]
 
@@ -161,9 +161,8 @@ def test_event_of_an_error_has_a_transition(state: MemberState, event: Membershi
     assert (state, event) in TRANSITIONS
 
 
-@pytest.mark.parametrize(
-    ("table", "error", "action"),
-    [
+def test_membership_error_actions() -> None:
+    for table, error, action in [
         (JOIN_ERRORS, errors.MemberIdRequiredError(), RETRY),
         (JOIN_ERRORS, errors.NotCoordinatorError(), FIND_COORDINATOR),
         (JOIN_ERRORS, errors.CoordinatorLoadInProgressError(), RETRY),
@@ -186,12 +185,9 @@ def test_event_of_an_error_has_a_transition(state: MemberState, event: Membershi
         (HEARTBEAT_ERRORS, errors.GroupAuthorizationError(), RAISE_AND_RETRY),
         (HEARTBEAT_ERRORS, errors.SslAuthenticationError("expired"), RAISE_AND_RETRY),
         (SYNC_ERRORS, errors.GroupAuthorizationError(), DENY),
-    ],
-)
-def test_membership_error_actions(
-    table: MembershipErrorTable, error: KafkaError, action: MembershipErrorAction
-) -> None:
-    assert membership_error_action(table, error) == action
+    ]:
+        with row(table, error, action):
+            assert membership_error_action(table, error) == action
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tests.hostile.measure import allocates_at_most
 from tests.hostile.scripted_fetch import BAD, ScriptedFetch, check_consumer_continues
 from tests.kernel.malformed_records import FIRST, READABLE, RECORDS, SECRET
 from tests.kernel.wire import record
+from tests.rows import row
 
 PREVIOUS, WHOLE, NEXT = batch(base=0), batch(), batch(base=10)
 
@@ -89,19 +90,20 @@ READ_BEFORE: dict[str, list[int]] = {
 """Offsets of the records before the malformed one, which a consumer returns."""
 
 
-@pytest.mark.parametrize("name", CASES)
 def test_malformed_batch_is_corrupt_with_position_and_allocates_no_memory(
-    kernel: ModuleType, name: str
+    kernel: ModuleType,
 ) -> None:
-    data, message = CASES[name]
-    walk = iter_batches(PREVIOUS + data + NEXT, topic="t", partition=0)
-    assert [record.offset for record in next(walk).records()] == [0, 1, 2, 3, 4]
-    with pytest.raises(CorruptRecordError, match=message) as caught:
-        next(walk).records()
-    assert (caught.value.topic, caught.value.partition) == ("t", 0)
-    assert caught.value.offset is not None
-    with allocates_at_most(64 * 1024), pytest.raises(CorruptRecordError, match=message):
-        read(PREVIOUS + data + NEXT)
+    for name in CASES:
+        with row(name):
+            data, message = CASES[name]
+            walk = iter_batches(PREVIOUS + data + NEXT, topic="t", partition=0)
+            assert [record.offset for record in next(walk).records()] == [0, 1, 2, 3, 4]
+            with pytest.raises(CorruptRecordError, match=message) as caught:
+                next(walk).records()
+            assert (caught.value.topic, caught.value.partition) == ("t", 0)
+            assert caught.value.offset is not None
+            with allocates_at_most(64 * 1024), pytest.raises(CorruptRecordError, match=message):
+                read(PREVIOUS + data + NEXT)
 
 
 @pytest.mark.asyncio

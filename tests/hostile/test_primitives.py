@@ -25,6 +25,7 @@ from kafka_async.protocol.messages.share_acknowledge import ShareAcknowledgeRequ
 from kafka_async.protocol.wire import UVARINT
 from tests.hostile.measure import allocates_at_most
 from tests.protocol.samples import all_classes, structures_in
+from tests.rows import row
 
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Message
@@ -167,16 +168,15 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_malformed_message_is_decode_error_and_allocates_little(
-    kernel: ModuleType, name: str
-) -> None:
-    case = CASES[name]
-    with pytest.raises(DecodeError, match=case.error) as caught:
-        case.message.decode(case.data, case.version)  # also creates the decoder
-    assert f"{case.message.__name__} version {case.version}" in str(caught.value)
-    with allocates_at_most(8 * len(case.data) + 64 * KIB), pytest.raises(DecodeError):
-        case.message.decode(case.data, case.version)
+def test_malformed_message_is_decode_error_and_allocates_little(kernel: ModuleType) -> None:
+    for name in CASES:
+        with row(name):
+            case = CASES[name]
+            with pytest.raises(DecodeError, match=case.error) as caught:
+                case.message.decode(case.data, case.version)  # also creates the decoder
+            assert f"{case.message.__name__} version {case.version}" in str(caught.value)
+            with allocates_at_most(8 * len(case.data) + 64 * KIB), pytest.raises(DecodeError):
+                case.message.decode(case.data, case.version)
 
 
 # -- at a limit or unusual, but valid -------------------------------------------------------------

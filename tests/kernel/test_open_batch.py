@@ -14,13 +14,13 @@ import pytest
 from kafka_async.errors import IllegalStateError
 from kafka_async.kernel import Section
 from tests.kernel.kernels import closed_batch
+from tests.rows import row
 
 TIME = 1_700_000_000_000
 
 
-@pytest.mark.parametrize(
-    ("record", "expected"),
-    [
+def test_record_has_kafkas_wire_format(kernel: ModuleType) -> None:
+    for record, expected in [
         # length, attributes, timestamp delta, offset delta, key, value, headers
         ((TIME, None, None), "0c 00 00 00 01 01 00"),
         ((TIME, b"", b""), "0c 00 00 00 00 00 00"),
@@ -30,12 +30,9 @@ TIME = 1_700_000_000_000
             (TIME, None, b"v", [("ä", b"x"), ("", b"")]),
             "1c 00 00 00 01 02 76 04 04 c3a4 02 78 00 00",
         ),
-    ],
-)
-def test_record_has_kafkas_wire_format(
-    kernel: ModuleType, record: tuple[Any, ...], expected: str
-) -> None:
-    assert closed_batch(kernel, record).hex() == expected.replace(" ", "")
+    ]:
+        with row(record, expected):
+            assert closed_batch(kernel, record).hex() == expected.replace(" ", "")
 
 
 VARINTS = {
@@ -54,11 +51,12 @@ VARINTS = {
 }
 
 
-@pytest.mark.parametrize("value", VARINTS)
-def test_varint_has_kafkas_encoding(kernel: ModuleType, value: int) -> None:
-    first = -1 if value >= 0 else -1 - value
-    written = closed_batch(kernel, (first, None, None), (first + value, None, None))
-    assert written.endswith(b"\0" + bytes.fromhex(VARINTS[value]) + b"\x02\x01\x01\0")
+def test_varint_has_kafkas_encoding(kernel: ModuleType) -> None:
+    for value in VARINTS:
+        with row(value):
+            first = -1 if value >= 0 else -1 - value
+            written = closed_batch(kernel, (first, None, None), (first + value, None, None))
+            assert written.endswith(b"\0" + bytes.fromhex(VARINTS[value]) + b"\x02\x01\x01\0")
 
 
 def test_timestamps_and_offsets_are_relative_to_the_first_record(kernel: ModuleType) -> None:
@@ -174,9 +172,8 @@ def test_closing_empty_batch_returns_no_bytes(kernel: ModuleType) -> None:
     assert kernel.OpenBatch(None, 10).close() == b""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
+def test_invalid_record_raises_and_changes_nothing(kernel: ModuleType) -> None:
+    for arguments, error in [
         ((TIME, "text", None), TypeError),
         ((TIME, None, "text"), TypeError),
         ((TIME, None, 5), TypeError),
@@ -191,19 +188,16 @@ def test_closing_empty_batch_returns_no_bytes(kernel: ModuleType) -> None:
         ((-(1 << 70), None, b""), ValueError),
         (("now", None, b""), TypeError),
         ((1.5, None, b""), TypeError),
-    ],
-)
-def test_invalid_record_raises_and_changes_nothing(
-    kernel: ModuleType, arguments: tuple[Any, ...], error: type[Exception]
-) -> None:
-    batch = kernel.OpenBatch(None, 1000)
-    with pytest.raises(error):
-        batch.append(*arguments)
-    assert (batch.count, batch.size, batch.base_timestamp) == (0, 0, -1)
-    batch.append(TIME, None, b"fine")
-    with pytest.raises(error):
-        batch.append(*arguments)
-    assert batch.count == 1
+    ]:
+        with row(arguments, error):
+            batch = kernel.OpenBatch(None, 1000)
+            with pytest.raises(error):
+                batch.append(*arguments)
+            assert (batch.count, batch.size, batch.base_timestamp) == (0, 0, -1)
+            batch.append(TIME, None, b"fine")
+            with pytest.raises(error):
+                batch.append(*arguments)
+            assert batch.count == 1
 
 
 def test_accepts_minimum_and_maximum_timestamps(kernel: ModuleType) -> None:
@@ -261,9 +255,14 @@ def test_accepts_any_pairs_of_name_and_bytes_as_headers(kernel: ModuleType) -> N
         assert closed_batch(kernel, (TIME, None, b"v", headers)) == expected
 
 
-@pytest.mark.parametrize("capacity", [64, 5000, 1 << 17, (1 << 20) - 1, 1 << 20, 1 << 30])
-@pytest.mark.parametrize("size", [0, 1, 510, 4090, 70_000])
-def test_section_is_correct_for_any_capacity_and_record_size(
+def test_section_is_correct_for_any_capacity_and_record_size(kernel: ModuleType) -> None:
+    for size in [0, 1, 510, 4090, 70_000]:
+        for capacity in [64, 5000, 1 << 17, (1 << 20) - 1, 1 << 20, 1 << 30]:
+            with row(size, capacity):
+                check_section_is_correct_for_any_capacity_and_record_size(kernel, capacity, size)
+
+
+def check_section_is_correct_for_any_capacity_and_record_size(
     kernel: ModuleType, capacity: int, size: int
 ) -> None:
     batch = kernel.OpenBatch(None, capacity)
@@ -339,10 +338,9 @@ COPIES: list[Callable[[Any], object]] = [
 ]
 
 
-@pytest.mark.parametrize("duplicate", COPIES)
-@pytest.mark.parametrize("name", OWNED)
-def test_object_with_one_owner_cannot_be_copied_or_pickled(
-    kernel: ModuleType, name: str, duplicate: Callable[[Any], object]
-) -> None:
-    with pytest.raises(TypeError, match=f"{name} objects cannot be copied or pickled"):
-        duplicate(OWNED[name](kernel))
+def test_object_with_one_owner_cannot_be_copied_or_pickled(kernel: ModuleType) -> None:
+    for name in OWNED:
+        for duplicate in COPIES:
+            refused = f"{name} objects cannot be copied or pickled"
+            with row(name, duplicate), pytest.raises(TypeError, match=refused):
+                duplicate(OWNED[name](kernel))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import cycle
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from kafka_async.errors import CorruptRecordError
 from kafka_async.kernel.shared import Corruption, corrupt_record_error
 from tests.kernel.malformed_records import FIRST, RECORDS, framed, overlong
 from tests.kernel.wire import encoded_headers, field, record, section, varint
+from tests.rows import row
 
 if TYPE_CHECKING:
     from kafka_async.kernel import Section
@@ -97,42 +99,45 @@ def test_similar_headers_of_consecutive_records_are_distinguished(kernel: Module
     assert [one.headers for one in parse(kernel, section(*records))] == written
 
 
-@pytest.mark.parametrize("time", [0, 63, 64, -65, 8191, 8192, -8193, 1 << 40, -(1 << 40)])
-@pytest.mark.parametrize("size", [0, 63, 64, 8191, 8192, 1 << 21])
-def test_parses_fields_of_every_length(kernel: ModuleType, size: int, time: int) -> None:
-    key, value, name = b"k" * size, b"v" * size, "n" * size
-    headers = encoded_headers((name, value), ("", None))
-    data = section(record(), record(delta=90, time=time, key=key, value=value, headers=headers))
-    assert len(parse(kernel, data)) == 2
-    found = parse(kernel, data)[1]
-    assert (found.offset, found.timestamp) == (1090, 5_000 + time)
-    assert (found.key, found.value, found.headers) == (key, value, ((name, value), ("", None)))
+def test_parses_fields_of_every_length(kernel: ModuleType) -> None:
+    sizes = cycle([0, 63, 64, 8191, 8192, 1 << 21])
+    for time in [0, 63, 64, -65, 8191, 8192, -8193, 1 << 40, -(1 << 40)]:
+        size = next(sizes)
+        key, value, name = b"k" * size, b"v" * size, "n" * size
+        headers = encoded_headers((name, value), ("", None))
+        data = section(record(), record(delta=90, time=time, key=key, value=value, headers=headers))
+        with row(time, size):
+            _, found = parse(kernel, data)
+            assert (found.offset, found.timestamp) == (1090, 5_000 + time)
+            assert (found.key, found.value) == (key, value)
+            assert found.headers == ((name, value), ("", None))
 
 
 # -- hostile sections -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cut", range(len(b"".join(WHOLE))))
-def test_every_truncation_is_corrupt(kernel: ModuleType, cut: int) -> None:
-    data = section(*WHOLE)
+def test_every_truncation_is_corrupt(kernel: ModuleType) -> None:
+    data, whole = section(*WHOLE), b"".join(WHOLE)
     ends = [0, len(WHOLE[0]), len(WHOLE[0]) + len(WHOLE[1])]
-    readable = sum(end <= cut for end in ends[1:])
-    with pytest.raises(CorruptRecordError) as caught:
-        parse(kernel, data._replace(data=bytes(data.data)[:cut]))
-    error = caught.value
-    assert (error.topic, error.partition) == ("topic", 3)
-    # The offset is of the first record that cannot be read: of the first record if the section is
-    # too short for its count.
-    assert error.offset in (1000, 1000 + readable)
+    for cut in range(len(whole)):
+        readable = sum(end <= cut for end in ends[1:])
+        with row(cut):
+            with pytest.raises(CorruptRecordError) as caught:
+                parse(kernel, data._replace(data=whole[:cut]))
+            error = caught.value
+            assert (error.topic, error.partition) == ("topic", 3)
+            # The offset is of the first record that cannot be read: of the first record if the
+            # section is too short for its count.
+            assert error.offset in (1000, 1000 + readable)
 
 
-@pytest.mark.parametrize("name", RECORDS)
-def test_malformed_record_is_corrupt(kernel: ModuleType, name: str) -> None:
-    corruption, malformed = RECORDS[name]
-    with pytest.raises(CorruptRecordError) as caught:
-        parse(kernel, section(FIRST, malformed, count=2, last=4))
-    error, expected = caught.value, corrupt_record_error(corruption)
-    assert (error.message, error.topic, error.partition) == (expected.message, "topic", 3)
+def test_malformed_record_is_corrupt(kernel: ModuleType) -> None:
+    for name, (corruption, malformed) in RECORDS.items():
+        with row(name):
+            with pytest.raises(CorruptRecordError) as caught:
+                parse(kernel, section(FIRST, malformed, count=2, last=4))
+            error, expected = caught.value, corrupt_record_error(corruption)
+            assert (error.message, error.topic, error.partition) == (expected.message, "topic", 3)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ import pytest
 
 from tests.kernel import kernels
 from tests.kernel.kernels import closed_batch
+from tests.rows import row
 
 pytestmark = pytest.mark.asyncio
 
@@ -170,15 +171,14 @@ WRONG: list[tuple[Callable[[Any], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("method", ["enqueue", "enqueue_nowait"])
-@pytest.mark.parametrize(("call", "words"), WRONG)
-async def test_wrong_arguments_raise_at_the_call(
-    kernel: ModuleType, method: str, call: Callable[[Any], Any], words: str
-) -> None:
-    appender = writer(kernel)
-    with pytest.raises(TypeError, match=rf"{method}\(\) .*{words}"):
-        call(getattr(appender, method))
-    assert appender.slow_calls == 0
+async def test_wrong_arguments_raise_at_the_call(kernel: ModuleType) -> None:
+    for call, words in WRONG:
+        for method in ["enqueue", "enqueue_nowait"]:
+            with row(call, words, method):
+                appender = writer(kernel)
+                with pytest.raises(TypeError, match=rf"{method}\(\) .*{words}"):
+                    call(getattr(appender, method))
+                assert appender.slow_calls == 0
 
 
 CLOSED: dict[str, Callable[[Any], object]] = {

@@ -11,6 +11,7 @@ from kafka_async.errors import CorruptRecordError
 from kafka_async.kernel.shared import Corruption, corrupt_record_error
 from tests.kernel.malformed_records import FIRST, READABLE, RECORDS
 from tests.kernel.wire import field, record, section, varint
+from tests.rows import row
 
 if TYPE_CHECKING:
     from kafka_async.kernel import Section
@@ -76,13 +77,14 @@ def test_reader_of_empty_section_is_done(kernel: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 100])
-@pytest.mark.parametrize("name", RECORDS)
-def test_corruption_is_raised_after_all_records_before_it(
-    kernel: ModuleType, name: str, count: int
-) -> None:
-    corruption, malformed = RECORDS[name]
-    data = section(FIRST, malformed, count=2, last=4)
-    reader = kernel.RecordReader(data, "topic", 3)
+def test_corruption_is_raised_after_all_records_before_it(kernel: ModuleType, count: int) -> None:
+    for name, (corruption, malformed) in RECORDS.items():
+        data = section(FIRST, malformed, count=2, last=4)
+        with row(name):
+            check_records_before(kernel.RecordReader(data, "topic", 3), name, corruption, count)
+
+
+def check_records_before(reader: Any, name: str, corruption: Corruption, count: int) -> None:
     found: list[Any] = []
     while len(found) < READABLE[name]:
         found += reader.read(count)

@@ -22,6 +22,7 @@ PROTOCOLS: Final[dict[str, dict[str, Any]]] = {
     "consumer": {"group_protocol": "consumer"},
 }
 """Options of a consumer for each way in which its group assigns partitions."""
+LISTENERS: Final = ("on_assigned", "on_revoked", "on_lost")
 HEARTBEATS: Final = {"consumer": "ConsumerGroupHeartbeat"}
 """The API by which a member learns that it has been removed."""
 WAIT: Final = 20.0
@@ -97,7 +98,7 @@ def places() -> Iterator[Place]:
     """Yield all places."""
     for protocol in PROTOCOLS:
         yield Place("Consumer", "rebalancing", protocol)
-        for listener in ("on_assigned", "on_revoked", "on_lost"):
+        for listener in LISTENERS:
             yield Place("Consumer", "listener", f"{listener} {protocol}")
     for client in ("ShareConsumer", "GroupMember", "WorkerPool"):
         yield Place(client, "rebalancing", "group")

@@ -14,12 +14,12 @@ import pytest
 from kafka_async.errors import TaskDiedError
 from tests.embedded_client import InMemory
 from tests.lifecycle.calls import make, outcome_of, outcome_without_loop
-from tests.lifecycle.places import Place, outcomes_in, places
+from tests.lifecycle.places import LISTENERS, PROTOCOLS, Place, outcomes_in, places
 from tests.programs import run_python
 from tools.lifecycle import CLIENTS, CLIENTS_IN, STATES, TABLE, WORDS, methods_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
 OWN_STATES = ("new", "starting", "connecting", "running", "stopping", "stopped", "failed")
 """The states of a client itself; the others depend on where the call is made."""
@@ -89,6 +89,14 @@ def in_another_loop(client: Any, method: str) -> str:
     return asyncio.run(outcome_of(client, method, 1.0))
 
 
+def paired_places() -> Iterator[Any]:
+    """Yield all places; each listener with one protocol, the other listeners are slow tests."""
+    paired = {f"{name} {protocol}" for name, protocol in zip(LISTENERS, PROTOCOLS, strict=True)}
+    for place in places():
+        slow = place.state == "listener" and place.name not in paired
+        yield pytest.param(place, marks=pytest.mark.slow if slow else (), id=str(place))
+
+
 def test_table_has_a_row_for_every_method_and_a_cell_for_every_state() -> None:
     assert TABLE.keys() == CLIENTS.keys()
     for name, rows in TABLE.items():
@@ -119,7 +127,7 @@ async def test_every_call_does_what_the_table_says(
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-@pytest.mark.parametrize("place", list(places()), ids=str)
+@pytest.mark.parametrize("place", list(paired_places()))
 async def test_every_call_in_a_rebalance_or_callback_does_what_the_table_says(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:

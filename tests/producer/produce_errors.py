@@ -39,11 +39,15 @@ CODES: Final = tuple(
 VERSIONS: Final = (1, 2)
 """Versions of transactions."""
 
+_WITH_ALL_LAYOUTS: Final = tuple(
+    code
+    for code in CODES
+    if for_code(code) in (errors.RecordTooLargeError, errors.OutOfOrderSequenceError)
+)
+
 CASES: Final = (
     *((code, *each) for code, each in zip(CODES, cycle(product(LAYOUTS, VERSIONS)), strict=False)),
-    *product(
-        (errors.RecordTooLargeError.code, errors.OutOfOrderSequenceError.code), LAYOUTS, VERSIONS
-    ),
+    *product(_WITH_ALL_LAYOUTS, LAYOUTS, VERSIONS),
 )
 """Each code with one layout and version, two codes with all of them."""
 

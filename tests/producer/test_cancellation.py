@@ -19,6 +19,7 @@ from kafka_async.protocol.messages.txn_offset_commit import TxnOffsetCommitReque
 from tests.embedded_client import settle
 from tests.producer.bench import Bench, Source, advance_with_each_reading, transactional
 from tests.producer.interruption import interrupt_everywhere
+from tests.rows import pairs
 
 if TYPE_CHECKING:
     from kafka_async import Transaction
@@ -241,9 +242,7 @@ async def test_cancelled_block_is_atomic(version: int) -> None:
     assert await interrupt_everywhere(scene) >= 5
 
 
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("end", ["commit", "abort"])
-@pytest.mark.parametrize("idle", [0, 5], ids=["at once", "after it has finished"])
+@pytest.mark.parametrize(("version", "end", "idle"), pairs([1, 2], ["commit", "abort"], [0, 5]))
 async def test_cancelled_commit_or_abort_can_be_awaited_again(
     version: int, end: str, idle: float
 ) -> None:

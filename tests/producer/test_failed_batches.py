@@ -29,6 +29,7 @@ from kafka_async.protocol.messages.produce import ProduceRequest
 from tests.embedded_client import settle
 from tests.producer.bench import GROUP, OFFSETS, Bench, transactional
 from tests.producer.produce_errors import CASES, CODES, LAYOUTS, VERSIONS, Layout, handling_of
+from tests.rows import row
 
 if TYPE_CHECKING:
     from kafka_async.embedded.faults import Fault
@@ -113,11 +114,10 @@ async def check_refused_batch(code: int, layout: Layout, version: int, **options
         assert bench.values("counts")[-1] == b"next"
 
 
-@pytest.mark.parametrize(("code", "layout", "version"), CASES, ids=case_id)
-async def test_first_error_of_a_transaction_is_raised_everywhere(
-    code: int, layout: Layout, version: int
-) -> None:
-    await check_refused_batch(code, layout, version)
+async def test_first_error_of_a_transaction_is_raised_everywhere() -> None:
+    for code, layout, version in CASES:
+        with row(code, layout, version):
+            await check_refused_batch(code, layout, version)
 
 
 @pytest.mark.slow
@@ -166,8 +166,13 @@ async def test_producer_whose_transaction_timed_out_is_fenced_before_kip_360() -
             await txn.abort()
 
 
-@pytest.mark.parametrize(("code", "layout"), list(zip(CODES, cycle(LAYOUTS), strict=False)))
-async def test_refused_batch_without_transaction_fails_alone(code: int, layout: Layout) -> None:
+async def test_refused_batch_without_transaction_fails_alone() -> None:
+    for code, layout in zip(CODES, cycle(LAYOUTS), strict=False):
+        with row(code, layout):
+            await check_refused_batch_without_transaction_fails_alone(code, layout)
+
+
+async def check_refused_batch_without_transaction_fails_alone(code: int, layout: Layout) -> None:
     in_flight = 1 + layout.behind
     options: dict[str, Any] = {"batch_size": 0, "max_in_flight_requests_per_connection": in_flight}
     async with Bench({"counts": [1]}, **options) as bench:

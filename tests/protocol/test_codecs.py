@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,58 +23,54 @@ from tests.protocol.samples import (
     sample,
     versions,
 )
+from tests.rows import row
 
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Message
 
-ALL_VERSIONS = pytest.mark.parametrize(("message", "version"), all_versions(), ids=label)
 ALL_CLASSES = pytest.mark.parametrize("message", all_classes(), ids=label)
 
 
-@ALL_VERSIONS
-def test_decodes_encoded_message(message: type[Message], version: int, seeded: int) -> None:
-    for seed in (seeded, seeded + 1):
-        sent = sample(message, version, seed)
-        body = sent.encode(version)
-        assert message.decode(body, version) == sent
-        assert message.decode(memoryview(bytearray(body)), version) == sent
-        assert b"".join(sent.encode_parts(version)) == body
+@ALL_CLASSES
+def test_decodes_encoded_message(message: type[Message], seeded: int) -> None:
+    for version, seed in product(versions(message), (seeded, seeded + 1)):
+        with row(version):
+            sent = sample(message, version, seed)
+            body = sent.encode(version)
+            assert message.decode(body, version) == sent
+            assert message.decode(memoryview(bytearray(body)), version) == sent
+            assert b"".join(sent.encode_parts(version)) == body
+
+
+def test_decodes_unset_fields_as_defaults() -> None:
+    for message, version in all_versions():
+        with row(message, version):
+            assert message.decode(message().encode(version), version) == message()
+
+
+def test_converts_to_dictionary_and_back(seeded: int) -> None:
+    for message, version in all_versions():
+        with row(message, version):
+            sent = sample(message, version, seeded)
+            assert message.from_dict(sent.to_dict()) == sent
 
 
 @ALL_CLASSES
-def test_decodes_unset_fields_as_defaults(message: type[Message]) -> None:
-    for version in versions(message):
-        assert message.decode(message().encode(version), version) == message()
-
-
-@ALL_CLASSES
-def test_converts_to_dictionary_and_back(message: type[Message], seeded: int) -> None:
-    for version in versions(message):
-        sent = sample(message, version, seeded)
-        assert message.from_dict(sent.to_dict()) == sent
-
-
-@ALL_VERSIONS
-def test_refuses_truncated_message_and_extra_bytes(
-    message: type[Message], version: int, seeded: int
+def test_refuses_corrupt_message_or_reads_one_that_round_trips(
+    message: type[Message], seeded: int
 ) -> None:
-    body = sample(message, version, seeded).encode(version)
-    cuts = random.Random(seeded).sample(range(len(body)), min(8, len(body)))
-    for cut in cuts:
-        with pytest.raises(DecodeError, match=message.__name__):
-            message.decode(body[:cut], version)
-    with pytest.raises(DecodeError, match="after the message"):
-        message.decode(body + b"\0", version)
-
-
-@ALL_VERSIONS
-def test_corrupt_message_is_refused_or_round_trips(
-    message: type[Message], version: int, seeded: int
-) -> None:
-    body = sample(message, version, seeded).encode(version)
-    rng = random.Random(f"{seeded} {message.__name__} {version}")
-    for _ in range(MUTATIONS):
-        responses.check(message, version, mutant(body, rng))
+    for version in versions(message):
+        body = sample(message, version, seeded).encode(version)
+        rng = random.Random(f"{seeded} {message.__name__} {version}")
+        for cut in rng.sample(range(len(body)), min(8, len(body))):
+            with row(version, cut), pytest.raises(DecodeError, match=message.__name__):
+                message.decode(body[:cut], version)
+        with row(version), pytest.raises(DecodeError, match="after the message"):
+            message.decode(body + b"\0", version)
+        for _ in range(MUTATIONS):
+            corrupt = mutant(body, rng)
+            with row(version, corrupt):
+                responses.check(message, version, corrupt)
 
 
 # -- copies ---------------------------------------------------------------------------------------

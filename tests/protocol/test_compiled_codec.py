@@ -32,13 +32,12 @@ from kafka_async.protocol.messages.metadata import (
 from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from tests.hostile.measure import allocates_at_most
 from tests.hostile.test_primitives import CASES
-from tests.protocol.samples import all_versions, label, sample
+from tests.protocol.samples import all_classes, label, sample, versions
+from tests.rows import row
 
 if TYPE_CHECKING:
     from kafka_async.protocol.layouts import Layout
     from kafka_async.protocol.message import Message
-
-ALL_VERSIONS = pytest.mark.parametrize(("message", "version"), all_versions(), ids=label)
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +51,6 @@ def module() -> Any:
         pytest.skip(f"the compiled codec is not built ({error})")
 
 
-@pytest.fixture
-def layout(module: Any, message: type[Message], version: int) -> Layout:
-    return layout_of(module.Layout, message, version)
-
-
 def whole(parts: list[Any]) -> bytes:
     return b"".join(parts)
 
@@ -65,26 +59,31 @@ def whole(parts: list[Any]) -> bytes:
 
 
 @pytest.mark.one_kernel
-@ALL_VERSIONS
-def test_decodes_like_plain_python(
-    layout: Layout, message: type[Message], version: int, seeded: int
+@pytest.mark.parametrize("message", all_classes(), ids=label)
+def test_decodes_and_encodes_like_plain_python(
+    module: Any, message: type[Message], seeded: int
 ) -> None:
-    body = sample(message, version, seeded).encode(version)
+    for version in versions(message):
+        with row(version):
+            layout = layout_of(module.Layout, message, version)
+            check_decoding(layout, message, version, seeded)
+            check_encoding(layout, message, version, seeded)
+
+
+def check_decoding(layout: Layout, message: type[Message], version: int, seed: int) -> None:
+    body = sample(message, version, seed).encode(version)
     plain = compiler.plain_decoder(message, version)
     padded = b"before" + body + b"after"
+    expected = plain(padded, 6)
     for buffer in (padded, bytearray(padded), memoryview(padded)):
         read, end = layout.decode(buffer, 6)
         assert (read, end) == plain(buffer, 6)
-        assert repr(read) == repr(plain(buffer, 6)[0])
+        assert repr(read) == repr(expected[0])
         assert end == 6 + len(body)
 
 
-@pytest.mark.one_kernel
-@ALL_VERSIONS
-def test_encodes_like_plain_python(
-    layout: Layout, message: type[Message], version: int, seeded: int
-) -> None:
-    sent = sample(message, version, seeded, plausible=True)
+def check_encoding(layout: Layout, message: type[Message], version: int, seed: int) -> None:
+    sent = sample(message, version, seed, plausible=True)
     assert whole(layout.encode(sent)) == whole(compiler.plain_encoder(message, version)(sent))
     assert whole(layout.encode(message())) == message().encode(version)
 
@@ -209,21 +208,18 @@ FALLBACK_VALUES: list[tuple[Message, int, type[Exception] | None]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("value", "version", "refused"), FALLBACK_VALUES, ids=lambda each: repr(each)[:60]
-)
-def test_falls_back_on_unusual_value(
-    module: Any, value: Message, version: int, refused: type[Exception] | None
-) -> None:
-    layout = layout_of(module.Layout, type(value), version)
-    with pytest.raises((ValueError, BufferError)):
-        layout.encode(value)
-    if refused is None:
-        plain = compiler.plain_encoder(type(value), version)
-        assert value.encode(version) == whole(plain(value))
-    else:
-        with pytest.raises(refused):
-            value.encode(version)
+def test_falls_back_on_unusual_value(module: Any) -> None:
+    for value, version, refused in FALLBACK_VALUES:
+        layout = layout_of(module.Layout, type(value), version)
+        with row(value, version):
+            with pytest.raises((ValueError, BufferError)):
+                layout.encode(value)
+            if refused is None:
+                plain = compiler.plain_encoder(type(value), version)
+                assert value.encode(version) == whole(plain(value))
+            else:
+                with pytest.raises(refused):
+                    value.encode(version)
 
 
 def test_falls_back_on_unknown_tagged_fields(module: Any) -> None:
@@ -260,12 +256,14 @@ def test_falls_back_on_class_with_constant_instead_of_slot() -> None:
     assert sent.encode(12) == same.encode(12)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "bytes left over"])
-def test_falls_back_on_invalid_bytes(module: Any, name: str) -> None:
-    case = CASES[name]
-    layout = layout_of(module.Layout, case.message, case.version)
-    with allocates_at_most(64 * 1024 + 8 * len(case.data)), pytest.raises(ValueError):  # noqa: PT011
-        layout.decode(case.data, 0)
+def test_falls_back_on_invalid_bytes(module: Any) -> None:
+    for name, case in CASES.items():
+        if name == "bytes left over":
+            continue
+        layout = layout_of(module.Layout, case.message, case.version)
+        limit = 64 * 1024 + 8 * len(case.data)
+        with row(name), allocates_at_most(limit), pytest.raises(ValueError):  # noqa: PT011
+            layout.decode(case.data, 0)
 
 
 REQUEST = memoryview(bytes(6) + b"\x01\0\0\0" * 2)[3:-3]

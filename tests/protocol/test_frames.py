@@ -11,8 +11,6 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import pytest
-
 from kafka_async.protocol.header import (
     RequestHeader,
     decode_request,
@@ -23,6 +21,7 @@ from kafka_async.protocol.header import (
 from kafka_async.protocol.message import Message, Request, Response
 from kafka_async.protocol.spec import BYTES, RECORDS, UUID, Array, Fixed, Sized
 from tests.protocol.samples import class_of
+from tests.rows import row
 
 if TYPE_CHECKING:
     from kafka_async.protocol.spec import FieldType, Struct
@@ -33,12 +32,13 @@ FRAMES: list[dict[str, Any]] = [
 ]
 
 
-def name(frame: dict[str, Any]) -> str:
-    return f"{frame['message']}-v{frame['version']}-{frame.get('correlation_id', 'bare')}"
+def test_encodes_and_decodes_frames_of_java_classes() -> None:
+    for frame in FRAMES:
+        with row(frame["message"], frame["version"], frame.get("correlation_id", "bare")):
+            check_frame(frame)
 
 
-@pytest.mark.parametrize("frame", FRAMES, ids=name)
-def test_encodes_and_decodes_frames_of_java_classes(frame: dict[str, Any]) -> None:
+def check_frame(frame: dict[str, Any]) -> None:
     kind, version, raw = class_of(frame["message"]), frame["version"], bytes.fromhex(frame["bytes"])
     message = kind.from_dict(typed_fields(kind, frame["fields"]))
     if isinstance(message, Request):

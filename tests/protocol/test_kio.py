@@ -46,6 +46,7 @@ NEWER_THAN_KIO = {
 """First version that kio does not support, by API: it was generated from an older Kafka."""
 
 
+@pytest.mark.one_kernel
 @pytest.mark.parametrize("message", all_classes(), ids=label)
 def test_kio_decodes_and_encodes_equal_messages(message: type[Message], seeded: int) -> None:
     compared = [version for version in versions(message) if agrees(message, version, seeded)]

@@ -8,6 +8,7 @@ from kafka_async.records.batch import RecordBatch, assign_offsets, iter_batches
 from kafka_async.records.compression import Codec
 from kafka_async.types import ProducerRecord
 from tests.records.other_clients import record_module
+from tests.rows import row
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -25,8 +26,13 @@ PAIRS = [(client, codec) for client in CLIENTS for codec in Codec]
 PAIRS.remove(("kafka", Codec.snappy))
 
 
-@pytest.mark.parametrize(("client", "codec"), PAIRS)
-def test_other_clients_read_our_batches(client: str, codec: Codec) -> None:
+def test_other_clients_read_our_batches() -> None:
+    for client, codec in PAIRS:
+        with row(client, codec):
+            check_other_clients_read_our_batches(client, codec)
+
+
+def check_other_clients_read_our_batches(client: str, codec: Codec) -> None:
     batch = RecordBatch.build(
         [ProducerRecord("t", v, k, h, timestamp=TIME - n) for n, (k, v, h) in enumerate(ROWS)],
         codec.name,
@@ -58,8 +64,13 @@ def batch_of(client: str, codec: Codec, *, transactional: bool) -> bytes:
     return bytes(builder.build())
 
 
-@pytest.mark.parametrize(("client", "codec"), PAIRS)
-def test_reads_batches_of_other_clients(client: str, codec: Codec) -> None:
+def test_reads_batches_of_other_clients() -> None:
+    for client, codec in PAIRS:
+        with row(client, codec):
+            check_reads_batches_of_other_clients(client, codec)
+
+
+def check_reads_batches_of_other_clients(client: str, codec: Codec) -> None:
     built = batch_of(client, codec, transactional=True)
     (view,) = iter_batches(built, topic="t", partition=0)
     assert view.header.codec is codec

@@ -16,6 +16,7 @@ from kafka_async.spark.options import SOURCE_OPTIONS
 from kafka_async.spark.sink.sink_options import sink_options
 from kafka_async.spark.source.source_options import source_options
 from kafka_async.types import TopicPartition
+from tests.rows import row
 from tests.test_config import JAVA_NAMES
 
 if TYPE_CHECKING:
@@ -73,9 +74,8 @@ def test_option_names_are_case_insensitive() -> None:
     assert options.config().isolation_level == "read_committed"
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
+def test_error_names_the_invalid_option() -> None:
+    for options, named in [
         ({}, "subscribe"),
         ({"subscribe": "a", "assign": '{"a":[0]}'}, "subscribe and assign"),
         ({"subscribe": " , "}, "names no topic"),
@@ -104,28 +104,24 @@ def test_option_names_are_case_insensitive() -> None:
         ({"subscribe": "a", "minPartitions": "0"}, "minPartitions"),
         ({"subscribe": "a", "failOnDataLoss": "perhaps"}, "failOnDataLoss"),
         ({"subscribe": "a", "startingOffsets": "{"}, "startingOffsets"),
-    ],
-)
-def test_error_names_the_invalid_option(options: dict[str, str], named: str) -> None:
-    with pytest.raises(InvalidConfigurationError, match=re.escape(named)):
-        source_options({**SERVERS, **options})
+    ]:
+        with row(options, named), pytest.raises(InvalidConfigurationError, match=re.escape(named)):
+            source_options({**SERVERS, **options})
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize("name", JAVA_NAMES[ConsumerConfig].split())
-def test_every_java_property_of_a_consumer_is_mapped_or_refused(name: str, streaming: bool) -> None:
-    options = {"subscribe": "a"}
-    check_java_property(name, options, partial(source_options, streaming=streaming))
+def test_every_java_property_of_a_consumer_is_mapped_or_refused() -> None:
+    for name in JAVA_NAMES[ConsumerConfig].split():
+        for streaming in [False, True]:
+            with row(name, streaming):
+                options = {"subscribe": "a"}
+                check_java_property(name, options, partial(source_options, streaming=streaming))
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"exactlyOnce": "true", "sinkId": "s"}], ids=["at least once", "exactly once"]
-)
-@pytest.mark.parametrize("name", JAVA_NAMES[ProducerConfig].split())
-def test_every_java_property_of_a_producer_is_mapped_or_refused(
-    name: str, options: dict[str, str]
-) -> None:
-    check_java_property(name, options, sink_options)
+def test_every_java_property_of_a_producer_is_mapped_or_refused() -> None:
+    for name in JAVA_NAMES[ProducerConfig].split():
+        for options in [{}, {"exactlyOnce": "true", "sinkId": "s"}]:
+            with row(name, options):
+                check_java_property(name, options, sink_options)
 
 
 def check_java_property(

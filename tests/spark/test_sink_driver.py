@@ -96,9 +96,16 @@ def steps_of_an_epoch() -> int:
 # -- crashes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("crash_at", range(steps_of_an_epoch()))
-@pytest.mark.parametrize("second_crash_at", [None, *range(0, steps_of_an_epoch(), 5)])
-def test_an_epoch_takes_effect_once_wherever_its_driver_is_killed(
+def test_an_epoch_takes_effect_once_wherever_its_driver_is_killed() -> None:
+    for second_crash_at in [None, *range(0, steps_of_an_epoch(), 5)]:
+        for crash_at in range(steps_of_an_epoch()):
+            with row(second_crash_at, crash_at):
+                check_an_epoch_takes_effect_once_wherever_its_driver_is_killed(
+                    crash_at, second_crash_at
+                )
+
+
+def check_an_epoch_takes_effect_once_wherever_its_driver_is_killed(
     crash_at: int, second_crash_at: int | None
 ) -> None:
     broker = Broker()

@@ -6,28 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from tools.check_language import REFUSED, check, check_page, is_page, main, tracked_files
+from tools.check_language import check, check_page, is_page, main, tracked_files
 
 
 def messages(source: str, suffix: str = ".py") -> list[str]:
     return [f"{line}: {message.split(':')[0]}" for line, message in check(source, suffix)]
 
 
-@pytest.mark.parametrize("word", ["What", "Who", "Whether", "Where", "How", "When", "Why", "how"])
 @pytest.mark.parametrize(
     ("source", "line"),
     [
-        ('"""{} it is."""\n', 1),
-        ('def name() -> None:\n    """{} it is."""\n', 2),
-        ('class Name:\n    """{} it is."""\n', 2),
-        ('LIMIT = 3\n"""{} it is."""\n', 2),
+        ('"""What it is."""\n', 1),
+        ('def name() -> None:\n    """Whether it is."""\n', 2),
+        ('class Name:\n    """How it is."""\n', 2),
+        ('LIMIT = 3\n"""why it is."""\n', 2),
     ],
     ids=["module", "function", "class", "attribute"],
 )
-def test_refuses_a_docstring_that_begins_with_a_question_word(
-    source: str, line: int, word: str
-) -> None:
-    assert messages(source.format(word)) == [f'{line}: docstring begins with "{word}"']
+def test_refuses_a_docstring_that_begins_with_a_question_word(source: str, line: int) -> None:
+    [message] = messages(source)
+    assert message.startswith(f"{line}: docstring begins with")
 
 
 @pytest.mark.parametrize(
@@ -43,21 +41,20 @@ def test_accepts_question_words_elsewhere(source: str) -> None:
     assert messages(source) == []
 
 
-@pytest.mark.parametrize("words", REFUSED)
 @pytest.mark.parametrize(
     ("suffix", "source", "line"),
     [
-        (".py", "# It is {} here.\n", 1),
-        (".py", 'raise ValueError("it is {}")\n', 1),
-        (".py", '"""Do it.\n\nIt is {}.\n"""\n', 3),
-        (".py", 'text = f"{{name}} is {}"\n', 1),
-        (".pyx", "cdef int size  # It is {}.\n", 1),
-        (".pyx", 'def name():\n    """Do it {}."""\n', 2),
-        (".md", "# Title\n\nIt is {}.\n", 3),
+        (".py", "# It is nobody here.\n", 1),
+        (".py", 'raise ValueError("it is nobody")\n', 1),
+        (".py", '"""Do it.\n\nIt is nobody.\n"""\n', 3),
+        (".py", 'text = f"{name} is nobody"\n', 1),
+        (".pyx", "cdef int size  # It is nobody.\n", 1),
+        (".pyx", 'def name():\n    """Do it nobody."""\n', 2),
+        (".md", "# Title\n\nIt is nobody.\n", 3),
     ],
 )
-def test_refuses_words_in_prose(suffix: str, source: str, line: int, words: str) -> None:
-    assert messages(source.format(words), suffix) == [f'{line}: "{words}"']
+def test_refuses_a_word_in_prose(suffix: str, source: str, line: int) -> None:
+    assert messages(source, suffix) == [f'{line}: "nobody"']
 
 
 def test_refuses_words_across_a_line_break() -> None:

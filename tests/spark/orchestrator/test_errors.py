@@ -29,9 +29,8 @@ def spark_error(name: str, *bases: str) -> type[Exception]:
     return type(name, parents or (Exception,), {})
 
 
-@pytest.mark.parametrize(
-    ("error", "category"),
-    [
+def test_class_decides_the_category() -> None:
+    for error, category in [
         (PoisonRecordError("row 3"), ErrorCategory.DATA),
         (ValueError("row 3"), ErrorCategory.DATA),
         (KeyError("column"), ErrorCategory.DATA),
@@ -57,11 +56,9 @@ def spark_error(name: str, *bases: str) -> type[Exception]:
         ),
         (RuntimeError("?"), ErrorCategory.UNKNOWN),
         (MemoryError(), ErrorCategory.UNKNOWN),
-    ],
-    ids=lambda value: value.name if isinstance(value, ErrorCategory) else type(value).__name__,
-)
-def test_class_decides_the_category(error: Exception, category: ErrorCategory) -> None:
-    assert category_of(error) is category
+    ]:
+        with row(error, category):
+            assert category_of(error) is category
 
 
 def reaction(error: Exception, attempts: int = 1, part: Ranges = PART, dead: int = 0) -> object:
