@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn
@@ -53,6 +53,10 @@ MESSAGES_ONLY = {"admin", "cluster", "group"}
 tests/protocol compares the messages of both kernels. So these tests run on one, except those that
 run on the event loop in use, which are for both loops.
 """
+MAIN_BACKENDS = {"embedded", "apache"}
+"""Backends of `make test`; the older brokers of `make test-matrix` are others."""
+CLUSTERS = ("kafka_cluster", "secure_cluster", "moving_cluster")
+"""Fixtures whose parameter is a backend."""
 SEED = int(os.environ.get("KAFKA_ASYNC_TEST_SEED") or random.SystemRandom().randrange(2**32))
 
 
@@ -93,6 +97,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(mark)
         if "kernel" in getattr(item, "fixturenames", ()) or uses_messages_only(item):
             item.add_marker("one_kernel")
+        if (mark := item.get_closest_marker("mainly_on")) and is_left_to_slow(
+            mark.args[0], backends_of(item)
+        ):
+            item.add_marker("slow")
+
+
+def backends_of(item: pytest.Item) -> Collection[str]:
+    """Return the backend of a test; all chosen ones if it has no cluster."""
+    parameters: Mapping[str, str] = getattr(getattr(item, "callspec", None), "params", {})
+    own = [parameters[name] for name in CLUSTERS if name in parameters]
+    return own or str(item.config.getoption("--kafka-backend")).split(",")
+
+
+def is_left_to_slow(main: str, backends: Collection[str]) -> bool:
+    """Return True if `make test` runs a test on its main backend, which is not one of these.
+
+    Older brokers, which are none of `make test`, run it too.
+    """
+    assert main in MAIN_BACKENDS, main
+    return main not in backends and not MAIN_BACKENDS.isdisjoint(backends)
 
 
 def uses_messages_only(item: pytest.Item) -> bool:

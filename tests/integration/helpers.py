@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     V = TypeVar("V")
 
 
+SPARKS_SIDE = "Spark calls readers and writers, which have tests of their own on both backends"
+"""Reason for tests with Spark's Java side to be `mainly_on` one backend."""
+
+
 def load(module: str) -> Any:
     """Import a module of another client without the warnings of the import."""
     with warnings.catch_warnings():

@@ -121,6 +121,7 @@ async def test_finds_the_name_of_a_topic_id(client: Client, kafka_cluster: Clust
     assert cluster.topic_name(topic_id) == name
 
 
+@pytest.mark.mainly_on("embedded", reason="test_producer restarts a leader on both")
 async def test_sends_to_the_new_leader_after_the_old_one_stopped(
     client: Client, kafka_cluster: ClusterHandle
 ) -> None:

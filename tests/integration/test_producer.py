@@ -155,6 +155,7 @@ async def test_sends_prebuilt_batches(kafka_cluster: ClusterHandle) -> None:
     assert await read_values(kafka_cluster, topic) == [b"%d" % n for n in range(6)]
 
 
+@pytest.mark.mainly_on("embedded", reason="the test of delivery_timeout_ms stops a leader on both")
 async def test_stop_is_bounded_without_a_leader(kafka_cluster: ClusterHandle) -> None:
     control = kafka_cluster.control
     topic = await create_topic(kafka_cluster, replication_factor=1)

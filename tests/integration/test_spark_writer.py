@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.helpers import as_bytes, create_topic_blocking
+from tests.integration.helpers import SPARKS_SIDE, as_bytes, create_topic_blocking
 from tests.integration.test_spark import read, write
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kafka_async.testing.fixtures import ClusterHandle
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.mainly_on("embedded", reason=SPARKS_SIDE)]
 
 ALL_COLUMNS = (
     "topic string, partition int, key string, value binary, "
