@@ -104,9 +104,9 @@ def two_clusters(
 
 @pytest.fixture(scope="session")
 def spark(spark_installation: None) -> Iterator[SparkSession]:
-    """Start a local session without logging; its JVM starts as fast as those of the brokers.
+    """Start a local session without logging, which runs a failed task once more.
 
-    It runs a failed task again, up to four times, as a cluster does.
+    Its JVM starts as fast as those of the brokers.
     """
     from pyspark.sql import SparkSession
 
@@ -115,7 +115,7 @@ def spark(spark_installation: None) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder
     session = (
-        builder.master("local[2,4]")
+        builder.master("local[2,2]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         # So that pools have an effect; other tests do not depend on it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,7 @@ from kafka_async.protocol.messages.delete_records import (
 )
 from kafka_async.spark.clients import close_clients
 from kafka_async.types import OffsetAndMetadata, TopicPartition
-from tests.integration.helpers import create_topic_blocking
+from tests.integration.helpers import create_topic_blocking, wait_until_known
 from tests.integration.moving_cluster import chosen_backends
 from tests.integration.stream_readers import (
     READ_LIMITS,
@@ -208,6 +209,8 @@ def test_reads_new_partitions_and_topics_from_their_first_record(
 
             admin.create_partitions({topic: 2})
             admin.create_topics([NewTopic(other)])
+        for name, partitions in ((topic, 2), (other, 1)):
+            asyncio.run(wait_until_known(kafka_cluster, name, partitions))
         produce(kafka_cluster, topic, 0, 4)
         produce(kafka_cluster, other, 2)
         end = reader.latestOffset(stored(start), everything())
