@@ -67,10 +67,10 @@ async def test_restart_of_the_leader_loses_and_duplicates_no_record(
         deliveries = await producer.send_many(topic, values)
         await deliveries[0]
         restarting = asyncio.create_task(asyncio.to_thread(restart, control, leader))
-        while len(values) < 2000 or not restarting.done():
+        while len(values) < 1200 or not restarting.done():
             values.append(b"%d" % len(values))
             deliveries.append(await producer.enqueue(topic, values[-1]))
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
         await restarting
         await producer.flush()
     assert [delivery.result().offset for delivery in deliveries] == list(range(len(values)))
