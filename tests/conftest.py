@@ -11,7 +11,16 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn
@@ -54,6 +63,8 @@ MESSAGES_ONLY = {"", "admin", "app", "cluster", "contract", "embedded", "group",
 tests/protocol compares the messages of both kernels. So these tests run on one, except those that
 run on the event loop in use, which are for both loops.
 """
+MAIN_BACKENDS = {"embedded", "apache"}
+"""Backends of `make test`; the older brokers of `make test-matrix` are others."""
 CLUSTERS = ("kafka_cluster", "secure_cluster", "moving_cluster", "two_clusters")
 """Fixtures with a backend as their parameter."""
 SEED = int(os.environ.get("KAFKA_ASYNC_TEST_SEED") or random.SystemRandom().randrange(2**32))
@@ -104,6 +115,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(mark)
         if "kernel" in getattr(item, "fixturenames", ()) or uses_messages_only(item):
             item.add_marker("one_kernel")
+        if (mark := item.get_closest_marker("mainly_on")) and is_left_to_slow(
+            mark.args[0], backends_of(item)
+        ):
+            item.add_marker("slow")
+
+
+def backends_of(item: pytest.Item) -> Collection[str]:
+    """Return the backend of a test; all chosen ones if it has no cluster."""
+    parameters: Mapping[str, str] = getattr(getattr(item, "callspec", None), "params", {})
+    own = [parameters[name] for name in CLUSTERS if name in parameters]
+    return own or str(item.config.getoption("--kafka-backend")).split(",")
+
+
+def is_left_to_slow(main: str, backends: Collection[str]) -> bool:
+    """Return True if `make test` runs a test on its main backend, which is not one of these.
+
+    Older brokers, which are none of `make test`, run it too.
+    """
+    assert main in MAIN_BACKENDS, main
+    return main not in backends and not MAIN_BACKENDS.isdisjoint(backends)
 
 
 def runs_elsewhere(item: pytest.Item, backends: Sequence[str]) -> bool:

@@ -105,10 +105,13 @@ NORMAL_STAGES = [
         arguments=[IGNORE_INTEGRATION],
     ),
     *(
-        Stage(
-            f"integration-{name}", "integration", INTEGRATION, backends=name, arguments=ON_CLUSTERS
+        Stage(name, "integration", select, backends=backend, arguments=ON_CLUSTERS)
+        for name, select, backend in (
+            ("integration-apache", f"{INTEGRATION} and not security", "apache"),
+            ("integration-embedded", INTEGRATION, "embedded"),
+            # Tests of security have a cluster of their own. They wait for sessions to expire.
+            ("integration-apache-security", f"{INTEGRATION} and security", "apache"),
         )
-        for name in ("apache", "embedded")
     ),
     Stage(
         "unit-python",

@@ -15,6 +15,7 @@ from tests.integration.kafka_tools import Tools
 from tests.integration.moving_cluster import started
 from tests.integration.raw_cluster import RawCluster
 from tests.integration.secure_cluster import SecureCluster, SecureClusters
+from tests.programs import python_path
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -100,23 +101,27 @@ def two_clusters(
         yield former, other
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark(spark_installation: None) -> Iterator[SparkSession]:
-    """Start a local session without logging."""
+    """Start a local session without logging, which runs a failed task once more."""
     from pyspark.sql import SparkSession
+
+    from tests.integration.faulty_sink import FaultySource
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder
     session = (
-        builder.master("local[2]")
+        builder.master("local[2,2]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         # So that pools have an effect; other tests do not depend on it.
         .config("spark.scheduler.mode", "FAIR")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
+        .config("spark.executorEnv.PYTHONPATH", python_path())
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
+    session.dataSource.register(FaultySource)
     yield session
     session.stop()

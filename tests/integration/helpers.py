@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafka_async import Admin, Client, NewTopic, TopicPartition
 from kafka_async.admin import OffsetSpec
 from kafka_async.client.client import services_of
-from kafka_async.client.metadata.request_router import Controller
+from kafka_async.client.metadata.request_router import Broker, Controller
 from kafka_async.errors import GroupIdNotFoundError
 from kafka_async.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )
 from kafka_async.protocol.messages.elect_leaders import ElectLeadersRequest
 from kafka_async.protocol.messages.fetch import FetchRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafka_async.records.batch import iter_batches
 from kafka_async.testing.backends.embedded import EmbeddedBackend
 from tests.integration.raw_cluster import RawCluster
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
 
     V = TypeVar("V")
+
+
+SPARKS_SIDE = "Spark calls readers and writers, which have tests of their own on both backends"
+"""Reason for tests with Spark's Java side to be `mainly_on` one backend."""
 
 
 def load(module: str) -> Any:
@@ -60,6 +65,25 @@ def create_topic_blocking(
 ) -> str:
     """Create a topic as `create_topic` does, without an event loop."""
     return asyncio.run(create_topic(cluster, prefix, partitions, **options))
+
+
+async def wait_until_known(cluster: ClusterHandle, topic: str, partitions: int = 1) -> None:
+    """Wait until each broker has all partitions of a topic in its metadata.
+
+    Brokers learn of a change one after the other, and a client asks any of them.
+    """
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+
+    async def count(client: Client, broker: int) -> int:
+        [found] = (await client.request(request, to=Broker(broker))).topics
+        return [row.error_code for row in found.partitions].count(0)
+
+    async with Client(cluster.bootstrap_servers) as client, asyncio.timeout(30):
+        for broker in services_of(client).metadata.snapshot.brokers:
+            while await count(client, broker) < partitions:  # noqa: ASYNC110  # There is no event.
+                await asyncio.sleep(0.05)
 
 
 async def read_values(

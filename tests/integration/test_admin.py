@@ -27,7 +27,7 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from tests.integration.helpers import create_topic
+from tests.integration.helpers import create_topic, wait_until_known
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,6 +57,7 @@ async def test_creates_describes_extends_and_deletes_a_topic(
         assert row.leader in row.replicas
         assert len(row.replicas) == 2
     await admin.create_partitions({name: 5})
+    await wait_until_known(kafka_cluster, name, 5)
     assert len((await admin.describe_topics([name]))[name].partitions) == 5
     await admin.delete_topics([name])
     assert name not in await admin.list_topics()

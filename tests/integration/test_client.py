@@ -31,7 +31,7 @@ from kafka_async.protocol.messages.produce import (
     TopicProduceData,
 )
 from kafka_async.types import TopicPartition
-from tests.integration.helpers import create_topic
+from tests.integration.helpers import create_topic, wait_until_known
 from tests.raw_connection import batch
 
 if TYPE_CHECKING:
@@ -116,11 +116,13 @@ async def test_finds_the_name_of_a_topic_id(client: Client, kafka_cluster: Clust
     name = kafka_cluster.topic()
     async with Admin(client) as admin:
         topic_id = (await admin.create_topics([NewTopic(name, 1)]))[name].topic_id
+    await wait_until_known(kafka_cluster, name)
     assert services_of(client).metadata.snapshot.topic_name(topic_id) is None
     cluster = await services_of(client).metadata.refresh(topic_ids=[topic_id])
     assert cluster.topic_name(topic_id) == name
 
 
+@pytest.mark.mainly_on("embedded", reason="test_producer restarts a leader on both")
 async def test_sends_to_the_new_leader_after_the_old_one_stopped(
     client: Client, kafka_cluster: ClusterHandle
 ) -> None:

@@ -24,6 +24,8 @@ FIGURES = {
 }  # fmt: skip
 TIMEOUT = 240
 """Seconds."""
+INTERRUPTED = "a demo that is interrupted after its worker was killed runs on Apache Kafka"
+WHOLE = "a demo that is not interrupted runs on the embedded cluster"
 
 
 def wait_for_success(program: Program, path: Path) -> tuple[dict[str, Any], str]:
@@ -42,6 +44,7 @@ def topics_and_groups(servers: str) -> list[str]:
         return sorted([*admin.list_topics(), *admin.list_groups()])
 
 
+@pytest.mark.mainly_on("embedded", reason=INTERRUPTED)
 def test_counts_correctly_and_deletes_its_topics_unless_told_to_keep_them(
     kafka_cluster: ClusterHandle, tmp_path: Path
 ) -> None:
@@ -96,6 +99,7 @@ def check_totals(topic: str, out: str) -> None:
     assert {row["key"]: row["value"] for row in rows} == expected
 
 
+@pytest.mark.mainly_on("apache", reason=WHOLE)
 def test_ctrl_c_deletes_topics_and_group(kafka_cluster: ClusterHandle) -> None:
     servers = kafka_cluster.bootstrap_servers
     before = topics_and_groups(servers)
@@ -140,6 +144,7 @@ def test_counts_small_texts(tmp_path: Path) -> None:
             program.__exit__()
 
 
+@pytest.mark.mainly_on("embedded", reason=INTERRUPTED)
 @pytest.mark.spark
 def test_counts_correctly_in_spark_and_keeps_the_pipeline(
     kafka_cluster: ClusterHandle, tmp_path: Path

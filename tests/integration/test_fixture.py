@@ -26,7 +26,12 @@ def test_listens_only_on_this_machine(kafka_cluster: ClusterHandle) -> None:
     assert hosts == {"127.0.0.1"}
 
 
-@pytest.mark.parametrize("end", ["stop_broker", "kill_broker"])
+STOPPED_ELSEWHERE = pytest.mark.mainly_on("embedded", reason="test_producer stops brokers on both")
+
+
+@pytest.mark.parametrize(
+    "end", [pytest.param("stop_broker", marks=STOPPED_ELSEWHERE), "kill_broker"]
+)
 def test_starts_a_broker_again_at_its_port(kafka_cluster: ClusterHandle, end: str) -> None:
     servers = kafka_cluster.bootstrap_servers.split(",")
     getattr(kafka_cluster.control, end)(3)

@@ -27,7 +27,7 @@ from kafka_async.errors import (
 from kafka_async.producer.producer import Producer
 from kafka_async.types import GroupMetadata, TopicPartition
 from tests.failing_assignor import FailingAssignor
-from tests.integration.helpers import create_topic, find_group, poll_until
+from tests.integration.helpers import create_topic, find_group, poll_until, wait_until_known
 from tests.recording_listener import RecordingListener
 from tests.rolling_group import RollingGroup
 
@@ -478,6 +478,7 @@ async def test_reads_a_new_partition_from_its_first_record(
                 assert await consumer.poll(timeout=1) == []  # Starts at the end.
             await first.commit({TopicPartition(topic, 0): 1})
         await admin.create_partitions({topic: 2})
+        await wait_until_known(kafka_cluster, topic, 2)
         for _ in range(3):
             await producer.send(topic, b"new", partition=1)
         await services_of(member.client).metadata.refresh()

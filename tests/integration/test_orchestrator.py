@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from kafka_async.spark.orchestrator.job_ledger import LedgerState
     from kafka_async.testing.fixtures import ClusterHandle
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
+pytestmark = [
+    pytest.mark.asyncio,
+    pytest.mark.any_broker,
+    pytest.mark.mainly_on("embedded", reason="uses clients, which have tests on both backends"),
+]
 
 FAST = RetryPolicy(initial_delay=0.01, max_delay=0.05)
 

@@ -18,7 +18,7 @@ from kafka_async.spark.orchestrator import (
     Orchestrator,
     OrchestratorEvent,
 )
-from tests.integration.helpers import create_topic
+from tests.integration.helpers import SPARKS_SIDE, create_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.mainly_on("embedded", reason=SPARKS_SIDE),
     pytest.mark.asyncio,
     pytest.mark.may_block(reason="Spark starts in this process"),
 ]

@@ -16,7 +16,7 @@ from kafka_async import ProducerRecord, blocking
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.pipeline import Pipeline, PipelineStatus, Sink, Source, Step, Watermark
 from tests.cli.programs import Program
-from tests.integration.helpers import create_topic_blocking
+from tests.integration.helpers import SPARKS_SIDE, create_topic_blocking
 from tests.integration.stream_readers import READ_LIMITS
 from tests.spark_versions import spark_version
 
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
     from kafka_async.testing.fixtures import ClusterHandle
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.mainly_on("embedded", reason=SPARKS_SIDE),
+]
 
 LINES = [f"word-{number % 7} word-{number % 11}" for number in range(500)]
 COUNTS = Counter(word for line in LINES for word in line.split())

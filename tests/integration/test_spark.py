@@ -13,7 +13,7 @@ import pytest
 
 from kafka_async import blocking
 from kafka_async.types import ProducerRecord
-from tests.integration.helpers import as_bytes, create_topic_blocking
+from tests.integration.helpers import SPARKS_SIDE, as_bytes, create_topic_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafka_async.testing.fixtures import ClusterHandle
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.mainly_on("embedded", reason=SPARKS_SIDE)]
 
 MAX_READS = 10
 """Spark may start a second process for a task while the first one still ends its task."""

@@ -18,19 +18,19 @@ import pytest
 
 from kafka_async import Consumer, TopicPartition, blocking
 from kafka_async.testing.spark_cluster import spark_cluster
-from tests.integration.helpers import create_topic_blocking, read_values
+from tests.integration.helpers import SPARKS_SIDE, create_topic_blocking, read_values
 from tests.integration.spark_sink_program import start_query
 from tests.programs import ROOT, output_of, python_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from kafka_async.testing.fixtures import ClusterHandle
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.mainly_on("embedded", reason=SPARKS_SIDE)]
 
 LIMIT = 5.0
 """Seconds after its epoch in which a transaction of an attempt that lost may be open."""
@@ -164,29 +164,6 @@ async def read_uncommitted(servers: str, topic: str) -> list[bytes | None]:
 @pytest.fixture
 def sink(kafka_cluster: ClusterHandle, tmp_path: Path) -> Sink:
     return Sink(kafka_cluster, tmp_path)
-
-
-@pytest.fixture(scope="module")
-def spark(spark_installation: None) -> Iterator[SparkSession]:
-    """Start a local session that runs a failed task again."""
-    from pyspark.sql import SparkSession
-
-    from tests.integration.faulty_sink import FaultySource
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder: Any = SparkSession.builder
-    session = (
-        builder.master("local[2,4]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.executorEnv.PYTHONPATH", python_path())
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    session.dataSource.register(FaultySource)
-    yield session
-    session.stop()
 
 
 def numbers(spark: SparkSession, count: int) -> DataFrame:

@@ -10,7 +10,7 @@ import pytest
 from kafka_async import blocking
 from kafka_async.admin import OffsetSpec
 from kafka_async.types import TopicPartition
-from tests.integration.helpers import create_topic_blocking
+from tests.integration.helpers import SPARKS_SIDE, create_topic_blocking
 from tests.integration.stream_readers import READ_LIMITS
 from tests.spark_versions import spark_version
 from tools.sparks import run_to_end
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafka_async.testing.fixtures import ClusterHandle
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.mainly_on("embedded", reason=SPARKS_SIDE)]
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 

@@ -11,7 +11,7 @@ import pytest
 
 from kafka_async import blocking
 from kafka_async.types import TopicPartition
-from tests.integration.helpers import create_topic_blocking
+from tests.integration.helpers import SPARKS_SIDE, create_topic_blocking
 from tools.sparks import run_to_end
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafka_async.testing.fixtures import ClusterHandle
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.mainly_on("embedded", reason=SPARKS_SIDE)]
 
 
 def read_values(cluster: ClusterHandle, topic: str) -> list[bytes | None]:

@@ -24,6 +24,7 @@ from kafka_async.spark.sink.ledger import (
     transactional_id,
 )
 from kafka_async.spark.sink.sink_driver import Plan, SinkDriver
+from tests.rows import row
 from tests.spark.sink_model import Broker, CrashError, ModelCluster, prepared
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from kafka_async.spark.orchestrator.errors import (
     react,
 )
 from kafka_async.spark.orchestrator.ranges import Ranges, size_of
+from tests.rows import row
 
 POLICY = RetryPolicy(max_attempts=3, initial_delay=1, max_delay=60, max_dead_letters=2)
 PART: Ranges = (OffsetRange("a", 0, 0, 8),)
