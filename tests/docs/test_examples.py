@@ -24,9 +24,8 @@ DEADLINE = 60.0
 SPARK_DEADLINE = 300.0
 """Seconds for the examples of a page with Spark, which starts a JVM and Python workers."""
 RUN_FILES = """
-import os, runpy, sys
+import runpy, sys
 for file in sys.argv[1:]:
-    os.chdir(os.path.dirname(file))
     runpy.run_path(file, run_name="__main__")
 """
 
@@ -150,7 +149,10 @@ def run_block(block: Block, bootstrap: str, where: Path) -> str:
 
 
 def run_spark(blocks: list[Block], bootstrap: str, where: Path) -> None:
-    """Run the examples with Spark in one process, because each JVM takes many seconds to start."""
+    """Run the examples with Spark in one process, because each JVM takes many seconds to start.
+
+    They share a folder too: paths of Spark are relative to that in which its JVM has started.
+    """
     if blocks:
         files = [str(write_block(block, bootstrap, where)) for block in blocks]
         place = f"one of {', '.join(block.place for block in blocks)}"
