@@ -183,7 +183,7 @@ SLOW_STAGES = [
 ]
 """Parts of `make test-slow`: those that compute between those that wait for processes.
 
-A forge runs each on a machine of its own, and the core tests on each of the other Pythons.
+A forge runs each on a separate machine, and the core tests on each of the other Pythons.
 """
 OLDER_BROKERS_STAGE = Stage(
     "older-brokers",

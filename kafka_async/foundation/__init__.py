@@ -1,1 +1,1 @@
-"""What all packages build on: tasks, clocks, arguments and limits of work; no Kafka."""
+"""Tasks, clocks, arguments and limits of work, on which all packages build; no Kafka."""

@@ -1,4 +1,4 @@
-"""What `Producer.statistics` returns."""
+"""The result of `Producer.statistics`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the leader of a group of the classic protocol does: it assigns, and follows the topics."""
+"""Assigns partitions as the leader of a group of the classic protocol, and follows the topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer does in its group: it keeps its membership, commits, and rewinds.
+"""Joins a consumer to its group: membership, commits and rewinds.
 
 A consumer has a `GroupSession` if it has a group_id, and else `NoGroup`, which has the same verbs.
 
@@ -172,7 +172,7 @@ class NoGroup:
 
 
 class GroupSession:
-    """What a consumer with a group_id does in its group.
+    """Keeps a consumer with a group_id in its group, commits and rewinds.
 
     Args:
         on_partitions_changed: Called after partitions were added, removed or sought.
