@@ -47,7 +47,7 @@ SECURITY = {
     "tls",
 }
 """Words in the names of files with tests of security."""
-MESSAGES_ONLY = {"admin", "cluster", "group"}
+MESSAGES_ONLY = {"admin", "client", "group"}
 """Directories with tests of code that uses the kernel for protocol messages only.
 
 tests/protocol compares the messages of both kernels. So these tests run on one, except those that

@@ -26,7 +26,8 @@ PURE_PACKAGES = [
     "embedded/quotas",
     "foundation/arguments.py",
     "foundation/backoff.py",
-    "foundation/arguments.py",
+    "foundation/fairness.py",
+    "foundation/thread_reads.py",
     "option_names.py",
     "types.py",
     "errors.py",
@@ -55,7 +56,10 @@ PURE_MODULES = [
         f"embedded/groups/{name}.py"
         for name in ("group_configs", "share_group", "share_partition", "share_states")
     ),
-    *(f"spark/jobs/{name}.py" for name in ("control", "errors", "ledger", "ranges", "triggers")),
+    *(
+        f"spark/orchestrator/{name}.py"
+        for name in ("control", "errors", "job_ledger", "ranges", "triggers")
+    ),
     *(
         f"embedded/security/{name}.py"
         for name in (
