@@ -39,7 +39,7 @@ PURE_PACKAGES = [
 PURE_MODULES = [
     *(
         "client/metadata/metadata.py",
-        "client/metadata/rebootstrap.py",
+        "client/metadata/outage.py",
         "client/wire/in_flight_requests.py",
     ),
     *("producer/buffer/accumulator.py", "producer/idempotence.py"),
