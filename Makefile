@@ -80,27 +80,26 @@ kdc: $(VENV)/.installed-dev ## Kerberos, which make test-slow uses
 kerberos: kdc ## tests of GSSAPI with a key distribution center and Apache Kafka
 	@$(BIN)/python -m pytest tests/integration/test_kerberos.py
 
+# Spark needs Java 17. Without it its tests are skipped, which the last line reports, and the demo leaves it out.
+ifneq ($(filter demo test test-slow test-matrix test-spark-matrix,$(MAKECMDGOALS)),)
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+JAVA_VERSION := $(shell $(JAVA) -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p')
+SPARK_IF_JAVA := $(shell [ "0$(JAVA_VERSION)" -ge 17 ] && echo $(VENV)/.installed-spark)
+endif
+
 # --- Demo -----------------------------------------------------------------------------------------
 
-# If Java is installed and pyspark is not, the demo runs the command in KAFKA_ASYNC_DEMO_INSTALL_SPARK first.
-demo: $(VENV)/.installed-base ## a streaming word count, end to end [SPARK=no] [FILES=...]
 ifeq ($(SPARK),no)
+demo: $(VENV)/.installed-base
 	@$(BIN)/kafka-async demo $(FILES) --no-spark $(DEMO_ARGS)
 else
-	@KAFKA_ASYNC_DEMO_INSTALL_SPARK='$(MAKE) --no-print-directory -C $(CURDIR) spark' \
-	  $(BIN)/kafka-async demo $(FILES) $(DEMO_ARGS)
+demo: $(VENV)/.installed-base $(SPARK_IF_JAVA) ## a streaming word count, end to end [SPARK=no] [FILES=...]
+	@$(BIN)/kafka-async demo $(FILES) $(DEMO_ARGS)
 endif
 
 BACKEND ?= embedded
 
 # --- Check a change -------------------------------------------------------------------------------
-
-# Spark's tests need Java 17. Without it they are skipped, which the last line reports.
-ifneq ($(filter test test-slow test-matrix test-spark-matrix,$(MAKECMDGOALS)),)
-JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
-JAVA_VERSION := $(shell $(JAVA) -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p')
-SPARK_FOR_TESTS := $(shell [ "0$(JAVA_VERSION)" -ge 17 ] && echo $(VENV)/.installed-spark)
-endif
 
 # pyright reads the types of pyspark too.
 lint: $(VENV)/.installed-dev $(VENV)/.installed-spark ## style, imports, spelling, language and types
@@ -109,17 +108,17 @@ lint: $(VENV)/.installed-dev $(VENV)/.installed-spark ## style, imports, spellin
 test-fast: $(VENV)/.installed-dev ## a minute of unit tests of producer, group, records and kernel
 	@$(BIN)/python tools/run_tests.py fast
 
-test: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) ## unit and integration tests [STAGES='unit-c']
+test: $(VENV)/.installed-dev $(SPARK_IF_JAVA) ## unit and integration tests [STAGES='unit-c']
 	@$(BIN)/python tools/run_tests.py normal $(STAGES)
 
-test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) kcat kdc ## slow tests, and core tests on another Python [STAGES='spark core-3.12']
+test-slow: $(VENV)/.installed-dev $(SPARK_IF_JAVA) kcat kdc ## slow tests, and core tests on another Python [STAGES='spark core-3.12']
 	@$(BIN)/python tools/run_tests.py slow $(STAGES)
 
 test-matrix: $(VENV)/.installed-dev ## integration tests on older brokers
 	@$(BIN)/python tools/run_tests.py matrix
 
 # Spark 4.0, 4.1 and 4.2 are installed beside .venv, which has the newest: tools/sparks.py.
-test-spark-matrix: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) ## tests with Spark on 4.0, 4.1 and 4.2
+test-spark-matrix: $(VENV)/.installed-dev $(SPARK_IF_JAVA) ## tests with Spark on 4.0, 4.1 and 4.2
 	@$(BIN)/python tools/run_tests.py spark-matrix
 
 # The environments are .venv-env-NAME, made at the first call: tools/environments.py.

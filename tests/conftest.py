@@ -57,7 +57,7 @@ SECURITY = {
     "tls",
 }
 """Words in the names of files with tests of security."""
-MESSAGES_ONLY = {"", "admin", "app", "cluster", "contract", "embedded", "group", "lifecycle"}
+MESSAGES_ONLY = {"", "admin", "app", "client", "contract", "embedded", "group", "lifecycle"}
 """Directories (the empty one is tests) of code that uses the kernel for protocol messages only.
 
 tests/protocol compares the messages of both kernels. So these tests run on one, except those that

@@ -244,7 +244,7 @@ REASONS: Final = {
         "import_module",
     ): "modules of a constant table of mechanisms",
     ("kernel/__init__.py", "import_module"): "one of the two kernels",
-    ("producer/preload.py", "import_module"): "messages of a constant table",
+    ("producer/producer.py", "import_module"): "messages of a constant table",
     ("protocol/compiler.py", "compile"): "text made from the protocol's schema",
     ("protocol/compiler.py", "exec"): "text made from the protocol's schema",
     ("protocol/registry.py", "import_module"): "messages of a generated table",

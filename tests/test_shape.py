@@ -27,6 +27,8 @@ PURE_PACKAGES = [
     "embedded/quotas",
     "foundation/arguments.py",
     "foundation/backoff.py",
+    "foundation/fairness.py",
+    "foundation/thread_reads.py",
     "types.py",
     "errors.py",
     "config/secrets.py",
@@ -37,7 +39,7 @@ PURE_PACKAGES = [
 PURE_MODULES = [
     *(
         "client/metadata/metadata.py",
-        "client/metadata/rebootstrap.py",
+        "client/metadata/outage.py",
         "client/wire/in_flight_requests.py",
     ),
     *("producer/buffer/accumulator.py", "producer/idempotence.py"),
@@ -54,7 +56,10 @@ PURE_MODULES = [
         f"embedded/groups/{name}.py"
         for name in ("group_configs", "share_group", "share_partition", "share_states")
     ),
-    *(f"spark/jobs/{name}.py" for name in ("control", "errors", "ledger", "ranges", "triggers")),
+    *(
+        f"spark/orchestrator/{name}.py"
+        for name in ("control", "errors", "job_ledger", "ranges", "triggers")
+    ),
     *(
         f"embedded/security/{name}.py"
         for name in (

@@ -202,7 +202,7 @@ ON_SPARK = [
 SOCKETS_OF_SPARK = ["-W", "ignore:unclosed <socket:ResourceWarning"]
 """Option that accepts unclosed sockets, on versions of Spark that leave some."""
 CORE = [
-    *("admin", "app", "cluster", "consumer", "group", "kernel", "producer", "records"),
+    *("admin", "app", "client", "consumer", "group", "kernel", "producer", "records"),
     *("test_blocking.py", "test_serde.py", "test_supervisor.py"),
 ]
 """Tests, below tests, that run on another Python version: those of code that it can change."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from typing_extensions import TypeVar
@@ -27,7 +28,6 @@ from kafka_async.foundation.supervisor import Supervisor, wait_shielded
 from kafka_async.foundation.thread_reads import readable_in_any_thread
 from kafka_async.hooks import emit_task_died
 from kafka_async.producer.interceptors import ProducerInterceptors
-from kafka_async.producer.preload import preload
 from kafka_async.producer.runtime import ProducerRuntime, Serializers
 from kafka_async.producer.statistics import ProducerStatistics
 from kafka_async.producer.transactions.manager import TransactionManager
@@ -35,6 +35,8 @@ from kafka_async.producer.transactions.state import TransactionState
 from kafka_async.producer.transactions.transaction import Transaction
 from kafka_async.producer.unfinished import UnfinishedRecords
 from kafka_async.producer.writer import RecordWriter
+from kafka_async.records.batch import RecordBatch
+from kafka_async.types import ProducerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +61,14 @@ CLOSE_TIMEOUT_AFTER_ERROR: Final = 10.0
 """Maximum seconds for delivering records when an `async with` block is left by an exception."""
 MAX_CLEANUP_TIME: Final = 5.0
 """Maximum seconds for ending an open transaction, and for closing after a failed start."""
+
+_MESSAGES: Final = ("produce", "init_producer_id")
+_TRANSACTION_MESSAGES: Final = (
+    "add_offsets_to_txn",
+    "add_partitions_to_txn",
+    "end_txn",
+    "txn_offset_commit",
+)
 
 
 class Producer(RecordWriter[K, V], Generic[K, V]):
@@ -476,3 +486,13 @@ def id_and_epoch_of(producer: Producer[Any, Any]) -> ProducerIdAndEpoch:
     id_and_epoch = runtime.accumulator.id_and_epoch
     assert id_and_epoch is not None, "it was obtained by start()"
     return id_and_epoch
+
+
+def preload(compression: str, *, transactional: bool) -> None:
+    """Load codec, checksum and messages; raise InvalidConfigurationError without the codec.
+
+    A producer does it in a thread: importing them later would block the event loop.
+    """
+    RecordBatch.build([ProducerRecord("", b"")], compression).frame()
+    for name in (*_MESSAGES, *(_TRANSACTION_MESSAGES if transactional else ())):
+        import_module(f"kafka_async.protocol.messages.{name}")

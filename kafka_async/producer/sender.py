@@ -18,15 +18,23 @@ from typing import TYPE_CHECKING, Final
 from kafka_async.client.connection.broker_connection import ConnectionKind
 from kafka_async.client.connection.connection import PRODUCE_API
 from kafka_async.client.connection.hedging import REPEAT_AFTER
+from kafka_async.client.metadata.request_router import AnyBroker
 from kafka_async.client.wire.requested_rows import missing_row
 from kafka_async.config import seconds
-from kafka_async.errors import AuthenticationError, KafkaError, KafkaTimeoutError
+from kafka_async.errors import (
+    AuthenticationError,
+    KafkaError,
+    KafkaTimeoutError,
+    RetriableError,
+    raise_for,
+)
 from kafka_async.foundation.backoff import Backoff
 from kafka_async.foundation.clock import time_function
 from kafka_async.foundation.fairness import MAX_BYTES_PER_ITERATION
 from kafka_async.producer.buffer.accumulator import MAX_BATCHES_PER_REQUEST
 from kafka_async.producer.buffer.batch_compressor import BatchCompressor
 from kafka_async.producer.buffer.partition_queue import BatchState
+from kafka_async.producer.idempotence import ProducerIdAndEpoch
 from kafka_async.producer.produce_errors import ProduceErrorAction, action_for
 from kafka_async.producer.produce_requests import (
     ProduceCall,
@@ -35,7 +43,6 @@ from kafka_async.producer.produce_requests import (
     leader_hints,
     responses_by_partition,
 )
-from kafka_async.producer.producer_id import request_producer_id
 from kafka_async.producer.topic_metadata import TopicMetadataUpdater
 
 if TYPE_CHECKING:
@@ -56,6 +63,8 @@ logger = logging.getLogger("kafka_async.producer")
 
 MIN_TIMER_DELAY: Final = 0.001
 """Seconds. uvloop's timers have a resolution of one millisecond, and fire early below it."""
+_NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
+"""Value of InitProducerId for a producer without transactions."""
 
 
 class BrokerState:
@@ -516,3 +525,27 @@ class Sender:
 
     def _delay(self, failures: int, floor: float = 0.0) -> float:
         return max(self._backoff.after(failures), seconds(floor))
+
+
+async def request_producer_id(
+    config: ProducerConfig, services: ClientServices, rng: random.Random
+) -> ProducerIdAndEpoch:
+    """Return a producer id from any broker; raise only errors that are not retriable."""
+    from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
+
+    request = InitProducerIdRequest(
+        transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS
+    )
+    backoff = Backoff(
+        seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms), rng=rng
+    )
+    while True:
+        try:
+            response = await services.request(request, to=AnyBroker())
+            # One of them is enough (KIP-679).
+            raise_for(response.error_code, needs="WRITE on a topic, or IDEMPOTENT_WRITE")
+        except RetriableError as error:
+            logger.debug("no producer id yet: %s", error)
+            await asyncio.sleep(backoff.next())
+        else:
+            return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)

@@ -1,27 +1,17 @@
-"""The requirements of the Spark job, the installation of pyspark, and the reason of a failure."""
+"""The requirements of the Spark job, and the reason of a failure."""
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
-import os
 from pathlib import Path
-from typing import Any
-from unittest.mock import call, create_autospec
 
 import pytest
 
 from kafka_async.cli.demo import spark
-from kafka_async.cli.demo.report import Report
-from kafka_async.cli.demo.result import Result
 from kafka_async.cli.demo.spark_job import pipeline_file
 from kafka_async.spark.pipeline import Pipeline
 from kafka_async.testing.backends import jvm
 from kafka_async.testing.backends.base import BackendUnavailableError
-
-
-def make_result() -> Result:
-    return Result("0123abcd", seed=1, backend="embedded", topics={}, lines=1)
 
 
 def without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,59 +64,6 @@ def test_reports_no_missing_requirement(monkeypatch: pytest.MonkeyPatch) -> None
     with_java(monkeypatch)
     monkeypatch.setattr(importlib.util, "find_spec", always)
     assert spark.missing_requirement() is None
-
-
-def test_installs_pyspark_if_the_environment_has_a_command(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with_java(monkeypatch)
-    without_pyspark(monkeypatch)
-    monkeypatch.setenv(spark.INSTALL_COMMAND, "echo from the installer")
-    report: Any = create_autospec(Report, instance=True)
-    result = make_result()
-    missing = asyncio.run(spark.install_if_missing(report, result))
-    assert missing is not None  # The command has installed nothing.
-    assert report.mock_calls[:3] == [
-        call.start_stage("install pyspark", None),
-        call.show("a download of about 450 MB, once"),
-        call.suspend(),
-    ]
-    report.suspend.return_value.__exit__.assert_called_once()
-    assert capfd.readouterr() == ("", "from the installer\n")
-    assert [stage.name for stage in result.stages] == ["install pyspark"]
-
-
-def test_does_not_install_pyspark_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    def find() -> None:
-        raise BackendUnavailableError("install Java 17 or newer")
-
-    monkeypatch.setattr(jvm, "find_java", find)
-    without_pyspark(monkeypatch)
-    monkeypatch.setenv(spark.INSTALL_COMMAND, "exit 1")
-    report: Any = create_autospec(Report, instance=True)
-    missing = asyncio.run(spark.install_if_missing(report, make_result()))
-    assert missing is not None
-    assert missing.startswith("install Java 17 or newer")
-    assert report.mock_calls == []
-
-
-def test_cancelling_the_installation_terminates_it(tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-
-    async def interrupt() -> None:
-        # Opening the fifo here returns when the command has opened it; the command reads forever.
-        installing = asyncio.create_task(spark.install(f"exec cat {fifo} > /dev/null"))
-        writer = await asyncio.to_thread(fifo.open, "wb", 0)
-        installing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await installing
-        with pytest.raises(BrokenPipeError):
-            writer.write(b"the command has ended")
-        with writer:
-            pass
-
-    asyncio.run(interrupt())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from kafka_async.client.metadata.metadata import LeaderHint
 from kafka_async.client.metadata.request_router import Broker, Leader
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
 from kafka_async.errors import InvalidConfigurationError, KafkaTimeoutError
-from kafka_async.producer.preload import preload
+from kafka_async.producer.producer import preload
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
 from kafka_async.types import Node, TopicPartition
 from tests.embedded_client import InMemory, until

@@ -11,7 +11,7 @@ from kafka_async.client.client import services_of
 from kafka_async.config import ProducerConfig
 from kafka_async.errors import KafkaError
 from kafka_async.producer import runtime
-from kafka_async.producer.preload import preload
+from kafka_async.producer.producer import preload
 from kafka_async.protocol.messages.produce import ProduceRequest
 from kafka_async.records.batch import iter_batches
 from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Self
 
 from rich import box
@@ -13,8 +12,6 @@ from rich.text import Text
 from kafka_async.cli import terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from rich.progress import TaskID
 
     from kafka_async.cli.demo.result import Plan, Result
@@ -64,13 +61,6 @@ class Report:
         row = Table.grid(padding=(0, 1))  # Indents the wrapped lines of a long message.
         row.add_row(mark, Text(message))
         terminal.err.print(Padding(row, (0, 0, 0, 3)), style="dim")
-
-    @contextmanager
-    def suspend(self) -> Generator[None]:
-        """Hide the progress while another program writes to the terminal."""
-        self._shown.stop()
-        yield
-        self._shown.start()
 
     @staticmethod
     def print_summary(result: Result, plan: Plan) -> None:

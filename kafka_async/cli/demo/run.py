@@ -6,6 +6,7 @@ topics and its group from a shared cluster.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -53,7 +54,7 @@ class Demo:
         """Run all stages; raise KafkaError if one fails."""
         missing = "--no-spark"
         if self._plan.with_spark:
-            missing = await spark.install_if_missing(self._report, self.result)
+            missing = await asyncio.to_thread(spark.missing_requirement)
         self.result.spark = "run" if missing is None else f"left out: {missing}"
         if self._plan.bootstrap is not None:
             await self._run_stages(self._plan.connection)

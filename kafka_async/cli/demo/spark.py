@@ -12,8 +12,6 @@ import asyncio
 import importlib
 import importlib.util
 import json
-import os
-import signal
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
@@ -31,15 +29,10 @@ if TYPE_CHECKING:
 
     from kafka_async.cli.connection import Connection
     from kafka_async.cli.demo.child_process import ChildProcess
-    from kafka_async.cli.demo.report import Report
-    from kafka_async.cli.demo.result import Result
 
 PIPELINE: Final = "word-totals.toml"
 CHECKPOINT: Final = "checkpoint"
 LOG: Final = "spark.log"
-
-# Environment variable that `make demo` sets to the command that installs pyspark, which is large.
-INSTALL_COMMAND: Final = "KAFKA_ASYNC_DEMO_INSTALL_SPARK"
 
 SILENCE_TIMEOUT: Final = 180.0
 """Seconds without output from Spark after which the demo fails."""
@@ -108,33 +101,6 @@ def missing_pyspark() -> str | None:
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
         return missing_extra("Spark", "spark")
     return None
-
-
-async def install_if_missing(report: Report, result: Result) -> str | None:
-    """Install pyspark if the environment has a command for it; return what is still missing."""
-    missing = await asyncio.to_thread(missing_java)
-    if missing is not None or missing_pyspark() is None:
-        return missing
-    command = os.environ.get(INSTALL_COMMAND)
-    if command is not None:
-        report.start_stage("install pyspark", None)
-        report.show("a download of about 450 MB, once")
-        with result.timed("install pyspark"), report.suspend():
-            await install(command)
-    return missing_pyspark()
-
-
-async def install(command: str) -> None:
-    """Run the command that installs pyspark, and send its output to standard error."""
-    process = await asyncio.create_subprocess_shell(
-        command, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
-    )
-    try:
-        await process.wait()
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            await process.wait()
 
 
 class SparkProcess:

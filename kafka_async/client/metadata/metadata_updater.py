@@ -26,8 +26,7 @@ from kafka_async.client.metadata.metadata import (
     TOPIC_OPERATION,
     ClusterMetadata,
 )
-from kafka_async.client.metadata.outage import OutageLog
-from kafka_async.client.metadata.rebootstrap import RebootstrapTrigger
+from kafka_async.client.metadata.outage import OutageLog, RebootstrapTrigger
 from kafka_async.client.security.token_errors import (
     TokenEndpointUnreachableError,
     TokenTimeoutError,

@@ -48,8 +48,8 @@ class Outcome(enum.Enum):
     """The transaction has ended, and its records are no longer in the log."""
 
 
-class Verdict(enum.Enum):
-    """Outcomes of an epoch after the decision to commit."""
+class EpochVerdict(enum.Enum):
+    """Outcomes of an epoch whose commit was decided."""
 
     COMMITTED = "committed"
     EXPIRED = "expired"
@@ -223,7 +223,7 @@ def decide(
     opened = OpenEpoch(query, epoch, tuple(sorted(transactions)))
     head = replace(head, decided=True, open=opened)
     if not transactions:
-        return finish(sink, head, Verdict.COMMITTED)
+        return finish(sink, head, EpochVerdict.COMMITTED)
     return [*entries, head_record(sink, head)]
 
 
@@ -232,26 +232,26 @@ def give_up(head: Head) -> Head:
     return replace(head, decided=True)
 
 
-def judge(outcomes: Iterable[Outcome]) -> Verdict:
+def judge(outcomes: Iterable[Outcome]) -> EpochVerdict:
     """Return the verdict on an epoch from the outcomes of its transactions."""
     found = set(outcomes)
     if found <= {Outcome.COMMITTED}:
-        return Verdict.COMMITTED
+        return EpochVerdict.COMMITTED
     # An unknown outcome is torn, since its rows may be visible.
-    return Verdict.EXPIRED if found == {Outcome.ABORTED} else Verdict.TORN
+    return EpochVerdict.EXPIRED if found == {Outcome.ABORTED} else EpochVerdict.TORN
 
 
 def finish(
     sink: str,
     head: Head,
-    verdict: Verdict,
+    verdict: EpochVerdict,
     outcomes: Mapping[int, Outcome] | None = None,
     transactions: Mapping[int, PreparedTransaction] | None = None,
 ) -> list[LedgerRecord]:
     """Return the records that end the open epoch; a torn epoch's records stay until its repair."""
     opened = head.open
     assert opened is not None, "no epoch is open"
-    if verdict is Verdict.TORN:
+    if verdict is EpochVerdict.TORN:
         rows = tuple(
             TornPartition(number, outcome.value, _places((transactions or {})[number]))
             for number, outcome in sorted((outcomes or {}).items())
@@ -262,7 +262,7 @@ def finish(
         (_key(sink, opened.query, opened.epoch, number), None) for number in opened.partitions
     ]
     head = replace(head, open=None)
-    if verdict is Verdict.COMMITTED:
+    if verdict is EpochVerdict.COMMITTED:
         head, marks = _mark_committed(sink, head, opened.query, opened.epoch)
         records += marks
     return [*records, head_record(sink, head)]

@@ -21,13 +21,13 @@ from kafka_async.errors import (
 )
 from kafka_async.spark.sink import ledger as decisions
 from kafka_async.spark.sink.ledger import (
+    EpochVerdict,
     Head,
     Ledger,
     LedgerRecord,
     OpenEpoch,
     Outcome,
     RepairAction,
-    Verdict,
 )
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ class SinkDriver:
                 return
             found = decisions.read_ledger(self._sink, records)
         verdict = await self._resolve(found)
-        if verdict is Verdict.EXPIRED:
+        if verdict is EpochVerdict.EXPIRED:
             raise _repeatable(f"all transactions of epoch {epoch} were aborted before the commit")
 
     async def _check_transactions(
@@ -324,7 +324,7 @@ class SinkDriver:
         logger.info("sink %s: %s is %s", self._sink, found.head.open, verdict.value)
         return await self._cluster.read(everything=everything)
 
-    async def _resolve(self, found: Ledger) -> Verdict:
+    async def _resolve(self, found: Ledger) -> EpochVerdict:
         """Commit the transactions of the open epoch, and write the verdict.
 
         Raises:
@@ -342,7 +342,7 @@ class SinkDriver:
         verdict = decisions.judge(outcomes.values())
         records = decisions.finish(self._sink, found.head, verdict, outcomes, transactions)
         await self._cluster.write(records)
-        if verdict is Verdict.TORN:
+        if verdict is EpochVerdict.TORN:
             torn = decisions.read_ledger(self._sink, records).head.torn
             assert torn is not None
             raise decisions.torn_error(self._sink, torn)
