@@ -229,6 +229,10 @@ def test_forge_runs_each_stage_of_slow_tests() -> None:
     assert len(stages) > len(slow)
 
 
+def made_environment(version: str, interpreter: str) -> Path:
+    return Path(version)
+
+
 @pytest.mark.parametrize(
     ("names", "made"), [((), ["3.13"]), (("core-3.12", "slow"), ["3.12"]), (("slow",), [])]
 )
@@ -237,7 +241,7 @@ def test_core_tests_run_on_the_newest_other_python_or_the_named_ones(
 ) -> None:
     pythons = {"3.12": "python3.12", "3.13": "python3.13"}
     monkeypatch.setattr(run_tests, "find_pythons", lambda: pythons)
-    monkeypatch.setattr(run_tests, "make_environment", lambda version, _: Path(version))
+    monkeypatch.setattr(run_tests, "make_environment", made_environment)
     stages = run_tests.other_pythons(Summary("slow"), {*names})
     assert [stage.python for stage in stages] == made
 
