@@ -27,6 +27,7 @@ RUN_FILES = """
 import runpy, sys
 for file in sys.argv[1:]:
     runpy.run_path(file, run_name="__main__")
+    print(end="\\0")
 """
 
 WITH_SECURE_CLUSTER = {"security.md"}
@@ -128,9 +129,12 @@ def test_program_imports_public_names_from_the_package() -> None:
 def test_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
     with run_in_thread(brokers=3) as cluster:
         output = ""
-        run_spark([*filter(runs_spark, python_blocks(page))], cluster.bootstrap_servers, tmp_path)
+        with_spark = [*filter(runs_spark, python_blocks(page))]
+        outputs = run_spark(with_spark, cluster.bootstrap_servers, tmp_path)
         for block in blocks_of(page):
-            if block.language == "python" and not runs_spark(block):
+            if block in with_spark:
+                output = outputs.pop(0)
+            elif block.language == "python":
                 output = run_block(block, cluster.bootstrap_servers, tmp_path)
             elif block.title == OUTPUT:
                 assert output == block.body, block.place
@@ -148,15 +152,17 @@ def run_block(block: Block, bootstrap: str, where: Path) -> str:
     return result.stdout
 
 
-def run_spark(blocks: list[Block], bootstrap: str, where: Path) -> None:
+def run_spark(blocks: list[Block], bootstrap: str, where: Path) -> list[str]:
     """Run the examples with Spark in one process, because each JVM takes many seconds to start.
 
     They share a folder too: paths of Spark are relative to that in which its JVM has started.
     """
-    if blocks:
-        files = [str(write_block(block, bootstrap, where)) for block in blocks]
-        place = f"one of {', '.join(block.place for block in blocks)}"
-        run_python(["-c", RUN_FILES, *files], where, SPARK_DEADLINE, place)
+    if not blocks:
+        return []
+    files = [str(write_block(block, bootstrap, where)) for block in blocks]
+    place = f"one of {', '.join(block.place for block in blocks)}"
+    result = run_python(["-c", RUN_FILES, *files], where, SPARK_DEADLINE, place)
+    return result.stdout.split("\0")[:-1]
 
 
 def write_block(block: Block, bootstrap: str, where: Path) -> Path:
