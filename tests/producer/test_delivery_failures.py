@@ -64,7 +64,7 @@ async def test_error_of_flush_names_the_topic_once(bench: Bench) -> None:
     with pytest.raises(DeliveryError) as caught:
         await bench.producer.flush()
     text = str(caught.value)
-    assert text.startswith("1 record was not delivered; the first: not legal!: The topic's name")
+    assert text.startswith("1 record was not delivered; the first: not legal!: The topic name")
     assert "a-z A-Z 0-9 . _ -" in text
     assert text.count("not legal!") == 1
     assert "1 record, " in repr(caught.value.failures[0])
