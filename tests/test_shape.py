@@ -31,7 +31,7 @@ PURE_PACKAGES = [
     "foundation/thread_reads.py",
     "types.py",
     "errors.py",
-    "config/secrets.py",
+    "secrets.py",
     "config/jaas.py",
     "config/java_security.py",
     "client/security/sasl",
