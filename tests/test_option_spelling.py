@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafka_async.cli import terminal
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.cli.option_names import SASL_PASSWORD, SSL_PASSWORD, CommandLineNames
 from kafka_async.client.security.sasl import mechanism_for
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
@@ -59,12 +59,12 @@ def by_spark(role: Any, options: dict[str, Any]) -> None:
 
 
 def by_command_line(role: Any, options: dict[str, Any]) -> None:
-    Connection({"bootstrap_servers": "a:1"}, 15).config(role, **options)
+    ConnectionOptions({"bootstrap_servers": "a:1"}, 15).config(role, **options)
 
 
 def by_file(role: Any, options: dict[str, Any]) -> None:
     written = {name: with_dots(name) for name in options}
-    Connection({"bootstrap_servers": "a:1", **options}, 15, written).config(role)
+    ConnectionOptions({"bootstrap_servers": "a:1", **options}, 15, written).config(role)
 
 
 WRITERS = [by_keywords, by_properties, by_dashes, by_spark, by_command_line, by_file]

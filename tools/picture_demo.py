@@ -17,9 +17,9 @@ from typing import Final
 
 from kafka_async import run
 from kafka_async.cli import terminal
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.cli.demo.report import Report
-from kafka_async.cli.demo.result import Plan, Result
+from kafka_async.cli.demo.result import DemoOptions, Result
 from kafka_async.cli.demo.run import Demo
 from tools.generated_page import DOCS
 from tools.svg_screen import recording_console, svg
@@ -34,7 +34,9 @@ def main() -> int:
     parser.add_argument("--no-spark", action="store_true", help="without the Spark part")
     with_spark = not parser.parse_args().no_spark
     out = Path("kafka-async-demo")
-    plan = Plan([], Connection({}, 30), out, False, with_spark, secrets.randbelow(2**32))
+    plan = DemoOptions(
+        [], ConnectionOptions({}, 30), out, False, with_spark, secrets.randbelow(2**32)
+    )
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         result = run(demo(plan))
         files = result.written_files
@@ -47,13 +49,13 @@ def main() -> int:
     return 0
 
 
-async def demo(plan: Plan) -> Result:
+async def demo(plan: DemoOptions) -> Result:
     """Run the demo on an embedded cluster, with its usual output on standard error."""
     with Report() as report:
         return await Demo(plan, report).run()
 
 
-def draw(result: Result, plan: Plan) -> str:
+def draw(result: Result, plan: DemoOptions) -> str:
     """Return the final screen as SVG."""
     console = recording_console(WIDTH)
     terminal.out = console

@@ -48,7 +48,7 @@ STOP_TIMEOUT: Final = 5.0
 """Maximum seconds to close a producer that is replaced."""
 
 
-class Reaction(enum.Enum):
+class LoopErrorAction(enum.Enum):
     """Action after an error that has aborted the transaction."""
 
     AGAIN = "read the same records again"
@@ -56,13 +56,13 @@ class Reaction(enum.Enum):
     RAISE = "raise the error"
 
 
-REACTIONS: Final[Mapping[Category | None, Reaction]] = {
-    Category.RETRIABLE: Reaction.AGAIN,
-    Category.REFRESH_RETRIABLE: Reaction.AGAIN,
-    Category.ABORTABLE: Reaction.AGAIN,
-    Category.APPLICATION_RECOVERABLE: Reaction.NEW_PRODUCER,
-    Category.INVALID_CONFIGURATION: Reaction.RAISE,
-    None: Reaction.RAISE,  # Errors of transactional calls have a category.
+LOOP_ERROR_ACTIONS: Final[Mapping[Category | None, LoopErrorAction]] = {
+    Category.RETRIABLE: LoopErrorAction.AGAIN,
+    Category.REFRESH_RETRIABLE: LoopErrorAction.AGAIN,
+    Category.ABORTABLE: LoopErrorAction.AGAIN,
+    Category.APPLICATION_RECOVERABLE: LoopErrorAction.NEW_PRODUCER,
+    Category.INVALID_CONFIGURATION: LoopErrorAction.RAISE,
+    None: LoopErrorAction.RAISE,  # Errors of transactional calls have a category.
 }
 
 
@@ -252,7 +252,7 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
             try:
                 await producer.start()
             except KafkaError as error:
-                await self._react(error, if_retriable=Reaction.NEW_PRODUCER)
+                await self._react(error, if_retriable=LoopErrorAction.NEW_PRODUCER)
         return self._producer
 
     async def _commit(self, producer: Producer[P, Q], records: list[Record[K, V]]) -> bool:
@@ -306,22 +306,24 @@ class _TransactionalLoop(Generic[K, V, P, Q]):
         """Return the current ids of these records' topics, where known."""
         return self._consumer.__offset_source__().topic_ids({record.topic for record in records})
 
-    async def _react(self, error: KafkaError, *, if_retriable: Reaction = Reaction.AGAIN) -> None:
+    async def _react(
+        self, error: KafkaError, *, if_retriable: LoopErrorAction = LoopErrorAction.AGAIN
+    ) -> None:
         """Raise the error, or wait for a retry; close the producer if a new one is required."""
         is_misuse = isinstance(error, IllegalStateError) or isinstance(
             error.__cause__, IllegalStateError
         )
-        reaction = Reaction.RAISE if is_misuse else REACTIONS[_category(error)]
-        if reaction is Reaction.AGAIN:
+        reaction = LoopErrorAction.RAISE if is_misuse else LOOP_ERROR_ACTIONS[_category(error)]
+        if reaction is LoopErrorAction.AGAIN:
             reaction = if_retriable
-        if reaction is Reaction.RAISE:
+        if reaction is LoopErrorAction.RAISE:
             raise error
-        if reaction is Reaction.NEW_PRODUCER:
+        if reaction is LoopErrorAction.NEW_PRODUCER:
             if self._restarts == self._max_restarts:
                 raise error
             self._restarts += 1
             await self.close()
-        level = logging.WARNING if reaction is Reaction.NEW_PRODUCER else logging.INFO
+        level = logging.WARNING if reaction is LoopErrorAction.NEW_PRODUCER else logging.INFO
         logger.log(level, "transaction aborted, will %s: %s", reaction.value, error)
         await asyncio.sleep(self._backoff.next())
 

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from kafka_async.cli import background_io, options, terminal
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.cli.quota_usage import Quota, in_progress, print_usage
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @options.connects
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    connection: Connection,
+    connection: ConnectionOptions,
     offset: Annotated[
         str, typer.Option(metavar="OFFSET", help="Start offset: beginning, end, or a number.")
     ] = "end",

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from kafka_async.cli import terminal
-from kafka_async.cli.connection import DEFAULT_BOOTSTRAP, Connection
+from kafka_async.cli.connection_options import DEFAULT_BOOTSTRAP, ConnectionOptions
 from kafka_async.cli.credentials import (
     CLIENT_SECRET,
     SASL_PASSWORD,
@@ -137,7 +137,7 @@ def _connection(  # noqa: PLR0913  # the options of the command line
     sasl_password: _SaslPassword = None,
     ssl_password: _SslPassword = None,
     client_secret: _ClientSecret = None,
-) -> Connection:
+) -> ConnectionOptions:
     """Combine a command's options, its properties file and the environment, in this precedence."""
     for option, file in (
         ("--ssl-cafile", ssl_cafile),
@@ -172,7 +172,9 @@ def _connection(  # noqa: PLR0913  # the options of the command line
         username = properties.get("sasl_username")
         properties["sasl_password"] = password_from_keyring(sasl_password_keyring, username)
         written.pop("sasl_password", None)
-    return Connection({**secrets_from_environment(properties), **properties}, timeout, written)
+    return ConnectionOptions(
+        {**secrets_from_environment(properties), **properties}, timeout, written
+    )
 
 
 def _check_file(option: str, file: Path) -> None:

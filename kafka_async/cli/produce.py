@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafka_async.cli import background_io, options, terminal
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.cli.quota_usage import Quota, in_progress, print_usage
 from kafka_async.errors import RecordTooLargeError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @options.connects
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    connection: Connection,
+    connection: ConnectionOptions,
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="FILES", help="Default: standard input.")
     ] = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from kafka_async.cli import options, terminal
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.cli.help import Command, Group
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ DEFAULT_LEDGER = "kafka-async-spark-ledger"
 @app.command(cls=Command)
 @options.connects
 def show(
-    sink_id: SinkId, connection: Connection, ledger_topic: LedgerTopic = DEFAULT_LEDGER
+    sink_id: SinkId, connection: ConnectionOptions, ledger_topic: LedgerTopic = DEFAULT_LEDGER
 ) -> None:
     """Print each query's last committed epoch, and its open or torn epoch."""
     found = _run(connection, sink_id, ledger_topic, lambda cluster: cluster.read(everything=True))
@@ -58,7 +58,7 @@ def show(
 @options.connects
 def repair(
     sink_id: SinkId,
-    connection: Connection,
+    connection: ConnectionOptions,
     ledger_topic: LedgerTopic = DEFAULT_LEDGER,
     resume: Annotated[
         bool, typer.Option("--resume", help="Write only the missing partitions again.")
@@ -95,7 +95,7 @@ def repair(
 
 
 def _run(
-    connection: Connection,
+    connection: ConnectionOptions,
     sink_id: str,
     ledger_topic: str,
     call: Callable[[KafkaSinkCluster], Awaitable[T]],

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from kafka_async.cli import options, terminal
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.cli.help import Command, Group
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
 @options.connects
 def create(
     name: Name,
-    connection: Connection,
+    connection: ConnectionOptions,
     partitions: Annotated[int, typer.Option(min=1, metavar="N", help="Number of partitions.")] = 1,
     replication_factor: Annotated[
         int, typer.Option(min=-1, metavar="N", help="Replicas of each; -1: the cluster's default.")
@@ -50,7 +50,7 @@ def create(
 @app.command("list", cls=Command)
 @options.connects
 def list_(
-    connection: Connection,
+    connection: ConnectionOptions,
 ) -> None:
     """Print the names of all topics, one per line."""
     for name in sorted(_run(connection, lambda admin: admin.list_topics())):
@@ -61,7 +61,7 @@ def list_(
 @options.connects
 def describe(
     name: Name,
-    connection: Connection,
+    connection: ConnectionOptions,
 ) -> None:
     """Print each partition's leader, replicas and in-sync replicas, and the topic's configuration.
 
@@ -99,14 +99,14 @@ async def _describe(admin: Admin, name: str) -> tuple[TopicDescription, Mapping[
 @options.connects
 def delete(
     name: Name,
-    connection: Connection,
+    connection: ConnectionOptions,
 ) -> None:
     """Delete a topic and all its records."""
     _run(connection, lambda admin: admin.delete_topics([name]))
     terminal.err.print(f"deleted {name}", markup=False)
 
 
-def _run(connection: Connection, call: Callable[[Admin], Awaitable[T]]) -> T:
+def _run(connection: ConnectionOptions, call: Callable[[Admin], Awaitable[T]]) -> T:
     """Connect and return the result of one call."""
     from kafka_async.admin import Admin
     from kafka_async.config import ClientConfig

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.app import transactional
-from kafka_async.app.transactional_loop import REACTIONS
+from kafka_async.app.transactional_loop import LOOP_ERROR_ACTIONS
 from kafka_async.client.client import services_of
 from kafka_async.errors import (
     ApplicationRecoverableError,
@@ -508,7 +508,7 @@ async def test_arguments_of_the_wrong_type_are_refused(wrong: str) -> None:
 
 
 async def test_every_category_has_a_reaction() -> None:
-    assert REACTIONS.keys() == {*Category, None}
+    assert LOOP_ERROR_ACTIONS.keys() == {*Category, None}
 
 
 async def test_topic_created_again_is_not_read_from_an_offset_of_the_former_one() -> None:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from kafka_async.cli import options
 from kafka_async.cli.app import app
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.cli.credentials import CLIENT_SECRET, SASL_PASSWORD, SSL_PASSWORD
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
 from kafka_async.secrets import Secret
@@ -33,10 +33,10 @@ ALICE = (*SASL, "--sasl-username", "alice")
 class Result:
     status: int
     err: str
-    connections: list[Connection] = field(default_factory=list[Connection])
+    connections: list[ConnectionOptions] = field(default_factory=list[ConnectionOptions])
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> ConnectionOptions:
         assert self.status == 0, self.err
         (only,) = self.connections
         return only
@@ -54,7 +54,7 @@ def connect(*arguments: str) -> Result:
 
     @commands.command()
     @options.connects
-    def run(connection: Connection) -> None:
+    def run(connection: ConnectionOptions) -> None:
         made.connections.append(connection)
 
     ended = CliRunner().invoke(commands, list(arguments))
@@ -211,10 +211,10 @@ def test_reads_a_file_of_properties_without_a_secret_that_others_can_read(
 
 def test_connection_of_a_child_process_is_one_line_with_its_secrets() -> None:
     options = {"bootstrap_servers": "a:1", "sasl_allow_plaintext": True}
-    connection = Connection({**options, "sasl_password": Secret('"\n\u20ac')}, 3.5)
+    connection = ConnectionOptions({**options, "sasl_password": Secret('"\n\u20ac')}, 3.5)
     line = connection.to_json()
     assert "\n" not in line.reveal()
-    assert Connection.from_json(line) == connection
+    assert ConnectionOptions.from_json(line) == connection
 
 
 def test_demo_takes_a_secure_connection_only_with_servers() -> None:

@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from kafka_async.cli import terminal
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.cli.demo.report import Report
-from kafka_async.cli.demo.result import Plan, Result, Stage
+from kafka_async.cli.demo.result import DemoOptions, Result, Stage
 from kafka_async.cli.demo.words import compare
 
 
@@ -40,15 +40,17 @@ def make_result(found: dict[str, int]) -> Result:
 EQUAL_COUNTS = {"the": 4585, "äpfel": 12, "of": 1}
 
 
-def make_plan(bootstrap: str | None = None, *, keep: bool = False) -> Plan:
-    connection = Connection({} if bootstrap is None else {"bootstrap_servers": bootstrap}, 15)
-    return Plan([], connection, Path("out"), keep, with_spark=True, seed=7)
+def make_plan(bootstrap: str | None = None, *, keep: bool = False) -> DemoOptions:
+    connection = ConnectionOptions(
+        {} if bootstrap is None else {"bootstrap_servers": bootstrap}, 15
+    )
+    return DemoOptions([], connection, Path("out"), keep, with_spark=True, seed=7)
 
 
 def summary(
     monkeypatch: pytest.MonkeyPatch,
     result: Result,
-    plan: Plan,
+    plan: DemoOptions,
     *,
     width: int = 80,
     encoding: str = "utf-8",
@@ -121,7 +123,7 @@ def test_chart_of_a_text_without_words_is_empty(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_last_line_suggests_the_next_step(
-    monkeypatch: pytest.MonkeyPatch, plan: Plan, hint: str
+    monkeypatch: pytest.MonkeyPatch, plan: DemoOptions, hint: str
 ) -> None:
     last = summary(monkeypatch, make_result(EQUAL_COUNTS), plan).splitlines()[-1]
     assert last.startswith("next: ")

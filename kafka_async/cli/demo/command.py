@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafka_async.cli import options, terminal
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 
 if TYPE_CHECKING:
     from kafka_async.cli.demo.result import Result
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @partial(options.connects, default="three embedded brokers")
 def demo(
-    connection: Connection,
+    connection: ConnectionOptions,
     files: Annotated[
         list[Path] | None,
         typer.Argument(metavar="FILES", help="Default: Python's language reference."),
@@ -39,7 +39,7 @@ def demo(
 ) -> None:
     """Count words in transactions, kill a worker, sum the counts in Spark, and check the totals."""
     from kafka_async.cli.demo.report import Report
-    from kafka_async.cli.demo.result import Plan
+    from kafka_async.cli.demo.result import DemoOptions
     from kafka_async.cli.demo.run import Demo
 
     terminal.check_readable(files or [])
@@ -52,7 +52,7 @@ def demo(
     if spark:
         terminal.check_writable(out, directory=True)
     used_seed = secrets.randbelow(2**32) if seed is None else seed
-    plan = Plan(files or [], connection, out, keep, spark, used_seed)
+    plan = DemoOptions(files or [], connection, out, keep, spark, used_seed)
 
     async def main() -> Result:
         with Report() as report:

@@ -14,7 +14,7 @@ from kafka_async.cli import terminal
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from kafka_async.cli.demo.result import Plan, Result
+    from kafka_async.cli.demo.result import DemoOptions, Result
 
 CHART_ROWS: Final = 12
 CHART_WIDTH: Final = 44
@@ -63,7 +63,7 @@ class Report:
         terminal.err.print(Padding(row, (0, 0, 0, 3)), style="dim")
 
     @staticmethod
-    def print_summary(result: Result, plan: Plan) -> None:
+    def print_summary(result: Result, plan: DemoOptions) -> None:
         """Print the summary to standard output."""
         console = terminal.out
         console.print()
@@ -126,7 +126,7 @@ def _verdict(result: Result) -> list[Text]:
     ]
 
 
-def _next_step(result: Result, plan: Plan) -> str:
+def _next_step(result: Result, plan: DemoOptions) -> str:
     if plan.bootstrap is None:
         return "the same on your own Kafka: kafka-async demo --bootstrap HOST:PORT"
     if not plan.keep:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async import Admin, TopicPartition
 from kafka_async.admin import NewTopic, OffsetSpec
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.config import ClientConfig
 from kafka_async.errors import (
     GroupIdNotFoundError,
@@ -40,7 +40,7 @@ DELETION_TIMEOUT: Final = 30.0
 class Resources:
     """Creates and deletes the topics and the group of a run."""
 
-    connection: Connection
+    connection: ConnectionOptions
     topics: dict[str, str]
     group: str
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.cli.demo.words import Comparison
 from kafka_async.kernel import IMPLEMENTATION
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DemoOptions:
     """Holds the options of a run.
 
     Attributes:
@@ -31,7 +31,7 @@ class Plan:
     """
 
     files: Sequence[Path]
-    connection: Connection
+    connection: ConnectionOptions
     out: Path
     keep: bool
     with_spark: bool

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from kafka_async import Producer
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.cli.demo import aggregate, spark, words
 from kafka_async.cli.demo.cluster import embedded_cluster
 from kafka_async.cli.demo.resources import COUNTS, LINES, TOTALS, Resources
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kafka_async.cli.demo.report import Report
-    from kafka_async.cli.demo.result import Plan
+    from kafka_async.cli.demo.result import DemoOptions
 
 BROKERS = 3
 
@@ -35,7 +35,7 @@ BROKERS = 3
 class Demo:
     """Runs the demo once and collects its result."""
 
-    def __init__(self, plan: Plan, report: Report) -> None:
+    def __init__(self, plan: DemoOptions, report: Report) -> None:
         self._plan = plan
         self._report = report
         self._lines = words.read_lines(plan.files)
@@ -63,11 +63,13 @@ class Demo:
         async with AsyncExitStack() as stack:
             with self.result.timed(f"start {BROKERS} embedded brokers"):
                 cluster = await stack.enter_async_context(embedded_cluster(BROKERS))
-            own = Connection({"bootstrap_servers": cluster.servers}, self._plan.connection.timeout)
+            own = ConnectionOptions(
+                {"bootstrap_servers": cluster.servers}, self._plan.connection.timeout
+            )
             await cluster.run(self._run_stages(own))
         return self.result
 
-    async def _run_stages(self, connection: Connection) -> None:
+    async def _run_stages(self, connection: ConnectionOptions) -> None:
         result, plan = self.result, self._plan
         group = f"word-count-{result.run_id}"
         resources = Resources(connection, result.topics, group)

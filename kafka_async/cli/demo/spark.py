@@ -27,7 +27,7 @@ from kafka_async.foundation.arguments import missing_extra
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafka_async.cli.connection import Connection
+    from kafka_async.cli.connection_options import ConnectionOptions
     from kafka_async.cli.demo.child_process import ChildProcess
 
 PIPELINE: Final = "word-totals.toml"
@@ -106,7 +106,9 @@ def missing_pyspark() -> str | None:
 class SparkProcess:
     """Runs the job in a child process, which is stopped at the end of a `with` block."""
 
-    def __init__(self, job: SparkJob, connection: Connection, show: Callable[[str], None]) -> None:
+    def __init__(
+        self, job: SparkJob, connection: ConnectionOptions, show: Callable[[str], None]
+    ) -> None:
         self._job = job
         self._connection = connection
         self._show = show

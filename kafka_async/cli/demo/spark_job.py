@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.cli.demo.spark import CHECKPOINT, PIPELINE, SparkEvent, SparkJob
 from kafka_async.secrets import Secret, SecretBytes
 from kafka_async.spark.pipeline import Pipeline, PipelineStatus
@@ -129,7 +129,7 @@ def spark_options(scratch: str) -> dict[str, str]:
     }
 
 
-def read_connection() -> Connection:
+def read_connection() -> ConnectionOptions:
     """Return the connection, the first line of standard input."""
     line = SecretBytes(b"")
     while not line.reveal().endswith(b"\n"):
@@ -137,10 +137,10 @@ def read_connection() -> Connection:
         if not character:
             sys.exit("standard input has ended without a connection")
         line = SecretBytes(line.reveal() + character.reveal())
-    return Connection.from_json(Secret(line.reveal().decode()))
+    return ConnectionOptions.from_json(Secret(line.reveal().decode()))
 
 
-def options_of(connection: Connection, scratch: str) -> dict[str, str]:
+def options_of(connection: ConnectionOptions, scratch: str) -> dict[str, str]:
     """Return the options of the data source; write secrets to files that only this user reads."""
     secrets = connection.secrets()
     options = {

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_async import Consumer, Producer
 from kafka_async.app import transactional
 from kafka_async.cli import background_io
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.cli.demo.words import split_words
 from kafka_async.config import ConsumerConfig, ProducerConfig
 from kafka_async.errors import TransactionAbortableError
@@ -83,7 +83,9 @@ class Event:
 class Worker:
     """Counts words in transactions."""
 
-    def __init__(self, job: Job, connection: Connection, report: Callable[[Event], None]) -> None:
+    def __init__(
+        self, job: Job, connection: ConnectionOptions, report: Callable[[Event], None]
+    ) -> None:
         self._job = job
         self._connection = connection
         self._report = report
@@ -205,7 +207,7 @@ async def _main(job: Job) -> None:
     connection = await anext(lines, None)
     if connection is None:
         return
-    worker = Worker(job, Connection.from_json(connection), report)
+    worker = Worker(job, ConnectionOptions.from_json(connection), report)
     run = asyncio.create_task(worker.run())
     read = asyncio.create_task(_read_instructions(worker, lines))
     await asyncio.wait({run, read}, return_when=asyncio.FIRST_COMPLETED)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.cli.connection import Connection
+from kafka_async.cli.connection_options import ConnectionOptions
 from kafka_async.cli.demo.child_process import ChildProcess, child_process
 from kafka_async.cli.demo.worker import PHASES, Event, Instructions, Job, Worker
 from kafka_async.errors import KafkaError
@@ -106,7 +106,7 @@ class WorkerGroup:
     def __init__(
         self,
         job: Job,
-        connection: Connection,
+        connection: ConnectionOptions,
         *,
         lines: Mapping[int, int],
         rng: random.Random,

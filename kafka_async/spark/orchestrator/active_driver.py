@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Record
     from kafka_async.spark.orchestrator.context import JobFunction
     from kafka_async.spark.orchestrator.events import EventBus
-    from kafka_async.spark.orchestrator.offset_lookup import OffsetLookup
+    from kafka_async.spark.orchestrator.range_lookup import RangeLookup
     from kafka_async.spark.orchestrator.threads import JobThreads
     from kafka_async.types import GroupMetadata
 
@@ -176,7 +176,7 @@ class ActiveDriver:
         settings: DriverSettings,
         *,
         threads: JobThreads,
-        lookup: OffsetLookup,
+        lookup: RangeLookup,
         events: EventBus,
     ) -> None:
         self._client = client

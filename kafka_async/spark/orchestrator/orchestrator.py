@@ -47,7 +47,7 @@ from kafka_async.spark.orchestrator.events import (
     OrchestratorEvent,
     query_listener,
 )
-from kafka_async.spark.orchestrator.offset_lookup import OffsetLookup
+from kafka_async.spark.orchestrator.range_lookup import RangeLookup
 from kafka_async.spark.orchestrator.ranges import (
     Ranges,
     check_ranges,
@@ -281,7 +281,7 @@ class Orchestrator:
             self._supervisor.on_failure(lambda _: self._activated.set())
             await self._create_topics()
             self._threads = JobThreads(self._spark, self._max_concurrency)
-            self._lookup = OffsetLookup(self._client)
+            self._lookup = RangeLookup(self._client)
             await self._lookup.start()
             if self._events_topic is not None:
                 producer = Producer(self._client)

@@ -28,7 +28,7 @@ SAMPLE_BYTES: Final = 1 << 16
 """Bytes fetched per sample."""
 
 
-class OffsetLookup:
+class RangeLookup:
     """Looks up offsets as seen by read_committed consumers.
 
     Args:

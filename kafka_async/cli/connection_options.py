@@ -18,7 +18,7 @@ DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 
 
 @dataclass(frozen=True)
-class Connection:
+class ConnectionOptions:
     """Holds the options of a command's connections.
 
     Attributes:
