@@ -15,10 +15,9 @@ from kafka_async.client.metadata.metadata_updater import MetadataUpdater
 from kafka_async.client.metadata.request_router import RequestRouter
 from kafka_async.config import seconds
 from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError, RebootstrapRequiredError
+from kafka_async.foundation.listeners import Listeners
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafka_async.client.metadata.request_router import Destination
     from kafka_async.client.security.authentication import Authenticator
     from kafka_async.config import ClientConfig
@@ -69,8 +68,9 @@ class ClientServices:
         self._router = RequestRouter(context, self.brokers, self.metadata, self.coordinators)
         # Coordinators of before a rebootstrap may be brokers of another cluster.
         self.metadata.on_rebootstrap = self.coordinators.forget_all
-        self.metadata.add_cluster_listener(self.brokers.on_cluster_changed)
-        self._credentials_listeners: list[Callable[[], None]] = []
+        self.metadata.cluster_listeners.add(self.brokers.on_cluster_changed)
+        # When these are called, `is_outdated(error)` is true for rejections of the old credentials.
+        self.credentials_listeners = Listeners[()]()
 
     @property
     def responsive(self) -> bool:
@@ -135,25 +135,11 @@ class ClientServices:
         self.metadata.request_rebootstrap(str(cause))
         raise KafkaConnectionError(f"{to} requires the client to bootstrap again") from cause
 
-    def add_credentials_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener()` after the credentials were replaced; return a function to remove it.
-
-        `is_outdated(error)` is then true for rejections of the former credentials.
-        """
-        self._credentials_listeners.append(listener)
-
-        def remove() -> None:
-            if listener in self._credentials_listeners:
-                self._credentials_listeners.remove(listener)
-
-        return remove
-
     def on_credentials_replaced(self) -> None:
         """Forget the rejections of the former credentials, and call the listeners."""
         self.brokers.on_credentials_replaced()
         self.metadata.on_credentials_replaced()
-        for listener in list(self._credentials_listeners):
-            listener()
+        self.credentials_listeners.notify()
 
     def end(self, error: KafkaError) -> None:
         """Fail all waits and requests with `error`."""

@@ -194,10 +194,10 @@ class ConsumerRuntime:
         self._supervisor.on_failure(on_failure)
         self._unregister = [
             self._services.supervisor.on_failure(on_failure),
-            self._services.metadata.add_listener(self._on_metadata),
-            self._services.metadata.add_rejection_listener(self._on_rejection),
-            self._services.metadata.add_cluster_listener(self._on_cluster_changed),
-            self._services.add_credentials_listener(self._on_credentials_replaced),
+            self._services.metadata.change_listeners.add(self._on_metadata),
+            self._services.metadata.rejection_listeners.add(self._on_rejection),
+            self._services.metadata.cluster_listeners.add(self._on_cluster_changed),
+            self._services.credentials_listeners.add(self._on_credentials_replaced),
         ]
         # Without it a consumer of a closed shared client would wait forever.
         self._supervisor.spawn(self._fail_with_client, name="client")

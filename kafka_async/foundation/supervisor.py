@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, Type
 
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
 from kafka_async.foundation.clock import keeps_virtual_time
+from kafka_async.foundation.listeners import Listeners
 from kafka_async.foundation.process_end import CANCELLED, clients_of, report_lost, unwatch
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class Supervisor:
         self.name = name
         self._on_task_died = on_task_died
         self.failure: KafkaError | None = None
-        self._listeners: list[Callable[[KafkaError], None]] = []
+        self._failure_listeners = Listeners[KafkaError]()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self._tasks: dict[asyncio.Task[None], SupervisedTask] = {}
@@ -284,8 +285,7 @@ class Supervisor:
 
     def on_failure(self, listener: Callable[[KafkaError], None]) -> Callable[[], None]:
         """Call `listener(error)` when a task raises; return a function that removes it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+        return self._failure_listeners.add(listener)
 
     def check(self) -> None:
         """Raise unless the client runs, and was started in this event loop and process."""
@@ -390,8 +390,7 @@ class Supervisor:
 
     def _notify(self, failure: KafkaError) -> None:
         self.failure = failure
-        for listener in list(self._listeners):
-            listener(failure)
+        self._failure_listeners.notify(failure)
 
     def _fail_cancelled(self) -> None:
         """Fail the callers that wait for tasks which other code has cancelled."""

@@ -322,7 +322,7 @@ class GroupMembership:
 
     async def _run(self) -> None:
         settings, end_watch = self._settings, _nothing
-        detach = self._metadata.add_cluster_listener(self._on_cluster_changed)
+        detach = self._metadata.cluster_listeners.add(self._on_cluster_changed)
         if settings.loop_watchdog:
             # Half of the session: the application is warned while it can still react.
             end_watch = watch_loop(f"group {settings.group_id}", settings.session_timeout / 2)

@@ -106,7 +106,7 @@ class ProducerRuntime:
         # If a task of the producer or of its client dies, no record may stay pending.
         supervisor.on_failure(self.fail_all)
         self._remove_failure_listener = services.supervisor.on_failure(self.fail_all)
-        self._remove_cluster_listener = services.metadata.add_cluster_listener(
+        self._remove_cluster_listener = services.metadata.cluster_listeners.add(
             self._on_cluster_changed
         )
         self._sending = supervisor.spawn(self.sender.run, name="sender")

@@ -141,7 +141,7 @@ class Sender:
         self._backoff = Backoff(
             seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms), rng=rng
         )
-        self._unsubscribe = services.metadata.add_rejection_listener(self._on_rejection)
+        self._unsubscribe = services.metadata.rejection_listeners.add(self._on_rejection)
         self._compressor = BatchCompressor(
             config, accumulator, supervisor, now=self.now, wakeup=self.wakeup
         )

@@ -79,7 +79,7 @@ class TopicMetadataUpdater:
         # For one warning about many topics.
         self._late_topics: list[TopicQueue] = []
         self._warning_timer: asyncio.TimerHandle | None = None
-        self._unsubscribe = services.metadata.add_listener(self._metadata_changed)
+        self._unsubscribe = services.metadata.change_listeners.add(self._metadata_changed)
 
     def untrack_topics(self) -> None:
         """Stop tracking the topics."""

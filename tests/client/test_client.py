@@ -685,7 +685,7 @@ async def test_fetches_metadata_of_125_topics_per_request() -> None:
             await topic(memory, name)
         async with updater(memory) as metadata:
             snapshots: list[ClusterMetadata] = []
-            metadata.add_listener(snapshots.append)
+            metadata.change_listeners.add(snapshots.append)
             before = len(metadata_requests(memory))
             metadata.track(names)
             await until(lambda: len(metadata.snapshot.topics) == len(names))
@@ -727,7 +727,7 @@ async def test_update_leaders_changes_metadata_once_and_ignores_older_epochs() -
         await topic(memory, "t", 1, 1)
         async with updater(memory, track="t") as metadata:
             snapshots: list[ClusterMetadata] = []
-            stop = metadata.add_listener(snapshots.append)
+            stop = metadata.change_listeners.add(snapshots.append)
             metadata.update_leaders(
                 [LeaderHint(P0, 2, 1), LeaderHint(P1, 2, 3), LeaderHint(P1, 1, 2)]
             )
@@ -980,7 +980,7 @@ async def test_metadata_listener_that_raises_stops_the_client() -> None:
         client = memory.client()
         await client.start()
         metadata = services_of(client).metadata
-        metadata.add_listener(listener)
+        metadata.change_listeners.add(listener)
         with pytest.raises(KafkaError):
             await metadata.refresh(timeout=5.0)
         with pytest.raises(TaskDiedError):

@@ -51,6 +51,7 @@ from kafka_async.errors import (
     error_for,
 )
 from kafka_async.foundation.fairness import MAX_PARTITIONS_MERGED_IN_LOOP, MAX_TOPICS_PER_REQUEST
+from kafka_async.foundation.listeners import Listeners
 from kafka_async.hooks import Rebootstrapped
 
 if TYPE_CHECKING:
@@ -69,8 +70,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafka_async.cluster")
 
-MetadataListener = Callable[[ClusterMetadata], None]
-RejectionListener = Callable[[AuthenticationError], None]
 
 MIN_REJECTIONS: Final = 2
 """Rejections of the credentials in a row that are reported; brokers apply a new password at
@@ -121,6 +120,12 @@ class MetadataUpdater:
 
     Only the metadata loop `run`, and leaders or brokers in other responses (KIP-951), replace the
     snapshot.
+
+    Attributes:
+        change_listeners: Called with the snapshot after each change.
+        cluster_listeners: Called when another cluster responds, before any request to its brokers.
+        rejection_listeners: Called with the error at each rejection of the credentials in a row,
+            except the first.
     """
 
     def __init__(self, context: ConnectionContext) -> None:
@@ -144,10 +149,9 @@ class MetadataUpdater:
         self._tracked: dict[str, int] = {}
         self._recent: dict[str, float] = {}
         self._leaderless: set[str] = set()  # tracked topics only
-        # Called after changes, see the methods that add them.
-        self._listeners: list[MetadataListener] = []
-        self._cluster_listeners: list[Callable[[], None]] = []
-        self._rejection_listeners: list[RejectionListener] = []
+        self.change_listeners = Listeners[ClusterMetadata]()
+        self.cluster_listeners = Listeners[()]()
+        self.rejection_listeners = Listeners[AuthenticationError]()
         # Ends the wait for a broker's backoff when the credentials are replaced.
         self._replacement: asyncio.Future[None] | None = None
         self._rejections = 0
@@ -200,42 +204,6 @@ class MetadataUpdater:
         """Bootstrap again with the next update, unless metadata_recovery_strategy="none"."""
         self._rebootstrap.request(reason)
         self.request_update()
-
-    def add_listener(self, listener: MetadataListener) -> Callable[[], None]:
-        """Call `listener(snapshot)` after each change; return a function that removes it."""
-        self._listeners.append(listener)
-
-        def remove() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
-        return remove
-
-    def add_cluster_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener()` when another cluster responds, before any request to its brokers.
-
-        Return a function that removes it.
-        """
-        self._cluster_listeners.append(listener)
-
-        def remove() -> None:
-            if listener in self._cluster_listeners:
-                self._cluster_listeners.remove(listener)
-
-        return remove
-
-    def add_rejection_listener(self, listener: RejectionListener) -> Callable[[], None]:
-        """Call `listener(error)` at each rejection of the credentials in a row, except the first.
-
-        Return a function that removes it.
-        """
-        self._rejection_listeners.append(listener)
-
-        def remove() -> None:
-            if listener in self._rejection_listeners:
-                self._rejection_listeners.remove(listener)
-
-        return remove
 
     def on_credentials_replaced(self) -> None:
         """Forget the rejections of the former credentials, and the backoff after them."""
@@ -461,7 +429,9 @@ class MetadataUpdater:
                 self._drop_unused_topics()
         finally:
             if self.snapshot is not before:
-                self._notify_listeners()  # once per update: a listener looks at all its topics
+                self.change_listeners.notify(
+                    self.snapshot
+                )  # once per update: a listener looks at all its topics
 
     def _add_missing_topics(self, request: MetadataRequest, response: MetadataResponse) -> None:
         """Add a retriable error for each requested topic that a response and the snapshot lack."""
@@ -572,8 +542,7 @@ class MetadataUpdater:
         # Before the listeners, which read it.
         self.snapshot = self.snapshot.rebootstrapped(keep_ids=False)
         self.on_rebootstrap()
-        for listener in list(self._cluster_listeners):
-            listener()
+        self.cluster_listeners.notify()
 
     def _drop_unused_topics(self) -> None:
         """Remove topics that are neither tracked nor recently requested."""
@@ -640,8 +609,7 @@ class MetadataUpdater:
     def _on_rejection(self, error: AuthenticationError) -> None:
         self._rejections += 1
         if self._rejections >= MIN_REJECTIONS:
-            for listener in list(self._rejection_listeners):
-                listener(error)
+            self.rejection_listeners.notify(error)
 
     def _warn_of_outage(self, error: KafkaError) -> None:
         duration = self._outage.record_unreachable(self._loop.time())
@@ -713,12 +681,7 @@ class MetadataUpdater:
         if snapshot is self.snapshot:
             return
         self.snapshot = snapshot
-        self._notify_listeners()
-
-    def _notify_listeners(self) -> None:
-        snapshot = self.snapshot
-        for listener in list(self._listeners):
-            listener(snapshot)
+        self.change_listeners.notify(snapshot)
 
     def _wake(self) -> None:
         if self._wakeup is not None and not self._wakeup.done():

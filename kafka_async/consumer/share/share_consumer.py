@@ -194,7 +194,7 @@ class ShareConsumer(GroupClient, Generic[K, V]):
             missing.check()
 
         services.metadata.track(self._topics)
-        self._unregister = services.metadata.add_listener(on_metadata)
+        self._unregister = services.metadata.change_listeners.add(on_metadata)
         missing.check()  # topics that another consumer of the client already tracks
         membership.start()
         membership.join("the consumer has started")

@@ -187,7 +187,7 @@ class TransactionManager:
         self._began_at = 0.0
         self._offsets: list[_Offsets] = []
         self._max_block = runtime.max_block
-        self.detach = runtime.services.metadata.add_cluster_listener(self._on_cluster_changed)
+        self.detach = runtime.services.metadata.cluster_listeners.add(self._on_cluster_changed)
         """Stops following changes of the cluster."""
 
     @property
