@@ -152,7 +152,7 @@ class Client:
         try:
             # In order: certificates are checked before the first connection, and the first metadata
             # proves that a server can be used.
-            await services.load_certificates()
+            await services.tls()
             self._supervisor.spawn(services.metadata.run, services.brokers, name="metadata")
             await services.metadata.refresh(tracked=False)
         # The deadline of the start is over: the failures of all servers are more useful than that.

@@ -30,8 +30,16 @@ if TYPE_CHECKING:
 ResponseT = TypeVar("ResponseT", bound="Response")
 
 
-class ClientServices:
-    """The parts of a started client; `retry_backoff` returns the backoff of one call."""
+class ClientServices(ConnectionContext):
+    """The parts of a started client, and the context that they share.
+
+    Attributes:
+        metadata: Keeps the metadata snapshot up to date.
+        brokers: The connections to each broker.
+        coordinators: Finds the coordinators of groups and transactions.
+        credentials_listeners: Called after the credentials were replaced, when `is_outdated(error)`
+            is true for rejections of the former ones.
+    """
 
     def __init__(
         self,
@@ -42,34 +50,22 @@ class ClientServices:
         supervisor: Supervisor,
         authenticator: Authenticator | None = None,
     ) -> None:
-        context = ConnectionContext(config, hooks, dialer, supervisor, clock, authenticator)
-        # Shared with all connections.
-        self.config = config
-        self.hooks = hooks
-        self.clock = clock
-        self.supervisor = supervisor
-        self.lifetime = context.lifetime
-        self.load_certificates = context.tls
-        self.reload_certificates = context.reload_certificates
-        self.retry_backoff = context.retry_backoff
-        self.is_outdated = context.is_outdated
-        self.quota_usage = context.quota_usage
+        super().__init__(config, hooks, dialer, supervisor, clock, authenticator)
         # A lambda, since brokers and metadata need each other. Metadata is requested by several
         # events.
-        self.metadata = MetadataUpdater(context)
+        self.metadata = MetadataUpdater(self)
         self.brokers = Brokers(
-            context,
+            self,
             lambda: self.metadata.snapshot.brokers,
             on_disconnected=self.metadata.request_update,
             on_overdue=self.metadata.request_update,
             on_wrong_broker=self.metadata.request_rebootstrap,
         )
-        self.coordinators = CoordinatorLookup(context, self.brokers, self.metadata)
-        self._router = RequestRouter(context, self.brokers, self.metadata, self.coordinators)
+        self.coordinators = CoordinatorLookup(self, self.brokers, self.metadata)
+        self._router = RequestRouter(self, self.brokers, self.metadata, self.coordinators)
         # Coordinators of before a rebootstrap may be brokers of another cluster.
         self.metadata.on_rebootstrap = self.coordinators.forget_all
         self.metadata.cluster_listeners.add(self.brokers.on_cluster_changed)
-        # When these are called, `is_outdated(error)` is true for rejections of the old credentials.
         self.credentials_listeners = Listeners[()]()
 
     @property

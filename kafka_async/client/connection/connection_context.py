@@ -54,6 +54,7 @@ class ConnectionContext:
         self.hooks = hooks
         self.dialer = dialer
         self.supervisor = supervisor
+        self.clock = clock
         self.authenticator = authenticator
         # One per client: memory, lifetime, open streams, throttle times and quotas concern all
         # connections.
