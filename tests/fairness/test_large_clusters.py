@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafka_async.client.client import Client, services_of
 from kafka_async.client.metadata.metadata import LeaderHint
-from kafka_async.consumer.consumer import Consumer
+from kafka_async.config import ConsumerConfig
+from kafka_async.consumer.group.group_leader import GroupLeader
 from kafka_async.errors import DeliveryError
-from kafka_async.group.assignors import MemberSubscription
+from kafka_async.group.assignors import MemberSubscription, create_assignors
 from kafka_async.group.consumer_protocol import decode_assignment, encode_subscription
 from kafka_async.group.member import Member
 from kafka_async.producer.buffer.accumulator import MAX_BATCHES_PER_REQUEST
@@ -187,12 +188,12 @@ async def test_assigning_10000_partitions_to_500_members_bounds_the_iteration(
         Member(f"member-{number:03}", None, subscription(number * share, share))
         for number in range(MEMBERS)
     ]
-    options: dict[str, Any] = {"partition_assignment_strategy": [strategy], "group_id": strategy}
-
-    consumer = Consumer(large.bootstrap_servers, topics=["clicks"], **options)
-    async with meter, consumer:
-        group: Any = consumer._active_runtime.group  # pyright: ignore[reportPrivateUsage]  # no public way to lead that many members
-        shares = await group._rebalance_handler.assign(strategy, members)
+    [assignor] = create_assignors([strategy])
+    async with meter, Client(large.bootstrap_servers) as client:
+        services = services_of(client)
+        config = ConsumerConfig(large.bootstrap_servers, group_id=strategy)
+        leader = GroupLeader(services, services.supervisor, config)
+        shares = (await leader.assign(assignor, members)).encoded
         assert {len(decode_assignment(one).partitions) for one in list(shares.values())[:9]} == {
             share
         }
