@@ -32,7 +32,7 @@ _FLAGS: Final = frozenset({"sasl_allow_plaintext"})
 
 
 class CommandLineNames(PropertyNames):
-    """Names options as --bootstrap, and those of no command as properties in a file.
+    """Writes options as --bootstrap, or as properties of a file if no command has them.
 
     Args:
         written: By option from the file of --command-config: its name in the file.

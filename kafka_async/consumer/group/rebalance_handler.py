@@ -316,7 +316,7 @@ class ConsumerRebalanceHandler:
             received.user_data,
             self._generation,
         )
-        # An assignor may let several members read a partition, of which one commits.
+        # An assignor may let several members read a partition; one of them commits.
         self._subscription.commit_only(assignor.commits)
         self._explained_by, led = name, self._led
         self._led = None

@@ -122,7 +122,6 @@ class Accumulator:
         # were in flight to the former one. Dictionaries serve as ordered sets.
         self._stale_topics: dict[TopicQueue, None] = {}
         self._moved: dict[PartitionQueue, None] = {}
-        self.expiry = ExpiryErrors(config, outage)
         self._compression_enabled = config.compression_type != "none"
         # A count, since several tasks may flush at the same time.
         self._flushes = 0
@@ -148,9 +147,9 @@ class Accumulator:
         self._max_request_size = config.max_request_size
         self._linger = seconds(config.linger_ms)
         self._delivery_timeout = seconds(config.delivery_timeout_ms)
-        self._unpartitioned = UnpartitionedRecords(
-            min(self._delivery_timeout, seconds(config.max_block_ms))
-        )
+        max_block = min(self._delivery_timeout, seconds(config.max_block_ms))
+        self._unpartitioned = UnpartitionedRecords(max_block)
+        self.expiry = ExpiryErrors(self._delivery_timeout, max_block, outage)
         self._compression_queue: deque[PartitionQueue] = deque()
 
     # -- appending --------------------------------------------------------------------------------

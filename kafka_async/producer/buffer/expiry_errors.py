@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.config import seconds
 from kafka_async.errors import KafkaTimeoutError
 from kafka_async.producer.buffer.unpartitioned import missing_topic_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafka_async.config import ProducerConfig
     from kafka_async.errors import KafkaError
     from kafka_async.producer.buffer.partition_queue import ProducerBatch
 
@@ -20,13 +18,16 @@ class ExpiryErrors:
     """Notes what keeps batches from being delivered; no decision depends on it.
 
     Args:
-        config: Has the time limits that the errors name.
+        delivery_timeout: Seconds in which a batch must be delivered.
+        max_block: Seconds in which its partition must be found.
         outage: Returns the last error while no broker can be reached, else None.
     """
 
-    def __init__(self, config: ProducerConfig, outage: Callable[[], KafkaError | None]) -> None:
-        self._delivery_timeout = seconds(config.delivery_timeout_ms)
-        self._max_block = min(self._delivery_timeout, seconds(config.max_block_ms))
+    def __init__(
+        self, delivery_timeout: float, max_block: float, outage: Callable[[], KafkaError | None]
+    ) -> None:
+        self._delivery_timeout = delivery_timeout
+        self._max_block = max_block
         self._outage = outage
         self._connection_errors: dict[int, KafkaError] = {}
         self._throttles: dict[int, float] = {}
